@@ -1,0 +1,12 @@
+//! Verbs vocabulary, the [`Transport`](transport::Transport) trait and policies of doorbell.
+//!
+//! This crate never does I/O, never reads a clock, never draws a random number and never touches
+//! memory behind a raw pointer: it is `no_std`, and the compiler proves it.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod units;

@@ -1,0 +1,2 @@
+//! The `doorbell` command.
+fn main() {}
