@@ -224,16 +224,16 @@ impl Default for QpAttr {
             port: 1,
             qkey: QKey(0),
             path: Address::default(),
-            path_mtu: Mtu::Mtu1024,
+            path_mtu: Mtu::B1024,
             dest_qpn: Qpn::new(0),
             rq_psn: Psn::new(0),
             sq_psn: Psn::new(0),
             max_dest_rd_atomic: 1,
             max_rd_atomic: 1,
-            min_rnr_timer: RnrTimer::new(12),
-            timeout: AckTimeout::new(14),
-            retry_cnt: RetryCnt::new(7),
-            rnr_retry: RnrRetry::new(7),
+            min_rnr_timer: RnrTimer::new(12).expect("in range"),
+            timeout: AckTimeout::new(14).expect("in range"),
+            retry_cnt: RetryCnt::new(7).expect("in range"),
+            rnr_retry: RnrRetry::new(7).expect("in range"),
         }
     }
 }
