@@ -1,2 +1,5 @@
 //! The simulator.
 #![forbid(unsafe_code)]
+
+pub mod fabric;
+pub mod wire;
