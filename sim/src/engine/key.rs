@@ -87,6 +87,11 @@ impl Key {
         ComponentId((self.rest >> ORIGIN_SHIFT) as u32 & (MAX_COMPONENTS - 1))
     }
 
+    #[cfg(test)]
+    pub(crate) fn counter(self) -> u64 {
+        (self.rest >> COUNTER_SHIFT) & (MAX_EVENTS_PER_COMPONENT - 1)
+    }
+
     pub(crate) fn is_periodic(self) -> bool {
         self.rest & 1 == 1
     }
@@ -100,6 +105,20 @@ impl Key {
         self.before_at_one_instant(other, seed)
     }
 
+    /// Who goes first among events of one instant and class, see [`tie`].
+    #[inline]
+    pub(crate) fn tie(self, seed: u64) -> u64 {
+        tie(seed, self.time, self.origin())
+    }
+
+    /// [`before`](Self::before) with both ties at hand.
+    #[inline]
+    pub(crate) fn before_with_ties(self, tie: u64, other: Self, other_tie: u64) -> bool {
+        let class = self.rest >> CLASS_SHIFT;
+        let other_class = other.rest >> CLASS_SHIFT;
+        (self.time, class, tie, self.rest) < (other.time, other_class, other_tie, other.rest)
+    }
+
     /// Out of line: most comparisons end at the time, and the tie costs two multiplications.
     #[inline(never)]
     fn before_at_one_instant(self, other: Self, seed: u64) -> bool {
@@ -107,7 +126,7 @@ impl Key {
         let same_origin = (self.rest ^ other.rest) >> ORIGIN_SHIFT == 0;
         if same_class && !same_origin {
             // The tie of two different origins is never equal, see `tie`.
-            return tie(seed, self.time, self.origin()) < tie(seed, other.time, other.origin());
+            return self.tie(seed) < other.tie(seed);
         }
         self.rest < other.rest
     }

@@ -6,6 +6,7 @@
 //! be split at islands over threads and stay the same bit for bit. The engine knows no
 //! component; an event is a small `Copy` value that the owner interprets.
 
+mod heap;
 pub mod key;
 pub mod noise;
 pub mod observe;
