@@ -1,2 +1,6 @@
 //! The simulator.
 #![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod fabric;
+pub mod wire;

@@ -1,0 +1,54 @@
+//! What a component wants to happen later.
+
+use doorbell_core::units::Time;
+
+use super::key::Class;
+
+/// A list of "(time, class, my own event)" that a component fills and its owner turns into
+/// entries of the event queue.
+///
+/// One list is reused for all calls, so that the event path does not allocate. Entries keep the
+/// order in which they were added, and that order is part of the model: it is the component's
+/// own counter that orders its events of one instant and class.
+#[derive(Clone, Debug)]
+pub struct Out<E> {
+    entries: Vec<(Time, Class, E)>,
+}
+
+impl<E> Out<E> {
+    /// An empty list; allocates at the first entry.
+    pub const fn new() -> Self {
+        Self { entries: Vec::new() }
+    }
+
+    /// Asks for `ev` at time `t`, in `class`.
+    pub fn at(&mut self, t: Time, class: Class, ev: E) {
+        self.entries.push((t, class, ev));
+    }
+
+    /// Takes all entries in the order of their addition and keeps the memory.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, (Time, Class, E)> {
+        self.entries.drain(..)
+    }
+
+    /// The entries without taking them: for tests of a component alone.
+    pub fn as_slice(&self) -> &[(Time, Class, E)] {
+        &self.entries
+    }
+
+    /// Whether there is nothing to schedule.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Entries not yet taken.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+impl<E> Default for Out<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
