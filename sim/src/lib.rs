@@ -1,2 +1,4 @@
 //! The simulator.
 #![forbid(unsafe_code)]
+
+pub mod rc;
