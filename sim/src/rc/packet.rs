@@ -139,34 +139,15 @@ pub(super) const fn distance(from: Psn, to: Psn) -> u32 {
     Psn::new(to.value().wrapping_sub(from.value())).value()
 }
 
-const OPERATIONS: usize = Operation::ALL.len();
-
-/// Opcode of each operation, by service: looked up for every packet.
-const RC: [Option<Opcode>; OPERATIONS] = opcodes(Service::Rc);
-const UC: [Option<Opcode>; OPERATIONS] = opcodes(Service::Uc);
-const UD: [Option<Opcode>; OPERATIONS] = opcodes(Service::Ud);
-
-const fn opcodes(service: Service) -> [Option<Opcode>; OPERATIONS] {
-    let mut table = [None; OPERATIONS];
-    let mut i = 0;
-    while i < Opcode::ALL.len() {
-        let opcode = Opcode::ALL[i];
-        if opcode.service() as u8 == service as u8 {
-            table[opcode.operation() as usize] = Some(opcode);
-        }
-        i += 1;
-    }
-    table
-}
-
 /// The opcode of `operation` on a QP of this type; `None` where there is none.
-pub(super) const fn opcode(service: QpType, operation: Operation) -> Option<Opcode> {
-    match service {
-        QpType::Rc => RC[operation as usize],
-        QpType::Uc => UC[operation as usize],
-        QpType::Ud => UD[operation as usize],
-        _ => None,
-    }
+pub(super) fn opcode(service: QpType, operation: Operation) -> Option<Opcode> {
+    let service = match service {
+        QpType::Rc => Service::Rc,
+        QpType::Uc => Service::Uc,
+        QpType::Ud => Service::Ud,
+        _ => return None,
+    };
+    Opcode::of(service, operation)
 }
 
 /// Operation of packet `index` of `count` of a READ response.
@@ -186,16 +167,6 @@ mod tests {
     #[test]
     fn a_descriptor_fits_a_cache_line() {
         assert!(size_of::<PacketDesc>() <= 64);
-    }
-
-    #[test]
-    fn the_opcode_tables_agree_with_the_vocabulary() {
-        for &op in Operation::ALL {
-            assert_eq!(opcode(QpType::Rc, op), Opcode::of(Service::Rc, op), "{op}");
-            assert_eq!(opcode(QpType::Uc, op), Opcode::of(Service::Uc, op), "{op}");
-            assert_eq!(opcode(QpType::Ud, op), Opcode::of(Service::Ud, op), "{op}");
-        }
-        assert_eq!(opcode(QpType::RawPacket, Operation::SendOnly), None);
     }
 
     #[test]
