@@ -1,0 +1,8 @@
+//! Tests of the room as a whole, on the engine's own event queue.
+
+mod closed_forms;
+mod config;
+mod credits;
+mod harness;
+mod loss;
+mod properties;
