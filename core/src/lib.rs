@@ -9,5 +9,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod transport;
 pub mod units;
 pub mod verbs;

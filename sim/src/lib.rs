@@ -3,4 +3,5 @@
 
 pub mod engine;
 pub mod fabric;
+pub mod rc;
 pub mod wire;

@@ -107,3 +107,56 @@ bitflags! {
         const WITH_INV = 1 << 3;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn bits_are_those_of_verbs_h() {
+        let access: std::vec::Vec<_> =
+            AccessFlags::all().iter_names().map(|(n, f)| (n, f.bits())).collect();
+        let expect = [
+            ("LOCAL_WRITE", 1),
+            ("REMOTE_WRITE", 2),
+            ("REMOTE_READ", 4),
+            ("REMOTE_ATOMIC", 8),
+            ("MW_BIND", 16),
+            ("ZERO_BASED", 32),
+            ("ON_DEMAND", 64),
+            ("HUGETLB", 128),
+            ("FLUSH_GLOBAL", 256),
+            ("FLUSH_PERSISTENT", 512),
+            ("RELAXED_ORDERING", 1 << 20),
+        ];
+        assert_eq!(access, expect);
+        let send: std::vec::Vec<_> =
+            SendFlags::all().iter_names().map(|(n, f)| (n, f.bits())).collect();
+        let expect =
+            [("FENCE", 1), ("SIGNALED", 2), ("SOLICITED", 4), ("INLINE", 8), ("IP_CSUM", 16)];
+        assert_eq!(send, expect);
+        let wc: std::vec::Vec<_> =
+            WcFlags::all().iter_names().map(|(n, f)| (n, f.bits())).collect();
+        assert_eq!(wc, [("GRH", 1), ("WITH_IMM", 2), ("IP_CSUM_OK", 4), ("WITH_INV", 8)]);
+    }
+
+    /// All 16 combinations of the four rights that the rule speaks of.
+    #[test]
+    fn rights_that_change_memory_need_local_write() {
+        for bits in 0..16 {
+            let f = AccessFlags::from_bits_truncate(bits);
+            let remote = bits & (2 | 8);
+            let legal = remote == 0 || bits & 1 != 0;
+            let got = f.validate();
+            assert_eq!(got.is_ok(), legal, "{f:?}");
+            if let Err(AccessFlagsError::NeedsLocalWrite { flags }) = got {
+                assert_eq!(flags.bits(), remote);
+            }
+        }
+        let e = (AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC | AccessFlags::MW_BIND)
+            .validate()
+            .unwrap_err();
+        assert_eq!(e.to_string(), "REMOTE_WRITE | REMOTE_ATOMIC without LOCAL_WRITE");
+    }
+}

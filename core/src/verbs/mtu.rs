@@ -84,3 +84,52 @@ impl fmt::Display for Mtu {
         write!(f, "{}", self.bytes())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_bytes() {
+        let expect = [(1, 256), (2, 512), (3, 1024), (4, 2048), (5, 4096)];
+        for (mtu, (value, bytes)) in Mtu::ALL.into_iter().zip(expect) {
+            assert_eq!((mtu.value(), mtu.bytes()), (value, bytes));
+            assert_eq!(Mtu::try_from(value), Ok(mtu));
+            assert_eq!(Mtu::from_bytes(bytes), Some(mtu));
+            assert_eq!(Mtu::from_bytes(bytes - 1), None);
+            assert_eq!(Mtu::from_bytes(bytes + 1), None);
+            assert_eq!(Mtu::largest_within(bytes), Some(mtu));
+            assert!(Mtu::largest_within(bytes - 1) < Some(mtu));
+            assert_eq!(std::format!("{mtu}"), std::format!("{bytes}"));
+        }
+        assert_eq!(Mtu::try_from(0), Err(UnknownCode { space: "path MTU", code: 0 }));
+        assert_eq!(Mtu::try_from(6), Err(UnknownCode { space: "path MTU", code: 6 }));
+    }
+
+    /// rxe: netdev MTU less 80.
+    #[test]
+    fn ethernet_mtu_leaves_these() {
+        assert_eq!(Mtu::largest_within(1500 - 80), Some(Mtu::B1024));
+        assert_eq!(Mtu::largest_within(4176 - 80), Some(Mtu::B4096));
+        assert_eq!(Mtu::largest_within(4175 - 80), Some(Mtu::B2048));
+        assert_eq!(Mtu::largest_within(u32::MAX), Some(Mtu::B4096));
+        assert_eq!(Mtu::largest_within(255), None);
+    }
+
+    #[test]
+    fn packets_on_both_sides_of_each_multiple() {
+        for mtu in Mtu::ALL {
+            let b = mtu.bytes();
+            assert_eq!(mtu.packets_for(0), 1);
+            assert_eq!(mtu.packets_for(1), 1);
+            for k in [1, 2, 3, 1000] {
+                assert_eq!(mtu.packets_for(k * b - 1), k);
+                assert_eq!(mtu.packets_for(k * b), k);
+                assert_eq!(mtu.packets_for(k * b + 1), k + 1);
+            }
+        }
+        // The longest message uses at most the half PSN space.
+        assert_eq!(Mtu::B256.packets_for(MAX_MESSAGE_BYTES), 1 << 23);
+        assert_eq!(Mtu::B4096.packets_for(u32::MAX), 1 << 20);
+    }
+}

@@ -269,3 +269,86 @@ impl fmt::Debug for PKey {
         write!(f, "PKey({:#06x})", self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    const LAST: u32 = (1 << 24) - 1;
+
+    #[test]
+    fn twenty_four_bits_on_both_sides_of_the_limit() {
+        assert_eq!(Psn::new(LAST), Psn::MAX);
+        assert_eq!(Psn::new(LAST + 1), Psn::ZERO);
+        assert_eq!(Psn::try_new(LAST), Some(Psn::MAX));
+        assert_eq!(Psn::try_new(LAST + 1), None);
+        assert_eq!(Msn::new(LAST + 2).value(), 1);
+        assert_eq!(Msn::try_new(LAST).map(Msn::value), Some(LAST));
+        assert_eq!(Msn::try_new(LAST + 1), None);
+        assert_eq!(Qpn::new(0xAB00_0011).value(), 0x11);
+        assert_eq!(Qpn::try_new(LAST).map(Qpn::value), Some(LAST));
+        assert_eq!(Qpn::try_new(LAST + 1), None);
+    }
+
+    #[test]
+    fn psn_wraps_in_both_directions() {
+        assert_eq!(Psn::MAX.next(), Psn::ZERO);
+        assert_eq!(Psn::ZERO.prev(), Psn::MAX);
+        assert_eq!(Psn::ZERO.add(1 << 24), Psn::ZERO);
+        assert_eq!(Psn::new(5).add(u32::MAX), Psn::new(4));
+        assert_eq!(Psn::new(5).back(6), Psn::MAX);
+        assert_eq!(Psn::new(LAST - 2).add(5), Psn::new(2));
+        assert_eq!(Msn::new(LAST).next(), Msn::ZERO);
+        assert_eq!(Msn::new(LAST).add(32_768).value(), 32_767);
+    }
+
+    /// At the edge of the half window the sign flips, wherever the window lies.
+    #[test]
+    fn psn_half_window_on_both_sides() {
+        let half = Psn::HALF_SPACE;
+        for base in [0, 1, half - 1, half, half + 1, LAST - 1, LAST] {
+            let e = Psn::new(base);
+            let cases = [
+                (0, 0, false),
+                (1, 1, false),
+                (half - 1, half as i32 - 1, false),
+                (half, -(half as i32), true),
+                (half + 1, -(half as i32) + 1, true),
+                (LAST, -1, true),
+            ];
+            for (ahead, diff, before) in cases {
+                let p = e.add(ahead);
+                assert_eq!(p.diff(e), diff, "base {base} ahead {ahead}");
+                assert_eq!(p.is_before(e), before, "base {base} ahead {ahead}");
+            }
+            assert!(e.back(half).is_before(e) && e.is_before(e.back(half)));
+            assert!(!e.back(half + 1).is_before(e));
+        }
+        assert_eq!(Msn::ZERO.diff(Msn::new(LAST)), 1);
+        assert_eq!(Msn::new(LAST).diff(Msn::ZERO), -1);
+    }
+
+    #[test]
+    fn partition_keys_match_unless_both_are_limited() {
+        let full = PKey(0x8001);
+        let limited = PKey(0x0001);
+        assert!(full.matches(full) && full.matches(limited) && limited.matches(full));
+        assert!(!limited.matches(limited));
+        assert!(!full.matches(PKey(0x8002)) && !full.matches(PKey(0x0002)));
+        assert!(PKey::default().is_full_member());
+        assert_eq!(PKey::DEFAULT.partition(), 0x7FFF);
+    }
+
+    #[test]
+    fn numbers_print_decimal_and_keys_hexadecimal() {
+        assert_eq!(Psn::new(17).to_string(), "17");
+        assert_eq!(Qpn::new(17).to_string(), "17");
+        assert_eq!(Msn::new(17).to_string(), "17");
+        assert_eq!(Rkey(0x55).to_string(), "0x00000055");
+        assert_eq!(std::format!("{:?}", Lkey(1)), "Lkey(0x00000001)");
+        assert_eq!(std::format!("{:?}", QKey(1)), "QKey(0x00000001)");
+        assert_eq!(PKey::DEFAULT.to_string(), "0xffff");
+        assert_eq!(std::format!("{:?} {:?}", Psn::ZERO, Qpn::GSI), "Psn(0) Qpn(1)");
+    }
+}

@@ -81,11 +81,13 @@ impl PayloadRule {
 }
 
 macro_rules! operations {
-    ($($(#[$doc:meta])* $name:ident, $text:literal, $starts:literal, $ends:literal,
-        $payload:expr;)*) => {
-        /// What a packet does, whatever the service that carries it.
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal, $starts:literal,
+        $ends:literal, $payload:expr;)*) => {
+        /// What a packet does, whatever the service that carries it. The value is the lower five
+        /// bits of the BTH opcode, save that of `Cnp`, which has two.
         #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Operation { $($(#[$doc])* $name,)* }
+        #[repr(u8)]
+        pub enum Operation { $($(#[$doc])* $name = $code,)* }
 
         impl Operation {
             /// All.
@@ -118,59 +120,59 @@ macro_rules! operations {
 
 operations! {
     /// First packet of a SEND of several; takes the receive WQE.
-    SendFirst, "Send First", true, false, PayloadRule::Full;
+    SendFirst = 0x00, "Send First", true, false, PayloadRule::Full;
     /// Middle packet of a SEND.
-    SendMiddle, "Send Middle", false, false, PayloadRule::Full;
+    SendMiddle = 0x01, "Send Middle", false, false, PayloadRule::Full;
     /// Last packet of a SEND.
-    SendLast, "Send Last", false, true, PayloadRule::OneToMtu;
+    SendLast = 0x02, "Send Last", false, true, PayloadRule::OneToMtu;
     /// Last packet of a SEND, with immediate data.
-    SendLastImm, "Send Last Immediate", false, true, PayloadRule::OneToMtu;
+    SendLastImm = 0x03, "Send Last Immediate", false, true, PayloadRule::OneToMtu;
     /// SEND of one packet.
-    SendOnly, "Send Only", true, true, PayloadRule::ZeroToMtu;
+    SendOnly = 0x04, "Send Only", true, true, PayloadRule::ZeroToMtu;
     /// SEND of one packet, with immediate data.
-    SendOnlyImm, "Send Only Immediate", true, true, PayloadRule::ZeroToMtu;
+    SendOnlyImm = 0x05, "Send Only Immediate", true, true, PayloadRule::ZeroToMtu;
     /// First packet of a WRITE; its RETH covers the whole message.
-    RdmaWriteFirst, "RDMA Write First", true, false, PayloadRule::Full;
+    RdmaWriteFirst = 0x06, "RDMA Write First", true, false, PayloadRule::Full;
     /// Middle packet of a WRITE.
-    RdmaWriteMiddle, "RDMA Write Middle", false, false, PayloadRule::Full;
+    RdmaWriteMiddle = 0x07, "RDMA Write Middle", false, false, PayloadRule::Full;
     /// Last packet of a WRITE.
-    RdmaWriteLast, "RDMA Write Last", false, true, PayloadRule::OneToMtu;
+    RdmaWriteLast = 0x08, "RDMA Write Last", false, true, PayloadRule::OneToMtu;
     /// Last packet of a WRITE with immediate data; takes a receive WQE.
-    RdmaWriteLastImm, "RDMA Write Last Immediate", false, true, PayloadRule::OneToMtu;
+    RdmaWriteLastImm = 0x09, "RDMA Write Last Immediate", false, true, PayloadRule::OneToMtu;
     /// WRITE of one packet.
-    RdmaWriteOnly, "RDMA Write Only", true, true, PayloadRule::ZeroToMtu;
+    RdmaWriteOnly = 0x0A, "RDMA Write Only", true, true, PayloadRule::ZeroToMtu;
     /// WRITE of one packet with immediate data; takes a receive WQE.
-    RdmaWriteOnlyImm, "RDMA Write Only Immediate", true, true, PayloadRule::ZeroToMtu;
+    RdmaWriteOnlyImm = 0x0B, "RDMA Write Only Immediate", true, true, PayloadRule::ZeroToMtu;
     /// READ request: one packet, but as many PSNs as its response has packets.
-    RdmaReadRequest, "RDMA Read Request", true, true, PayloadRule::Empty;
+    RdmaReadRequest = 0x0C, "RDMA Read Request", true, true, PayloadRule::Empty;
     /// First packet of a READ response of several.
-    RdmaReadResponseFirst, "RDMA Read Response First", true, false, PayloadRule::Full;
+    RdmaReadResponseFirst = 0x0D, "RDMA Read Response First", true, false, PayloadRule::Full;
     /// Middle packet of a READ response; the only response without AETH.
-    RdmaReadResponseMiddle, "RDMA Read Response Middle", false, false, PayloadRule::Full;
+    RdmaReadResponseMiddle = 0x0E, "RDMA Read Response Middle", false, false, PayloadRule::Full;
     /// Last packet of a READ response.
-    RdmaReadResponseLast, "RDMA Read Response Last", false, true, PayloadRule::OneToMtu;
+    RdmaReadResponseLast = 0x0F, "RDMA Read Response Last", false, true, PayloadRule::OneToMtu;
     /// READ response of one packet; also answers FLUSH and ATOMIC WRITE, with length 0.
-    RdmaReadResponseOnly, "RDMA Read Response Only", true, true, PayloadRule::ZeroToMtu;
+    RdmaReadResponseOnly = 0x10, "RDMA Read Response Only", true, true, PayloadRule::ZeroToMtu;
     /// ACK, NAK or RNR NAK, as the AETH says.
-    Acknowledge, "Acknowledge", true, true, PayloadRule::Empty;
+    Acknowledge = 0x11, "Acknowledge", true, true, PayloadRule::Empty;
     /// Answer to an ATOMIC: the old value.
-    AtomicAcknowledge, "Atomic Acknowledge", true, true, PayloadRule::Empty;
+    AtomicAcknowledge = 0x12, "Atomic Acknowledge", true, true, PayloadRule::Empty;
     /// ATOMIC compare and swap.
-    CompareSwap, "Compare Swap", true, true, PayloadRule::Empty;
+    CompareSwap = 0x13, "Compare Swap", true, true, PayloadRule::Empty;
     /// ATOMIC fetch and add.
-    FetchAdd, "Fetch Add", true, true, PayloadRule::Empty;
+    FetchAdd = 0x14, "Fetch Add", true, true, PayloadRule::Empty;
     /// Last packet of a SEND that invalidates an R_Key of the receiver.
-    SendLastInvalidate, "Send Last Invalidate", false, true, PayloadRule::OneToMtu;
+    SendLastInvalidate = 0x16, "Send Last Invalidate", false, true, PayloadRule::OneToMtu;
     /// SEND of one packet that invalidates an R_Key of the receiver.
-    SendOnlyInvalidate, "Send Only Invalidate", true, true, PayloadRule::ZeroToMtu;
+    SendOnlyInvalidate = 0x17, "Send Only Invalidate", true, true, PayloadRule::ZeroToMtu;
     /// Makes earlier WRITEs visible or persistent.
-    Flush, "Flush", true, true, PayloadRule::Empty;
+    Flush = 0x1C, "Flush", true, true, PayloadRule::Empty;
     /// WRITE of 8 bytes, atomic.
-    AtomicWrite, "Atomic Write", true, true, PayloadRule::Exact(8);
+    AtomicWrite = 0x1D, "Atomic Write", true, true, PayloadRule::Exact(8);
     /// Resynchronisation of Reliable Datagram.
-    Resync, "Resync", true, true, PayloadRule::Empty;
+    Resync = 0x15, "Resync", true, true, PayloadRule::Empty;
     /// Congestion notification: not acknowledged, uses no PSN.
-    Cnp, "CNP", true, true, PayloadRule::Exact(16);
+    Cnp = 0x1F, "CNP", true, true, PayloadRule::Exact(16);
 }
 
 impl Operation {
@@ -383,17 +385,17 @@ opcodes! {
 
 /// Header lengths in bytes.
 mod len {
-    pub const BTH: u32 = 12;
+    pub const BTH: u8 = 12;
     /// RDETH and XRCETH alike.
-    pub const RDETH: u32 = 4;
-    pub const DETH: u32 = 8;
-    pub const RETH: u32 = 16;
-    pub const ATOMIC_ETH: u32 = 28;
-    pub const AETH: u32 = 4;
-    pub const ATOMIC_ACK_ETH: u32 = 8;
-    pub const IMM_DT: u32 = 4;
-    pub const IETH: u32 = 4;
-    pub const FETH: u32 = 4;
+    pub const RDETH: u8 = 4;
+    pub const DETH: u8 = 8;
+    pub const RETH: u8 = 16;
+    pub const ATOMIC_ETH: u8 = 28;
+    pub const AETH: u8 = 4;
+    pub const ATOMIC_ACK_ETH: u8 = 8;
+    pub const IMM_DT: u8 = 4;
+    pub const IETH: u8 = 4;
+    pub const FETH: u8 = 4;
 }
 
 impl Opcode {
@@ -405,10 +407,8 @@ impl Opcode {
     /// The opcode of `op` on `service`; `None` where there is none, and for `Cnp`, of which
     /// there are two.
     pub fn of(service: Service, op: Operation) -> Option<Self> {
-        if op == Operation::Cnp {
-            return None;
-        }
-        Self::ALL.iter().copied().find(|o| o.service() == service && o.operation() == op)
+        let known = Self::try_from(service.base() | op as u8).ok()?;
+        (known.operation() == op).then_some(known)
     }
 
     /// From requester to responder. A CNP is neither request nor response.
@@ -499,6 +499,10 @@ impl Opcode {
     /// Bytes of the transport headers, BTH included; payload, pad and CRCs are not. The 16 zero
     /// bytes of a CNP count as payload.
     pub const fn header_bytes(self) -> u32 {
+        HEADER_BYTES[self as usize] as u32
+    }
+
+    const fn sum_of_headers(self) -> u8 {
         let mut n = len::BTH;
         if self.has_rdeth() || self.has_xrceth() {
             n += len::RDETH;
@@ -531,6 +535,17 @@ impl Opcode {
     }
 }
 
+/// Header bytes by opcode: looked up once or more for every packet.
+const HEADER_BYTES: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < Opcode::ALL.len() {
+        table[Opcode::ALL[i] as usize] = Opcode::ALL[i].sum_of_headers();
+        i += 1;
+    }
+    table
+};
+
 impl fmt::Display for Opcode {
     /// As Wireshark prints it: `RC RDMA Write Only`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -540,3 +555,6 @@ impl fmt::Display for Opcode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

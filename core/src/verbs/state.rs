@@ -387,3 +387,6 @@ pub const fn may_transmit(state: QpState) -> OutboundVerdict {
         QpState::Sqd => OutboundVerdict::Begun,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -369,3 +369,143 @@ impl fmt::Display for AsyncEventKind {
         f.write_str(self.as_str_name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    /// value; name; text; mlx5 syndrome; NAK code that makes a requester report it.
+    const STATUS_ROWS: [&str; 24] = [
+        "0;IBV_WC_SUCCESS;success;;",
+        "1;IBV_WC_LOC_LEN_ERR;local length error;0x01;",
+        "2;IBV_WC_LOC_QP_OP_ERR;local QP operation error;0x02;",
+        "3;IBV_WC_LOC_EEC_OP_ERR;local EE context operation error;;",
+        "4;IBV_WC_LOC_PROT_ERR;local protection error;0x04;",
+        "5;IBV_WC_WR_FLUSH_ERR;Work Request Flushed Error;0x05;",
+        "6;IBV_WC_MW_BIND_ERR;memory management operation error;0x06;",
+        "7;IBV_WC_BAD_RESP_ERR;bad response error;0x10;",
+        "8;IBV_WC_LOC_ACCESS_ERR;local access error;0x11;",
+        "9;IBV_WC_REM_INV_REQ_ERR;remote invalid request error;0x12;1",
+        "10;IBV_WC_REM_ACCESS_ERR;remote access error;0x13;2",
+        "11;IBV_WC_REM_OP_ERR;remote operation error;0x14;3",
+        "12;IBV_WC_RETRY_EXC_ERR;transport retry counter exceeded;0x15;",
+        "13;IBV_WC_RNR_RETRY_EXC_ERR;RNR retry counter exceeded;0x16;",
+        "14;IBV_WC_LOC_RDD_VIOL_ERR;local RDD violation error;;",
+        "15;IBV_WC_REM_INV_RD_REQ_ERR;remote invalid RD request;;4",
+        "16;IBV_WC_REM_ABORT_ERR;aborted error;0x22;",
+        "17;IBV_WC_INV_EECN_ERR;invalid EE context number;;",
+        "18;IBV_WC_INV_EEC_STATE_ERR;invalid EE context state;;",
+        "19;IBV_WC_FATAL_ERR;fatal error;;",
+        "20;IBV_WC_RESP_TIMEOUT_ERR;response timeout error;;",
+        "21;IBV_WC_GENERAL_ERR;general error;any other;",
+        "22;IBV_WC_TM_ERR;TM error;;",
+        "23;IBV_WC_TM_RNDV_INCOMPLETE;TM software rendezvous;;",
+    ];
+
+    #[test]
+    fn every_status_has_its_value_names_and_syndrome() {
+        assert_eq!(WcStatus::ALL.len(), STATUS_ROWS.len());
+        for row in STATUS_ROWS {
+            let c: Vec<&str> = row.split(';').collect();
+            let value: u32 = c[0].parse().unwrap();
+            let s = WcStatus::try_from(value).unwrap();
+            assert_eq!(u32::from(s.value()), value);
+            assert_eq!((s.as_str_name(), s.to_string().as_str()), (c[1], c[2]));
+            let syndrome = c[3].strip_prefix("0x").map(|h| u8::from_str_radix(h, 16).unwrap());
+            assert_eq!(s.mlx5_syndrome(), syndrome, "{row}");
+            if let Some(b) = syndrome {
+                assert_eq!(WcStatus::from_mlx5_syndrome(b), s);
+            }
+            let nak = NakCode::ALL.into_iter().find(|n| n.requester_status() == Some(s));
+            let expect = c[4].parse::<u8>().ok();
+            assert_eq!(nak.map(NakCode::code), expect, "{row}");
+            assert_eq!(s.is_success(), value == 0);
+        }
+        assert_eq!(WcStatus::try_from(24).unwrap_err().to_string(), "0x18 is no WC status");
+        assert_eq!(WcStatus::from_mlx5_syndrome(0), WcStatus::GeneralErr);
+        assert_eq!(WcStatus::from_mlx5_syndrome(0x23), WcStatus::GeneralErr);
+    }
+
+    #[test]
+    fn nak_codes_end_at_four() {
+        for (code, nak) in (0..).zip(NakCode::ALL) {
+            assert_eq!(NakCode::try_from(code), Ok(nak));
+            assert_eq!(nak.code(), code);
+            assert_eq!(nak.is_fatal(), nak.requester_status().is_some());
+        }
+        for code in 5..=255 {
+            assert!(NakCode::try_from(code).is_err());
+        }
+        assert!(!NakCode::PsnSequenceError.is_fatal());
+    }
+
+    /// All 256 bytes: what each is, and that nothing is lost on the way back.
+    #[test]
+    fn every_syndrome_byte() {
+        for byte in 0..=255 {
+            let s = Syndrome::decode(byte);
+            assert_eq!(s.encode(), byte);
+            let value = byte & 0x1F;
+            match byte {
+                0x00..=0x1F => {
+                    assert_eq!(s, Syndrome::Ack { credit: CreditCode::new(value).unwrap() });
+                }
+                0x20..=0x3F => {
+                    assert_eq!(s, Syndrome::RnrNak { timer: RnrTimer::new(value).unwrap() });
+                }
+                0x60..=0x64 => {
+                    let code = NakCode::ALL[usize::from(value)];
+                    assert_eq!(s, Syndrome::Nak { code });
+                }
+                _ => assert_eq!(s, Syndrome::Reserved { byte }),
+            }
+            assert_eq!(s.is_nak(), matches!(byte, 0x20..=0x3F | 0x60..=0x7F), "{byte:#x}");
+        }
+    }
+
+    /// The syndromes of the golden frames: ACK 0x1F, RNR NAK 0x2C, sequence NAK 0x60.
+    #[test]
+    fn syndromes_print_what_they_mean() {
+        assert_eq!(Syndrome::decode(0x1F).to_string(), "ACK, credit 31 (no limit)");
+        assert_eq!(Syndrome::decode(0x2C).to_string(), "RNR NAK, timer 12 (640 us)");
+        assert_eq!(Syndrome::decode(0x60).to_string(), "NAK, PSN sequence error");
+        assert_eq!(Syndrome::decode(0x45).to_string(), "reserved syndrome 0x45");
+    }
+
+    #[test]
+    fn every_event_has_its_value_and_object() {
+        use AsyncObject::{Cq, Device, Port, Qp, Srq, Wq};
+        let rows = [
+            ("CQ_ERR", Cq),
+            ("QP_FATAL", Qp),
+            ("QP_REQ_ERR", Qp),
+            ("QP_ACCESS_ERR", Qp),
+            ("COMM_EST", Qp),
+            ("SQ_DRAINED", Qp),
+            ("PATH_MIG", Qp),
+            ("PATH_MIG_ERR", Qp),
+            ("DEVICE_FATAL", Device),
+            ("PORT_ACTIVE", Port),
+            ("PORT_ERR", Port),
+            ("LID_CHANGE", Port),
+            ("PKEY_CHANGE", Port),
+            ("SM_CHANGE", Port),
+            ("SRQ_ERR", Srq),
+            ("SRQ_LIMIT_REACHED", Srq),
+            ("QP_LAST_WQE_REACHED", Qp),
+            ("CLIENT_REREGISTER", Port),
+            ("GID_CHANGE", Port),
+            ("WQ_FATAL", Wq),
+            ("DEVICE_SPEED_CHANGE", Device),
+        ];
+        assert_eq!(AsyncEventKind::ALL.len(), rows.len());
+        for (value, (name, object)) in (0..).zip(rows) {
+            let e = AsyncEventKind::try_from(value).unwrap();
+            assert_eq!(u32::from(e.value()), value);
+            assert_eq!((e.to_string().as_str(), e.object()), (name, object));
+        }
+        assert!(AsyncEventKind::try_from(21).is_err());
+    }
+}

@@ -211,3 +211,160 @@ impl fmt::Display for RnrRetry {
         if self.is_infinite() { f.write_str("7 (infinite)") } else { write!(f, "{}", self.0) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    #[test]
+    fn each_field_takes_its_range_and_no_more() {
+        assert_eq!(AckTimeout::all().count(), 32);
+        assert_eq!(RnrTimer::all().count(), 32);
+        assert_eq!(CreditCode::all().count(), 32);
+        assert_eq!(RetryCnt::all().count(), 8);
+        assert_eq!(RnrRetry::all().count(), 8);
+        assert_eq!(AckTimeout::new(31).map(AckTimeout::code), Some(31));
+        assert_eq!(AckTimeout::new(32), None);
+        assert_eq!(RnrTimer::new(32), None);
+        assert_eq!(CreditCode::new(32), None);
+        assert_eq!(RetryCnt::new(7).map(u8::from), Some(7));
+        assert_eq!(RnrRetry::new(8), None);
+        let e = RetryCnt::try_from(8).unwrap_err();
+        assert_eq!(e.to_string(), "retry_cnt is 8, at most 7 fits");
+    }
+
+    #[test]
+    fn ack_timeout_is_exact_for_every_code() {
+        assert_eq!(AckTimeout::NONE.duration(), None);
+        let mut t_ps = 4_096_000_u64;
+        for code in 1..=31 {
+            t_ps *= 2;
+            let t = AckTimeout::new(code).unwrap();
+            assert_eq!(t.duration(), Some(Span::from_ps(t_ps)), "code {code}");
+            assert_eq!(AckTimeout::at_least(Span::from_ps(t_ps)), Some(t));
+            let above = AckTimeout::at_least(Span::from_ps(t_ps + 1));
+            assert_eq!(above, AckTimeout::new(code + 1));
+        }
+        let ms = |c| AckTimeout::new(c).unwrap().duration().unwrap().as_ps() / 1_000_000_000;
+        assert_eq!((ms(14), ms(20), ms(31)), (67, 4_294, 8_796_093));
+        assert_eq!(AckTimeout::at_least(Span::ZERO), AckTimeout::new(1));
+        assert_eq!(AckTimeout::new(14).unwrap().to_string(), "14 (67.108 ms)");
+        assert_eq!(AckTimeout::NONE.to_string(), "0 (no timer)");
+    }
+
+    #[test]
+    fn rnr_timer_has_these_32_durations() {
+        let ns: [u64; 32] = [
+            655_360_000,
+            10_000,
+            20_000,
+            30_000,
+            40_000,
+            60_000,
+            80_000,
+            120_000,
+            160_000,
+            240_000,
+            320_000,
+            480_000,
+            640_000,
+            960_000,
+            1_280_000,
+            1_920_000,
+            2_560_000,
+            3_840_000,
+            5_120_000,
+            7_680_000,
+            10_240_000,
+            15_360_000,
+            20_480_000,
+            30_720_000,
+            40_960_000,
+            61_440_000,
+            81_920_000,
+            122_880_000,
+            163_840_000,
+            245_760_000,
+            327_680_000,
+            491_520_000,
+        ];
+        for (t, ns) in RnrTimer::all().zip(ns) {
+            assert_eq!(t.duration(), Span::from_ns(ns), "{t:?}");
+            assert_eq!(RnrTimer::at_least(Span::from_ns(ns)), Some(t));
+            assert_ne!(RnrTimer::at_least(Span::from_ps(ns * 1_000 + 1)), Some(t));
+        }
+        assert_eq!(RnrTimer::at_least(Span::ZERO), RnrTimer::new(1));
+        // Above 491.52 ms only code 0 is left, above that nothing.
+        assert_eq!(RnrTimer::at_least(Span::from_ms(492)), RnrTimer::new(0));
+        assert_eq!(RnrTimer::at_least(Span::from_ms(656)), None);
+        assert_eq!(RnrTimer::new(0).unwrap().to_string(), "0 (655.360 ms)");
+        assert_eq!(RnrTimer::new(12).unwrap().to_string(), "12 (640 us)");
+    }
+
+    /// (credits, largest free count with this code).
+    const CREDIT_ROWS: [(u32, u32); 31] = [
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (3, 3),
+        (4, 5),
+        (6, 7),
+        (8, 11),
+        (12, 15),
+        (16, 23),
+        (24, 31),
+        (32, 47),
+        (48, 63),
+        (64, 95),
+        (96, 127),
+        (128, 191),
+        (192, 255),
+        (256, 383),
+        (384, 511),
+        (512, 767),
+        (768, 1_023),
+        (1_024, 1_535),
+        (1_536, 2_047),
+        (2_048, 3_071),
+        (3_072, 4_095),
+        (4_096, 6_143),
+        (6_144, 8_191),
+        (8_192, 12_287),
+        (12_288, 16_383),
+        (16_384, 24_575),
+        (24_576, 32_767),
+        (32_768, 32_768),
+    ];
+
+    #[test]
+    fn credit_codes_on_both_sides_of_every_step() {
+        for (code, (credits, upto)) in (0..31).zip(CREDIT_ROWS) {
+            let c = CreditCode::new(code).unwrap();
+            assert_eq!(c.credits(), Some(credits));
+            assert_eq!(CreditCode::encode(credits), c, "first of code {code}");
+            assert_eq!(CreditCode::encode(upto), c, "last of code {code}");
+            if code < 30 {
+                assert_eq!(CreditCode::encode(upto + 1).code(), code + 1);
+            }
+        }
+        assert_eq!(CreditCode::encode(u32::MAX).code(), 30, "never the code for no limit");
+        assert_eq!(CreditCode::NO_LIMIT.credits(), None);
+        assert_eq!(CreditCode::NO_LIMIT.to_string(), "31 (no limit)");
+        assert_eq!(CreditCode::encode(7).to_string(), "5 (6 credits)");
+    }
+
+    #[test]
+    fn seven_is_seven_for_retry_cnt_and_no_limit_for_rnr_retry() {
+        let cnt: Vec<_> = RetryCnt::all().map(RetryCnt::retries).collect();
+        assert_eq!(cnt, [0, 1, 2, 3, 4, 5, 6, 7]);
+        let rnr: Vec<_> = RnrRetry::all().map(RnrRetry::retries).collect();
+        let six = (0..7).map(Some).chain([None]).collect::<Vec<_>>();
+        assert_eq!(rnr, six);
+        assert!(RnrRetry::INFINITE.is_infinite());
+        assert_eq!(RnrRetry::INFINITE.to_string(), "7 (infinite)");
+        assert_eq!(RnrRetry::new(6).unwrap().to_string(), "6");
+        assert_eq!(RetryCnt::new(7).unwrap().to_string(), "7");
+    }
+}
