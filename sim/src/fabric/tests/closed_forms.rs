@@ -4,7 +4,9 @@ use doorbell_core::units::{BitRate, Span, Time};
 
 use super::harness::{AMPLE, Flow, Net, rates, run, star};
 use crate::fabric::*;
+use crate::wire::PortId;
 
+const PORT: PortId = PortId(0);
 const METRE: u32 = 1_000;
 
 fn after(s: Span) -> Time {
@@ -28,8 +30,7 @@ fn one_packet_through_a_switch() {
         let path = Span::from_ns(2 * 50 + 130);
         for (forwarding, times) in [(Forwarding::CutThrough, 1), (Forwarding::StoreAndForward, 2)] {
             let net = run(&star(2, link, forwarding, AMPLE), 1, &[Flow::new(0, 1, 1, 4178)]);
-            // The second serialisation takes off what the first one rounded up, but each port
-            // has a remainder of its own: both round up here.
+            // Each port carries a remainder of its own, so both serialisations round up.
             assert_eq!(net.arrivals(0), [after(rate.time_for(4178) * times + path)]);
             assert_eq!(net.fabric_events, 2, "one event per hop");
         }
@@ -56,8 +57,6 @@ fn a_train_takes_its_exact_time() {
         }
     }
 }
-
-const PORT: crate::wire::PortId = crate::wire::PortId(0);
 
 #[test]
 fn both_directions_carry_the_full_rate() {
@@ -93,11 +92,7 @@ fn storing_keeps_the_order_of_long_and_short_packets_under_noise() {
     let mut c = mixed();
     c.noise = Noise::UpTo(Span::from_us(5));
     for seed in 0..50 {
-        let mut net = Net::new(
-            &c,
-            seed,
-            &[Flow::new(0, 1, 0, 4000), Flow::new(0, 1, 0, 64)],
-        );
+        let mut net = Net::new(&c, seed, &[Flow::new(0, 1, 0, 4000), Flow::new(0, 1, 0, 64)]);
         for seq in 0..40 {
             net.send(seq % 2, seq, PORT).expect("no limit");
         }
@@ -112,7 +107,6 @@ fn two_hops_of_switches_add_up() {
     let link = Link::new(BitRate::gbps(100), Span::from_ns(1_000));
     let mut c = star(1, link, Forwarding::StoreAndForward, AMPLE);
     c.hosts.push(HostConfig::default());
-    let SwitchConfig { .. } = c.switches[0];
     c.switches.push(c.switches[0]);
     let (a, b) = (End::Switch(0), End::Switch(1));
     c.links.push(LinkConfig { a, b, link });
@@ -133,8 +127,7 @@ fn incast_ends_at_n_packets_t_plus_path() {
                 [(Forwarding::CutThrough, 0), (Forwarding::StoreAndForward, 1)]
             {
                 let c = star(senders + 1, link, forwarding, buffering);
-                let flows: Vec<_> =
-                    (1..=senders).map(|s| Flow::new(s, 0, packets, wire)).collect();
+                let flows: Vec<_> = (1..=senders).map(|s| Flow::new(s, 0, packets, wire)).collect();
                 let net = run(&c, 7, &flows);
                 let t = Span::from_ps(u64::from(wire) * 80);
                 let n = u64::from(senders * packets) + stores;

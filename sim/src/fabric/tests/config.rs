@@ -179,8 +179,11 @@ fn static_routes_that_go_astray_are_refused() {
     let (host, host_port) = (HostId(2), PortId(0));
     let with = |routes: &[(u32, u16)]| {
         let mut c = leaf_spine();
-        c.routes.extend(routes.iter().map(|&(switch, out)| {
-            StaticRoute { switch, host, host_port, out: PortId(out) }
+        c.routes.extend(routes.iter().map(|&(switch, out)| StaticRoute {
+            switch,
+            host,
+            host_port,
+            out: PortId(out),
         }));
         c
     };
@@ -195,6 +198,26 @@ fn static_routes_that_go_astray_are_refused() {
     let host = HostId(4);
     c.routes.push(StaticRoute { switch: 0, host, host_port, out: PortId(0) });
     assert_eq!(refused(&c), ConfigError::BadRoute { route: 0 });
+}
+
+/// A triangle of switches: the neighbour as far from the destination is no way to it.
+#[test]
+fn routes_never_go_sideways() {
+    let mut c = star(0);
+    c.hosts = vec![HostConfig::default(); 3];
+    c.switches = vec![SwitchConfig::default(); 3];
+    for i in 0..3 {
+        c.links.push(join(End::Host(i), End::Switch(i)));
+        c.links.push(join(End::Switch(i), End::Switch((i + 1) % 3)));
+    }
+    let f = Fabric::new(&c, 1).expect("legal");
+    for (s, node) in f.switches().iter().enumerate() {
+        for host in (0..3).filter(|h| *h != s) {
+            let out = node.routes().port(HostId(host as u32), PortId(0)).expect("a route");
+            let (peer, _) = node.egress(out).peer();
+            assert_eq!(peer.index(), 3 + host, "from switch {s} to host {host}");
+        }
+    }
 }
 
 /// Two rails: port 0 of each host at switch 0, port 1 at switch 1.

@@ -1,9 +1,11 @@
 //! A run of a fabric alone: flows that send all their packets at one instant.
 
 use doorbell_core::units::{BitRate, Span, Time};
+use doorbell_core::verbs::{Opcode, Psn, Qpn};
 
 use crate::engine::{Class, ComponentId, Engine, Out, Slab};
 use crate::fabric::*;
+use crate::rc::{Ext, PacketDesc};
 use crate::wire::{HostId, Packet, PacketId, Payload, PortId};
 
 /// `packets` packets of `wire_bytes` from `src` to `dst`, all given to the NIC at `start`.
@@ -22,8 +24,9 @@ impl Flow {
     }
 }
 
+/// An event of a run.
 #[derive(Copy, Clone)]
-enum Ev {
+pub enum Ev {
     Start(u32),
     Fabric(FabricEvent),
 }
@@ -34,12 +37,12 @@ pub struct End {
     pub at: Time,
     pub flow: u32,
     pub seq: u32,
-    /// The host that got it, or the node that dropped it.
+    /// Why it did not arrive.
     pub lost: Option<DropCause>,
 }
 
 pub struct Net {
-    pub engine: Engine<Ev2>,
+    pub engine: Engine<Ev>,
     pub fabric: Fabric,
     pub packets: Slab<Packet>,
     pub ends: Vec<End>,
@@ -50,11 +53,9 @@ pub struct Net {
     /// Flow and number of the packet at each arena index.
     names: Vec<(u32, u32)>,
     out: Out<FabricEvent>,
+    /// The fabric never looks at it.
+    desc: PacketDesc,
 }
-
-/// Hides the harness's own events from the tests.
-#[derive(Copy, Clone)]
-pub struct Ev2(Ev);
 
 impl Net {
     pub fn new(config: &FabricConfig, seed: u64, flows: &[Flow]) -> Self {
@@ -67,7 +68,7 @@ impl Net {
             engine.add_component(&format!("switch{i}"));
         }
         for (i, f) in flows.iter().enumerate() {
-            let start = Ev2(Ev::Start(i as u32));
+            let start = Ev::Start(i as u32);
             engine.schedule(ComponentId(f.src), f.start, Class::Program, start);
         }
         Self {
@@ -80,6 +81,17 @@ impl Net {
             flows: flows.to_vec(),
             names: Vec::new(),
             out: Out::new(),
+            desc: PacketDesc {
+                opcode: Opcode::RcRdmaWriteMiddle,
+                psn: Psn::new(0),
+                dest: Qpn::new(0),
+                ack_req: false,
+                solicited: false,
+                wqe: 0,
+                offset: 0,
+                len: 0,
+                ext: Ext::None,
+            },
         }
     }
 
@@ -93,6 +105,7 @@ impl Net {
             dst_port: to,
             wire_bytes: f.wire_bytes,
             udp_source_port: 0,
+            desc: self.desc,
             payload: Payload::Lengths,
         });
         self.names.resize(self.names.len().max(id as usize + 1), (0, 0));
@@ -100,7 +113,7 @@ impl Net {
         let now = self.engine.now();
         let (host, port) = (HostId(f.src), PortId(0));
         let sent = self.fabric.send(now, host, port, PacketId(id), f.wire_bytes, &mut self.out);
-        self.engine.schedule_all(ComponentId(f.src), &mut self.out, |e| Ev2(Ev::Fabric(e)));
+        self.engine.schedule_all(ComponentId(f.src), &mut self.out, Ev::Fabric);
         if sent.is_err() {
             self.packets.remove(id);
         }
@@ -115,7 +128,7 @@ impl Net {
 
     /// One event; false when none is left.
     pub fn step(&mut self) -> bool {
-        let Some((now, _, Ev2(ev))) = self.engine.pop().expect("no livelock") else {
+        let Some((now, _, ev)) = self.engine.pop().expect("no livelock") else {
             return false;
         };
         match ev {
@@ -128,7 +141,7 @@ impl Net {
                 self.fabric_events += 1;
                 let outcome = self.fabric.on_event(now, ev, &self.packets, &mut self.out);
                 let origin = ComponentId(ev.node().0);
-                self.engine.schedule_all(origin, &mut self.out, |e| Ev2(Ev::Fabric(e)));
+                self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);
                 match outcome {
                     Outcome::Nothing => {}
                     Outcome::Delivered(d) => self.end(d.packet, None),
@@ -144,7 +157,7 @@ impl Net {
     pub fn rx_done(&mut self, host: u32, wire_bytes: u32) {
         let now = self.engine.now();
         self.fabric.rx_done(now, HostId(host), PortId(0), wire_bytes, &mut self.out);
-        self.engine.schedule_all(ComponentId(host), &mut self.out, |e| Ev2(Ev::Fabric(e)));
+        self.engine.schedule_all(ComponentId(host), &mut self.out, Ev::Fabric);
     }
 
     /// Runs to the end and checks what must hold for every run.

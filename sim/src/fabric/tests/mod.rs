@@ -1,5 +1,6 @@
 //! Tests of the room as a whole, on the engine's own event queue.
 
+mod balance;
 mod closed_forms;
 mod config;
 mod credits;

@@ -23,9 +23,8 @@ fn switch() -> impl Strategy<Value = SwitchConfig> {
 
 fn link() -> impl Strategy<Value = Link> {
     let rate = prop_oneof![Just(8_000_000_000), Just(54_500_000_000), Just(800_000_000_000u64)];
-    (rate, 1u64..2_000_000).prop_map(|(bps, ps)| {
-        Link::new(BitRate::new(bps).expect("not zero"), Span::from_ps(ps))
-    })
+    (rate, 1u64..2_000_000)
+        .prop_map(|(bps, ps)| Link::new(BitRate::new(bps).expect("not zero"), Span::from_ps(ps)))
 }
 
 fn noise() -> impl Strategy<Value = Noise> {
