@@ -229,9 +229,7 @@ impl fmt::Display for MemError {
             }
             Self::Virtual => f.write_str("the region is virtual: it carries no bytes to read"),
             Self::Misaligned { element } => write!(f, "not a multiple of {element} B"),
-            Self::InvalidAccess => {
-                f.write_str("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE")
-            }
+            Self::InvalidAccess => f.write_str("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE"),
             Self::NoMemory { max } => write!(f, "limit of {max} reached"),
             Self::Unsupported(u) => u.fmt(f),
         }
