@@ -266,3 +266,7 @@ impl<E: Copy> Engine<E> {
         trace::fold_components(self.components.iter().map(|c| (&*c.name, c.trace)))
     }
 }
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;
