@@ -109,8 +109,8 @@ impl Key {
     #[inline]
     pub(crate) fn order(self, seed: u64) -> Order {
         let class = self.rest >> CLASS_SHIFT << CLASS_SHIFT;
-        let high = class | tie(seed, self.time, self.origin());
-        Order(u128::from(self.time) << 64 | u128::from(high), self.rest)
+        let class_and_tie = class | tie(seed, self.time, self.origin());
+        Order { time: self.time, class_and_tie, rest: self.rest }
     }
 
     /// Out of line: most comparisons end at the time, and the tie costs two multiplications.
@@ -129,15 +129,19 @@ impl Key {
     }
 }
 
-/// A key whose order is that of its numbers: (time, class and tie, origin and counter). Twice
-/// as large as [`Key`]; for entries that are compared often.
+/// A key whose order is that of its numbers: (time, class and tie, origin and counter). Half as
+/// large again as [`Key`]; for entries that are compared often.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Order(u128, u64);
+pub(crate) struct Order {
+    time: u64,
+    class_and_tie: u64,
+    rest: u64,
+}
 
 impl Order {
     #[inline]
     pub(crate) fn time(self) -> u64 {
-        (self.0 >> 64) as u64
+        self.time
     }
 }
 

@@ -315,7 +315,7 @@ impl<E: Copy> Queue<E> {
 
     fn sort_near(&mut self) {
         if self.near.len() > 1 {
-            self.near.sort_unstable_by(|a, b| a.order.cmp(&b.order));
+            self.near.sort_unstable_by_key(|e| e.order);
         }
     }
 

@@ -165,7 +165,10 @@ proptest! {
     /// Timers are cancelled by a generation: re-armed far more often than they expire, so most
     /// of what is pending is stale and far away while all of the work is near.
     #[test]
-    fn cancelled_by_generation(seed in any::<u64>(), work in prop::collection::vec(0u64..300, 1..600)) {
+    fn cancelled_by_generation(
+        seed in any::<u64>(),
+        work in prop::collection::vec(0u64..300, 1..600),
+    ) {
         let mut pair = Pair::new(seed);
         for &delay in &work {
             pair.push(delay, 2, delay as u8);
