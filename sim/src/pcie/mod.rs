@@ -4,12 +4,14 @@
 //! list, and `on_event` returns a [`Done`] when a transaction has ended.
 
 mod config;
+mod tlp;
 
 pub use config::{
     Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeKind,
     PcieConfig, SocketConfig, TlpFormat,
 };
 use doorbell_core::units::{Span, Time};
+pub use tlp::{Cut, MMIO_LINE, PAGE, to_page_end};
 
 use crate::engine::Out;
 
