@@ -167,7 +167,7 @@ fn fill(rate: u64, jobs: &mut [Job], extra: bool) -> u64 {
         job.share = 0;
     }
     loop {
-        let level = if users == 0 { 0 } else { left / users };
+        let level = left.checked_div(users).unwrap_or(0);
         let mut found = false;
         for job in jobs.iter_mut() {
             if job.share == 0 && job.limit <= level {

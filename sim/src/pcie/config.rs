@@ -177,3 +177,131 @@ pub struct EndpointConfig {
     /// Rate at which the device's memory serves peers.
     pub memory_rate: BitRate,
 }
+
+/// Why a [`PcieConfig`] describes no tree.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PcieConfigError {
+    /// No socket.
+    NoSocket,
+    /// More than 256 sockets, or more than 4096 sockets and nodes together.
+    TooManyNodes,
+    /// A TLP size is not a power of two in its range, or an interval is zero.
+    Format {
+        /// The field.
+        field: &'static str,
+    },
+    /// The parent of node `index` is an endpoint, or stands behind the node.
+    Parent {
+        /// Position in [`PcieConfig::nodes`].
+        index: usize,
+    },
+    /// The width of the link of node `index` is not 1, 2, 4, 8 or 16.
+    Width {
+        /// Position in [`PcieConfig::nodes`].
+        index: usize,
+    },
+    /// The credits of the link of node `index` do not suffice for one TLP of MPS.
+    Credits {
+        /// Position in [`PcieConfig::nodes`].
+        index: usize,
+    },
+    /// Endpoint `index` has no read tag, or a completion buffer below MRRS.
+    Reads {
+        /// Position in [`PcieConfig::nodes`].
+        index: usize,
+    },
+}
+
+impl std::fmt::Display for PcieConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoSocket => write!(f, "a host needs at least one socket"),
+            Self::TooManyNodes => {
+                write!(f, "more than 256 sockets, or 4096 sockets and PCIe nodes")
+            }
+            Self::Format { field } => write!(
+                f,
+                "TLP format: `{field}` must be a power of two in its range (an interval: not 0)"
+            ),
+            Self::Parent { index } => {
+                write!(f, "PCIe node {index}: its parent must be a socket or an earlier switch")
+            }
+            Self::Width { index } => {
+                write!(f, "PCIe node {index}: the width must be 1, 2, 4, 8 or 16 lanes")
+            }
+            Self::Credits { index } => {
+                write!(f, "PCIe node {index}: the credits must suffice for one TLP of MPS bytes")
+            }
+            Self::Reads { index } => write!(
+                f,
+                "PCIe node {index}: needs at least one read tag and a completion buffer of MRRS"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PcieConfigError {}
+
+impl PcieConfig {
+    /// Whether this describes a tree.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn validate(&self) -> Result<(), PcieConfigError> {
+        if self.sockets.is_empty() {
+            return Err(PcieConfigError::NoSocket);
+        }
+        if self.sockets.len() > 256 || self.sockets.len() + self.nodes.len() > 4096 {
+            return Err(PcieConfigError::TooManyNodes);
+        }
+        self.format.validate()?;
+        for (index, node) in self.nodes.iter().enumerate() {
+            let parent = usize::from(node.parent.0);
+            let is_root = parent < self.sockets.len();
+            let above = (!is_root).then(|| self.nodes.get(parent - self.sockets.len()));
+            let is_switch =
+                above.flatten().is_some_and(|n| matches!(n.kind, NodeKind::Switch { .. }));
+            if !is_root && (!is_switch || parent >= self.sockets.len() + index) {
+                return Err(PcieConfigError::Parent { index });
+            }
+            if !matches!(node.link.width, 1 | 2 | 4 | 8 | 16) {
+                return Err(PcieConfigError::Width { index });
+            }
+            let Credits { posted_headers, posted_data, nonposted_headers } = node.link.credits;
+            let needed = self.format.max_payload.div_ceil(16);
+            if posted_headers == 0 || nonposted_headers == 0 || posted_data < needed {
+                return Err(PcieConfigError::Credits { index });
+            }
+            if let NodeKind::Endpoint(e) = node.kind {
+                if e.read_tags == 0 || e.read_bytes < self.format.max_read_request {
+                    return Err(PcieConfigError::Reads { index });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TlpFormat {
+    fn validate(&self) -> Result<(), PcieConfigError> {
+        let sizes = [
+            ("max_payload", self.max_payload, 128),
+            ("max_read_request", self.max_read_request, 64),
+            ("read_completion_boundary", self.read_completion_boundary, 64),
+            ("completion_combine", self.completion_combine, self.read_completion_boundary),
+        ];
+        for (field, size, least) in sizes {
+            if !size.is_power_of_two() || size < least || size > 4096 {
+                return Err(PcieConfigError::Format { field });
+            }
+        }
+        for (field, interval) in
+            [("dllp_interval", self.dllp_interval), ("skip_interval", self.skip_interval)]
+        {
+            if interval == 0 {
+                return Err(PcieConfigError::Format { field });
+            }
+        }
+        Ok(())
+    }
+}

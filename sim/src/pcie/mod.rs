@@ -1,19 +1,27 @@
 //! The PCIe tree of a host: TLP bytes, links, switches, tags, credits, DMA and MMIO.
 //!
-//! Sans-IO: [`PcieTree::submit`] and [`PcieTree::on_event`] answer with events in an [`Out`]
-//! list, and `on_event` returns a [`Done`] when a transaction has ended.
+//! Sans-IO: [`PcieTree::submit`] and [`PcieTree::on_event`] answer with events in an
+//! [`Out`](crate::engine::Out) list, and `on_event` returns a [`Done`] when a transaction has ended.
 
+mod account;
 mod config;
+mod route;
+mod station;
+#[cfg(test)]
+mod tests;
 mod tlp;
+mod tree;
+mod unloaded;
+
+pub use account::{CauseAccount, Direction, LinkAccount, RequesterAccount};
 
 pub use config::{
     Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeKind,
-    PcieConfig, SocketConfig, TlpFormat,
+    PcieConfig, PcieConfigError, SocketConfig, TlpFormat,
 };
-use doorbell_core::units::{Span, Time};
+use doorbell_core::units::Time;
 pub use tlp::{Cut, MMIO_LINE, PAGE, to_page_end};
-
-use crate::engine::Out;
+pub use tree::PcieTree;
 
 /// A place in the tree. Sockets come first (socket `i` is `NodeId(i)`), then the entries of
 /// [`PcieConfig::nodes`] in order.
@@ -127,42 +135,14 @@ pub struct Done {
     pub finished: Time,
 }
 
-/// An event of the tree, to be handed back to [`PcieTree::on_event`].
+/// An event of the tree, to be handed back to [`PcieTree::on_event`]. The number names a burst
+/// in the tree's arena.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PcieEvent {
-    /// The head of a burst is at its next station.
+    /// The head of a burst stands before its next station.
     Hop(u32),
-    /// A read request has reached data.
+    /// The first data of a read is there.
     Ready(u32),
-    /// A burst is complete at its destination.
+    /// A burst is complete at its destination: completions at the requester, a write visible.
     Deliver(u32),
-}
-
-/// The PCIe tree of one host.
-#[derive(Debug)]
-pub struct PcieTree {}
-
-impl PcieTree {
-    /// Builds the tree. `seed` and `component` (the host's name) name the stream of the noise.
-    pub fn new(_cfg: &PcieConfig, _seed: u64, _component: &str) -> Self {
-        Self {}
-    }
-
-    /// Starts a transaction at `now`.
-    pub fn submit(&mut self, _now: Time, _t: Transaction, _out: &mut Out<PcieEvent>) {}
-
-    /// Handles an event of this tree.
-    pub fn on_event(
-        &mut self,
-        _now: Time,
-        _ev: PcieEvent,
-        _out: &mut Out<PcieEvent>,
-    ) -> Option<Done> {
-        None
-    }
-
-    /// Time that the transaction takes on an idle tree without noise.
-    pub fn unloaded_latency(&self, _t: &Transaction) -> Span {
-        Span::ZERO
-    }
 }
