@@ -426,10 +426,15 @@ fn dllps_take_the_room_that_the_other_direction_asks_for() {
     let run = |dllp_bytes| {
         let mut cfg = single();
         (cfg.format.dllp_bytes, cfg.format.dllp_interval) = (dllp_bytes, 203);
+        cfg.nodes[0].link.credits =
+            Credits { posted_headers: 64, posted_data: 1024, nonposted_headers: 64 };
+        let NodeKind::Endpoint(e) = &mut cfg.nodes[0].kind else { unreachable!() };
+        (e.read_tags, e.read_bytes) = (4096, 4096 * 512);
         let mut rig = Rig::new(&cfg);
+        // 4672 bytes up per round, 593 ns: a little more than there is room for.
         for tag in 0..500 {
-            rig.submit_at(ns(0), t(Kind::Write, 1, host(0), 4096, tag));
-            rig.submit_at(ns(0), t(Kind::Read, 1, host(0), 4096, 1000 + tag));
+            rig.submit_at(ns(560 * tag), t(Kind::Write, 1, host(0), 4096, tag));
+            rig.submit_at(ns(560 * tag), t(Kind::Read, 1, host(0), 4096, 1000 + tag));
         }
         rig.finish();
         let up = rig.tree.account(NodeId(1), Direction::Up);
@@ -439,7 +444,8 @@ fn dllps_take_the_room_that_the_other_direction_asks_for() {
     };
     let (without, with) = (run(0), run(16));
     let ratio = with as f64 / without as f64;
-    assert!((1.05..1.08).contains(&ratio), "{ratio}");
+    let expected = (4672.0 + 4416.0 * 16.0 / 203.0) / 4672.0;
+    assert!((ratio - expected).abs() < 0.005, "{ratio} {expected}");
 }
 
 #[test]
@@ -587,7 +593,15 @@ proptest! {
 
     #[test]
     fn alone_a_transaction_takes_the_unloaded_time(steps in steps()) {
-        let mut rig = Rig::new(&large());
+        // The bursts of one transaction must not meet in memory either.
+        let (mut cfg, fast) = (large(), BitRate::gbps(1_000_000));
+        cfg.sockets.iter_mut().for_each(|s| s.dram_rate = fast);
+        for node in &mut cfg.nodes {
+            if let NodeKind::Endpoint(e) = &mut node.kind {
+                e.memory_rate = fast;
+            }
+        }
+        let mut rig = Rig::new(&cfg);
         let mut now = Time::ZERO;
         for (tag, step) in steps.iter().enumerate() {
             let t = transaction(step, tag as u64);
@@ -596,7 +610,11 @@ proptest! {
             rig.submit_at(now, t);
             rig.run_before(Time::MAX);
             let took = rig.done.last().unwrap().finished.since(now);
-            prop_assert_eq!(took, rig.tree.unloaded_latency(&t), "{:?}", t);
+            let least = rig.tree.unloaded_latency(&t);
+            // Parts of a picosecond add up over the bursts of a long transaction.
+            let rounding = if t.bytes > to_page_end(t.addr).min(512) { 20 } else { 0 };
+            prop_assert!(took.saturating_sub(least).as_ps() <= rounding, "{took} {least} {t:?}");
+            prop_assert!(took >= least);
         }
     }
 }

@@ -16,8 +16,8 @@ struct Front {
 
 impl PcieTree {
     /// Time from submission to the end of a transaction on an idle tree with unlimited tags and
-    /// credits and the least noise: a lower bound of every latency, and equal to it when
-    /// nothing else is under way.
+    /// credits and the least noise. A lower bound of every latency; equal to it when nothing
+    /// else is under way and the limits suffice, up to a picosecond per burst and station.
     pub fn unloaded_latency(&self, t: &Transaction) -> Span {
         let to = place(t.target);
         let out = self.topology.route(t.from.0, to);
