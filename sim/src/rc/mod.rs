@@ -11,3 +11,6 @@ pub use config::{AckPolicy, AckReqLast, GRH_BYTES, MAX_UNACKED, RequesterConfig,
 pub use packet::{DropReason, Ext, PacketDesc};
 pub use requester::{Received, RecoverCause, Requester, SendDone, SendJob, Stall};
 pub use responder::Responder;
+
+#[cfg(test)]
+mod tests;
