@@ -52,7 +52,6 @@ pub struct Link {
     /// Work request of the message that arrives.
     arriving: usize,
     recv: Vec<u8>,
-    /// Message that each READ job belongs to.
     mtu: u32,
 }
 

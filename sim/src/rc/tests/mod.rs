@@ -1,7 +1,9 @@
 //! Tests of requester and responder against each other over an ideal link, and each alone.
 
+mod errors;
 mod link;
 mod property;
+mod replies;
 mod requester;
 mod responder;
 mod unreliable;

@@ -1,6 +1,5 @@
-//! The responder alone: the order of checks, sequence, length, ACKs, responses.
+//! The responder alone: the order of checks, sequence, access, resources, length, counting.
 
-use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{
     AccessFlags, CreditCode, Msn, NakCode, Opcode, Operation, Psn, QpType, RnrTimer, Service,
     Syndrome, WcOpcode,
@@ -9,36 +8,36 @@ use doorbell_core::verbs::{
 use super::super::*;
 use super::{BASE, NOW, RKEY, request, respond_all, responder_config};
 
-const INVALID: Accept = Accept::Nak(NakCode::InvalidRequest);
+pub(super) const INVALID: Accept = Accept::Nak(NakCode::InvalidRequest);
 
-fn rc() -> Responder {
+pub(super) fn rc() -> Responder {
     Responder::new(&responder_config(QpType::Rc))
 }
 
-fn rc_with(change: impl FnOnce(&mut ResponderConfig)) -> Responder {
+pub(super) fn rc_with(change: impl FnOnce(&mut ResponderConfig)) -> Responder {
     let mut cfg = responder_config(QpType::Rc);
     change(&mut cfg);
     Responder::new(&cfg)
 }
 
 /// A packet with legal payload and a message length that fits it.
-fn legal(opcode: Opcode, psn: u32) -> PacketDesc {
+pub(super) fn legal(opcode: Opcode, psn: u32) -> PacketDesc {
     let len = if opcode.has_payload() { 256 } else { 0 };
     // What starts a WRITE of several packets announces two full ones.
     let dma_len = if opcode.ends_message() { 256 } else { 512 };
     request(opcode, Psn::new(psn), len, dma_len)
 }
 
-fn send(psn: u32) -> PacketDesc {
+pub(super) fn send(psn: u32) -> PacketDesc {
     legal(Opcode::RcSendOnly, psn)
 }
 
-fn read(psn: u32, len: u32) -> PacketDesc {
+pub(super) fn read(psn: u32, len: u32) -> PacketDesc {
     request(Opcode::RcRdmaReadRequest, Psn::new(psn), 0, len)
 }
 
 /// PSN, MSN and syndrome of a response that has them.
-fn aeth(desc: &PacketDesc) -> (u32, u32, Syndrome) {
+pub(super) fn aeth(desc: &PacketDesc) -> (u32, u32, Syndrome) {
     match desc.ext {
         Ext::Aeth { syndrome, msn } | Ext::AtomicAck { syndrome, msn, .. } => {
             (desc.psn.value(), msn.value(), syndrome)
@@ -47,17 +46,17 @@ fn aeth(desc: &PacketDesc) -> (u32, u32, Syndrome) {
     }
 }
 
-const ACK: Syndrome = Syndrome::Ack { credit: CreditCode::NO_LIMIT };
+pub(super) const ACK: Syndrome = Syndrome::Ack { credit: CreditCode::NO_LIMIT };
 
-fn nak(code: NakCode) -> Syndrome {
+pub(super) fn nak(code: NakCode) -> Syndrome {
     Syndrome::Nak { code }
 }
 
-fn aeths(responder: &mut Responder) -> Vec<(u32, u32, Syndrome)> {
+pub(super) fn aeths(responder: &mut Responder) -> Vec<(u32, u32, Syndrome)> {
     respond_all(responder).iter().map(aeth).collect()
 }
 
-fn accepted(verdict: Accept) -> bool {
+pub(super) fn accepted(verdict: Accept) -> bool {
     matches!(verdict, Accept::Place { .. } | Accept::Read { .. } | Accept::Atomic { .. })
 }
 
@@ -106,7 +105,6 @@ fn every_pair_of_consecutive_opcodes() {
             } else {
                 !second.starts_message() && family(first) == family(second)
             };
-            // WRITE First announces two packets: a Middle leaves no room for the Last.
             if follows {
                 assert!(accepted(verdict), "{first}, {second}: {verdict:?}");
                 legal_pairs += 1;
@@ -116,8 +114,8 @@ fn every_pair_of_consecutive_opcodes() {
             }
         }
     }
-    // 13 of 19 opcodes end a message, 11 start one; open SENDs (2) go on by 4 and open WRITEs
-    // (2) by 3 opcodes.
+    // 13 of the 17 opcodes end a message and 10 start one; after SEND First and Middle 4 opcodes
+    // go on, after WRITE First and Middle 3.
     assert_eq!(legal_pairs, 13 * 10 + 2 * 4 + 2 * 3);
 }
 
@@ -494,176 +492,4 @@ fn duplicates_change_nothing_and_a_gap_is_reported_once() {
         let verdict = responder.on_packet(NOW, &send(start + 5), true);
         assert_eq!(verdict, Accept::Gap { nak: true });
     }
-}
-
-// ---- ACKs ----------------------------------------------------------------------------------
-
-#[test]
-fn no_ack_req_no_ack() {
-    let mut responder = rc();
-    responder.on_packet(NOW, &PacketDesc { ack_req: false, ..send(0) }, true);
-    assert!(!responder.peek_transmit(NOW));
-    responder.on_packet(NOW, &send(1), true);
-    assert_eq!(aeths(&mut responder), [(1, 2, ACK)]);
-}
-
-#[test]
-fn an_unsent_ack_gives_way_to_a_newer_one() {
-    let mut responder = rc();
-    for psn in 0..3 {
-        responder.on_packet(NOW, &send(psn), true);
-    }
-    assert_eq!(aeths(&mut responder), [(2, 3, ACK)]);
-    let mut responder = rc_with(|cfg| cfg.ack = AckPolicy::EachRequest);
-    for psn in 0..3 {
-        responder.on_packet(NOW, &send(psn), true);
-    }
-    assert_eq!(aeths(&mut responder), [(0, 1, ACK), (1, 2, ACK), (2, 3, ACK)]);
-}
-
-#[test]
-fn an_ack_waits_for_company_no_longer_than_its_delay() {
-    let delay = Span::from_us(3);
-    let mut responder = rc_with(|cfg| cfg.ack = AckPolicy::Coalesce { every: 3, delay });
-    let at = |us| Time::ZERO + Span::from_us(us);
-    responder.on_packet(at(1), &send(0), true);
-    responder.on_packet(at(2), &send(1), true);
-    assert_eq!(responder.poll_transmit(at(3)), None);
-    assert_eq!(responder.next_deadline(), Some(at(4)), "counted from the first request");
-    assert_eq!(aeth(&responder.poll_transmit(at(4)).unwrap()), (1, 2, ACK));
-    assert_eq!(responder.next_deadline(), None);
-    for psn in 2..5 {
-        assert_eq!(responder.poll_transmit(at(5)), None);
-        responder.on_packet(at(5), &send(psn), true);
-    }
-    assert_eq!(aeth(&responder.poll_transmit(at(5)).unwrap()), (4, 5, ACK));
-    // A NAK does not wait, and releases the ACK before it.
-    responder.on_packet(at(6), &send(5), true);
-    responder.on_packet(at(6), &send(7), true);
-    assert_eq!(aeth(&responder.poll_transmit(at(6)).unwrap()), (5, 6, ACK));
-    let sequence = nak(NakCode::PsnSequenceError);
-    assert_eq!(aeth(&responder.poll_transmit(at(6)).unwrap()), (6, 6, sequence));
-}
-
-#[test]
-fn a_read_response_stands_for_the_ack_before_it() {
-    for (ack, expected) in
-        [(AckPolicy::IMMEDIATE, vec![(1, 2)]), (AckPolicy::EachRequest, vec![(0, 1), (1, 2)])]
-    {
-        let mut responder = rc_with(|cfg| cfg.ack = ack);
-        responder.on_packet(NOW, &send(0), true);
-        responder.on_packet(NOW, &read(1, 8), true);
-        let seen: Vec<_> = aeths(&mut responder).iter().map(|a| (a.0, a.1)).collect();
-        assert_eq!(seen, expected);
-    }
-}
-
-#[test]
-fn an_ack_never_overtakes_a_read_or_an_atomic() {
-    let mut responder = rc();
-    let Accept::Atomic { job, .. } = responder.on_packet(NOW, &legal(Opcode::RcFetchAdd, 0), true)
-    else {
-        panic!("an ATOMIC");
-    };
-    responder.on_packet(NOW, &read(1, 700), true);
-    responder.on_packet(NOW, &send(4), true);
-    assert_eq!(responder.poll_transmit(NOW), None, "all wait for the ATOMIC");
-    assert_eq!(responder.next_deadline(), None);
-    responder.atomic_result(job, 77);
-    let responses = respond_all(&mut responder);
-    let seen: Vec<_> = responses.iter().map(|p| (p.opcode, p.psn.value(), p.len)).collect();
-    let expected = [
-        (Opcode::RcAtomicAcknowledge, 0, 0),
-        (Opcode::RcRdmaReadResponseFirst, 1, 256),
-        (Opcode::RcRdmaReadResponseMiddle, 2, 256),
-        (Opcode::RcRdmaReadResponseLast, 3, 188),
-        (Opcode::RcAcknowledge, 4, 0),
-    ];
-    assert_eq!(seen, expected);
-    let orig = Ext::AtomicAck { syndrome: ACK, msn: Msn::new(1), orig: 77 };
-    assert_eq!(responses[0].ext, orig);
-    assert_eq!(responses[2].ext, Ext::None, "a middle response has no AETH");
-    assert_eq!(responses[3].offset, 512);
-}
-
-// ---- rejection and failure -----------------------------------------------------------------
-
-#[test]
-fn a_rejected_packet_is_undone_and_answered_by_a_nak() {
-    let codes =
-        [NakCode::InvalidRequest, NakCode::RemoteAccessError, NakCode::RemoteOperationalError];
-    let rejected = [
-        send(3),
-        PacketDesc { ack_req: false, ..send(3) },
-        legal(Opcode::RcRdmaWriteFirst, 3),
-        read(3, 700),
-        legal(Opcode::RcCompareSwap, 3),
-    ];
-    for ack in [AckPolicy::IMMEDIATE, AckPolicy::EachRequest] {
-        for code in codes {
-            for packet in rejected {
-                let mut responder = rc_with(|cfg| cfg.ack = ack);
-                responder.on_packet(NOW, &read(0, 300), true);
-                responder.on_packet(NOW, &send(2), true);
-                assert!(accepted(responder.on_packet(NOW, &packet, true)));
-                responder.reject(code);
-                assert_eq!(responder.expected_psn(), Psn::new(3));
-                assert!(responder.failed());
-                let verdict = responder.on_packet(NOW, &send(3), true);
-                assert_eq!(verdict, Accept::Drop(DropReason::QpState));
-                let replies = respond_all(&mut responder);
-                // Responses of earlier requests leave first; then the NAK, nothing behind it.
-                assert_eq!(replies[0].opcode, Opcode::RcRdmaReadResponseFirst);
-                assert_eq!(replies[1].opcode, Opcode::RcRdmaReadResponseLast);
-                let (last, before) = replies[2..].split_last().unwrap();
-                assert_eq!(aeth(last), (3, 2, nak(code)), "{packet:?}");
-                assert!(before.iter().all(|p| aeth(p) == (2, 2, ACK)));
-            }
-        }
-    }
-}
-
-#[test]
-fn a_failed_responder_answers_nothing() {
-    let mut responder = rc();
-    responder.on_packet(NOW, &legal(Opcode::RcFetchAdd, 0), true);
-    responder.on_packet(NOW, &send(1), true);
-    responder.fail();
-    responder.atomic_result(0, 1);
-    assert!(!responder.peek_transmit(NOW));
-    let verdict = responder.on_packet(NOW, &send(2), true);
-    assert_eq!(verdict, Accept::Drop(DropReason::QpState));
-}
-
-#[test]
-fn nothing_follows_a_fatal_nak() {
-    let mut responder = rc();
-    responder.on_packet(NOW, &send(0), true);
-    assert_eq!(responder.on_packet(NOW, &legal(Opcode::RcSendLast, 1), true), INVALID);
-    let verdict = responder.on_packet(NOW, &send(1), true);
-    assert_eq!(verdict, Accept::Drop(DropReason::QpState));
-    let expected = [(0, 1, ACK), (1, 1, nak(NakCode::InvalidRequest))];
-    assert_eq!(aeths(&mut responder), expected);
-}
-
-#[test]
-fn a_read_is_remembered_after_its_last_response() {
-    let mut responder = rc();
-    let Accept::Read { job, va, rkey, len } = responder.on_packet(NOW, &read(0, 8), true) else {
-        panic!("a READ");
-    };
-    respond_all(&mut responder);
-    assert_eq!(responder.read_job(job), Some(ReadJob { va, rkey, len }));
-    assert_eq!(responder.read_job(job + 1), None);
-}
-
-#[test]
-fn an_idle_responder_is_small() {
-    assert!(size_of::<Responder>() <= 216, "{}", size_of::<Responder>());
-}
-
-#[test]
-#[should_panic(expected = "ACKs coalesce at least 1")]
-fn coalescing_of_nothing_is_refused() {
-    rc_with(|cfg| cfg.ack = AckPolicy::Coalesce { every: 0, delay: Span::ZERO });
 }
