@@ -1,6 +1,7 @@
 //! The events of a run.
 
 use crate::fabric::FabricEvent;
+use crate::memory::MemoryEvent;
 use crate::nic::NicEvent;
 use crate::pcie::PcieEvent;
 use crate::wire::HostId;
@@ -26,6 +27,8 @@ pub enum Event {
 pub enum HostEvent {
     /// Of its PCIe tree.
     Pcie(PcieEvent),
+    /// Of its memories.
+    Memory(MemoryEvent),
     /// Of its NIC.
     Nic(NicEvent),
     /// A program steps.

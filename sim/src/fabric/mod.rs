@@ -83,6 +83,11 @@ impl Fabric {
         &self.hosts
     }
 
+    /// The ports of a host.
+    pub fn host_mut(&mut self, host: HostId) -> &mut HostNode {
+        &mut self.hosts[host.index()]
+    }
+
     /// The switches; switch `i` is node `hosts().len() + i`.
     pub fn switches(&self) -> &[SwitchNode] {
         &self.switches

@@ -4,20 +4,22 @@
 //! write-combining buffers, memory bandwidth) ends at an unknown time; everything behind it waits
 //! and is then delayed by the wait.
 
+use doorbell_core::transport::Reduce;
 use doorbell_core::units::{Span, Time};
 
 use super::initiator::{Activity, BufferedStore, Effect};
 use super::island::{Host, Shared};
 use crate::engine::Class;
 use crate::event::{Event, HostEvent};
+use crate::memory::RegionId;
 use crate::nic::{WQEBB, Wake};
 
 /// What became of an effect.
 enum Outcome {
     /// It took place.
     Done,
-    /// It waits; somebody will resume the initiator.
-    Waits,
+    /// It waits; somebody will resume the initiator. What passes after the given time is a delay.
+    Waits(Time),
 }
 
 impl Host {
@@ -45,10 +47,10 @@ impl Host {
                 return self.schedule_effect(s, now, initiator);
             }
             let (at, effect) = init.effects.pop_front().expect("just seen");
-            if let Outcome::Waits = self.perform(s, now, initiator, at, effect) {
+            if let Outcome::Waits(since) = self.perform(s, now, initiator, at, effect) {
                 let init = &mut self.initiators[i];
                 if let Activity::Acting { next, end } = init.activity {
-                    init.activity = Activity::Blocked { next, end, since: now };
+                    init.activity = Activity::Blocked { next, end, since };
                 }
                 return;
             }
@@ -77,7 +79,7 @@ impl Host {
         effect: Effect,
     ) -> Outcome {
         match effect {
-            Effect::Lock { qp } => return self.lock(initiator, qp),
+            Effect::Lock { qp } => return self.lock(now, initiator, qp),
             Effect::Unlock { qp } => self.unlock(s, now, qp),
             Effect::Ring { local, qp, count, blueflame } => {
                 let lines = blueflame.div_ceil(WQEBB).max(1);
@@ -85,7 +87,7 @@ impl Host {
                 let limit = self.cfg.cpu.wc_buffers.max(lines);
                 if init.mmio_lines + lines > limit {
                     init.effects.push_front((at, effect));
-                    return Outcome::Waits;
+                    return Outcome::Waits(now);
                 }
                 init.mmio_lines += lines;
                 self.ring(s, now, initiator, (local, qp), count, blueflame);
@@ -94,13 +96,19 @@ impl Host {
                 let (nic, mut env) = self.split(s, now);
                 nic.post_recv(&mut env, qp, srq, &wqes);
             }
-            Effect::Store { addr, bytes } => self.store(s, now, initiator, addr, bytes),
-            Effect::Reduce { op, to, from, len } => {
-                self.regions.reduce(op, to, from, len);
-                self.wakes.push(Wake::Memory { addr: to, len });
+            Effect::Store { region, addr, bytes } => {
+                self.store(s, now, initiator, BufferedStore { region, addr, bytes });
             }
-            Effect::Memory { numa, bytes } => return self.memory(s, now, initiator, numa, bytes),
-            Effect::Drain => self.drain_stores(now, initiator),
+            Effect::Reduce { op, to, from, len } => {
+                self.reduce(op, to, from, len);
+            }
+            Effect::Memory { place, bytes, limit, solo } => {
+                let (tag, out) = (u64::from(initiator), &mut self.memory_out);
+                self.pcie.memory_mut().start(now, place, tag, bytes, limit, out);
+                self.schedule_memory(s);
+                return Outcome::Waits(now + solo);
+            }
+            Effect::Drain => self.drain_stores(initiator),
             Effect::Modify { qp, attr, mask, peer } => {
                 let (nic, mut env) = self.split(s, now);
                 nic.modify_qp(&mut env, qp, &attr, mask, peer);
@@ -147,14 +155,14 @@ impl Host {
 
     // ---- locks -------------------------------------------------------------------------------
 
-    fn lock(&mut self, initiator: u16, qp: u32) -> Outcome {
+    fn lock(&mut self, now: Time, initiator: u16, qp: u32) -> Outcome {
         let init = &mut self.initiators[usize::from(initiator)];
         let transfer = self.cfg.cpu.lock_transfer;
         let lock = self.locks.entry(qp).or_default();
         if lock.holder.is_some() {
             lock.contended += 1;
             lock.waiting.push_back(initiator);
-            return Outcome::Waits;
+            return Outcome::Waits(now);
         }
         if lock.last.is_some_and(|last| last != initiator) {
             init.delay += transfer;
@@ -184,13 +192,12 @@ impl Host {
         s: &mut Shared,
         now: Time,
         initiator: u16,
-        addr: u64,
-        bytes: super::initiator::StoreBytes,
+        store: BufferedStore,
     ) {
         let host = self.id;
         let delay = self.draw_store_delay(initiator);
         if delay == Span::ZERO {
-            return self.apply_store(now, addr, &bytes);
+            return self.apply_store(&store);
         }
         let init = &mut self.initiators[usize::from(initiator)];
         let entry = match init.store_buffer.iter().position(Option::is_none) {
@@ -200,7 +207,7 @@ impl Host {
                 init.store_buffer.len() - 1
             }
         };
-        init.store_buffer[entry] = Some(BufferedStore { addr, bytes });
+        init.store_buffer[entry] = Some(store);
         let ev = HostEvent::StoreVisible { initiator, entry: entry as u32 };
         s.engine.schedule(init.id, now + delay, Class::Stage, Event::Host(host, ev));
     }
@@ -219,21 +226,35 @@ impl Host {
         }
     }
 
-    fn apply_store(&mut self, _now: Time, addr: u64, bytes: &super::initiator::StoreBytes) {
-        bytes.with(|b| self.regions.store(addr, b));
-        self.wakes.push(Wake::Memory { addr, len: bytes.len() as u64 });
+    /// A store to a region that is gone by now, or has no bytes, leaves no trace.
+    fn apply_store(&mut self, store: &BufferedStore) {
+        let BufferedStore { region, addr, bytes } = store;
+        let _ = bytes.with(|b| self.regions.write(*region, *addr, b));
+        self.wakes.push(Wake::Memory { addr: *addr, len: bytes.len() as u64 });
     }
 
-    pub(super) fn store_visible(&mut self, now: Time, initiator: u16, entry: u32) {
-        let slot = self.initiators[usize::from(initiator)].store_buffer.get_mut(entry as usize);
-        if let Some(store) = slot.and_then(Option::take) {
-            self.apply_store(now, store.addr, &store.bytes);
+    /// `to[i] += from[i]`, as of now.
+    fn reduce(&mut self, op: Reduce, to: (RegionId, u64), from: (RegionId, u64), len: u64) {
+        let (mut a, mut b) = (vec![0; len as usize], vec![0; len as usize]);
+        let read = self.regions.read(to.0, to.1, &mut a).is_ok()
+            && self.regions.read(from.0, from.1, &mut b).is_ok();
+        if read {
+            op.apply(&mut a, &b);
+            let _ = self.regions.write(to.0, to.1, &a);
+            self.wakes.push(Wake::Memory { addr: to.1, len });
         }
     }
 
-    fn drain_stores(&mut self, now: Time, initiator: u16) {
+    pub(super) fn store_visible(&mut self, initiator: u16, entry: u32) {
+        let slot = self.initiators[usize::from(initiator)].store_buffer.get_mut(entry as usize);
+        if let Some(store) = slot.and_then(Option::take) {
+            self.apply_store(&store);
+        }
+    }
+
+    fn drain_stores(&mut self, initiator: u16) {
         for entry in 0..self.initiators[usize::from(initiator)].store_buffer.len() {
-            self.store_visible(now, initiator, entry as u32);
+            self.store_visible(initiator, entry as u32);
         }
     }
 
@@ -242,7 +263,7 @@ impl Host {
     fn publish(&mut self, s: &mut Shared, now: Time, initiator: u16, key: u64, bytes: Box<[u8]>) {
         let rank = self.initiators[usize::from(initiator)].rank;
         let id = self.initiators[usize::from(initiator)].id;
-        let hosts = s.port_ids.len() as u32;
+        let hosts = s.hosts;
         let message = s.messages.insert((rank, key, bytes, hosts));
         let at = now + s.bootstrap_latency;
         for host in 0..hosts {

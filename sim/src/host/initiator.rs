@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use doorbell_core::transport::{Initiator, Mr, Next, QpId, Reduce, WaitSet};
-use doorbell_core::units::{Span, Time};
+use doorbell_core::units::{BitRate, Span, Time};
 use doorbell_core::verbs::QpAttrMask;
 
 use super::config::PollMode;
 use super::program::SimProgram;
 use crate::engine::{ComponentId, SimRng};
+use crate::memory::{MemoryPlace, RegionId};
 use crate::nic::{RqWqe, Wqe};
 use crate::pcie::NodeId;
 use crate::wire::HostId;
@@ -25,11 +26,11 @@ pub(super) enum Effect {
     /// Posts receives.
     PostRecv { qp: u32, srq: Option<u32>, wqes: Vec<RqWqe> },
     /// Stores bytes.
-    Store { addr: u64, bytes: StoreBytes },
+    Store { region: RegionId, addr: u64, bytes: StoreBytes },
     /// Adds `from` to `to`.
-    Reduce { op: Reduce, to: u64, from: u64, len: u64 },
+    Reduce { op: Reduce, to: (RegionId, u64), from: (RegionId, u64), len: u64 },
     /// Moves bytes of host memory: the step waits for its share of the bandwidth.
-    Memory { numa: u8, bytes: u64 },
+    Memory { place: MemoryPlace, bytes: u64, limit: BitRate, solo: Span },
     /// Drains the store buffer.
     Drain,
     /// Changes a QP.
@@ -114,7 +115,7 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 pub(super) struct Handles {
     pub pds: Table<u32>,
-    pub mrs: Table<Mr>,
+    pub mrs: Table<(Mr, RegionId)>,
     pub cqs: Table<u32>,
     pub srqs: Table<u32>,
     pub qps: Table<LocalQp>,
@@ -169,6 +170,7 @@ pub struct InitiatorStats {
 /// A store that is visible to its author only.
 #[derive(Debug)]
 pub(super) struct BufferedStore {
+    pub region: RegionId,
     pub addr: u64,
     pub bytes: StoreBytes,
 }

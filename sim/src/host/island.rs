@@ -15,9 +15,9 @@ use super::transport::SimTransport;
 use crate::engine::{Class, ComponentId, Engine, Out, SimRng, Slab, Timeline};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{Fabric, FabricEvent};
-use crate::memory::Regions;
+use crate::memory::{MemoryEvent, RegionId, RegionTable};
 use crate::nic::{Env, Nic, NicEvent, Wake};
-use crate::pcie::{NodeId, PcieEvent, PcieTree, Step};
+use crate::pcie::{NodeId, PcieConfigError, PcieEvent, PcieTree};
 use crate::wire::{HostId, Packet, PacketId};
 
 /// `Again` steps in a row without any effect after which a program counts as stuck.
@@ -42,8 +42,17 @@ pub struct Shared {
     pub bootstrap_latency: Span,
     /// Programs in the run.
     pub size: u32,
+    /// Hosts in the run.
+    pub hosts: u32,
     /// Recorder of single messages.
     pub timeline: Timeline,
+}
+
+impl Shared {
+    /// Whether an island has found that its programs cannot go on.
+    pub fn fault_seen(&self, hosts: &[Host]) -> bool {
+        hosts.iter().any(|h| h.fault.is_some())
+    }
 }
 
 /// The lock of a shared QP.
@@ -65,7 +74,8 @@ pub struct Host {
     pub(super) nic: Nic,
     pub(super) pcie: PcieTree,
     pub(super) pcie_out: Out<PcieEvent>,
-    pub(super) regions: Regions,
+    pub(super) memory_out: Out<MemoryEvent>,
+    pub(super) regions: RegionTable,
     pub(super) nic_id: ComponentId,
     pub(super) pcie_id: ComponentId,
     pub(super) wakes: Vec<Wake>,
@@ -73,7 +83,7 @@ pub struct Host {
     pub(super) locks: BTreeMap<u32, QpLock>,
     /// Objects offered to the other initiators: (owner's rank, key).
     pub(super) shared_qps: BTreeMap<(u32, u64), u32>,
-    pub(super) shared_mrs: BTreeMap<(u32, u64), Mr>,
+    pub(super) shared_mrs: BTreeMap<(u32, u64), (Mr, RegionId)>,
     pub(super) bootstrap: BTreeMap<(u32, u64), Box<[u8]>>,
     pub(super) caps: DeviceCaps,
     pub(super) next_pd: u32,
@@ -100,15 +110,24 @@ pub fn host_of(address: &Address) -> Option<HostId> {
 
 impl Host {
     /// Builds the island of host `id`.
-    pub fn new(cfg: &HostConfig, id: HostId, mtu: Mtu, engine: &mut Engine<Event>) -> Self {
+    ///
+    /// # Errors
+    /// A PCIe tree that cannot be.
+    pub fn new(
+        cfg: &HostConfig,
+        id: HostId,
+        mtu: Mtu,
+        engine: &mut Engine<Event>,
+    ) -> Result<Self, PcieConfigError> {
         let name = format!("host{}", id.0);
         let seed = engine.seed();
         let l = cfg.nic.limits;
-        Self {
+        Ok(Self {
             nic: Nic::new(&cfg.nic, &cfg.rc, id, cfg.nic_node, seed, &name),
-            pcie: PcieTree::new(&cfg.pcie, seed, &name),
+            pcie: PcieTree::new(&cfg.pcie, seed, &name)?,
             pcie_out: Out::new(),
-            regions: Regions::new(cfg.numa_nodes, cfg.gpu_nodes.len() as u8, cfg.llc),
+            memory_out: Out::new(),
+            regions: RegionTable::new(),
             nic_id: engine.add_component(&format!("{name}/nic")),
             pcie_id: engine.add_component(&format!("{name}/pcie")),
             wakes: Vec::new(),
@@ -137,7 +156,7 @@ impl Host {
             cfg: cfg.clone(),
             name,
             id,
-        }
+        })
     }
 
     /// Adds a program on an initiator; it steps first at `start`.
@@ -255,7 +274,7 @@ impl Host {
             port_id: s.port_ids[self.id.index()],
             fabric_out: &mut s.fabric_out,
             wakes: &mut self.wakes,
-            gpu_nodes: &self.cfg.gpu_nodes,
+            llc: self.cfg.llc,
             timeline: &mut s.timeline,
         };
         (&mut self.nic, env)
@@ -271,35 +290,46 @@ impl Host {
                     self.step(s, now, initiator);
                 }
             }
+            HostEvent::Memory(ev) => self.on_memory(s, now, ev),
             HostEvent::Effect { initiator } => self.run_effects(s, now, initiator),
             HostEvent::StoreVisible { initiator, entry } => {
-                self.store_visible(now, initiator, entry);
+                self.store_visible(initiator, entry);
             }
         }
         self.wake_all(s, now);
     }
 
     fn on_pcie(&mut self, s: &mut Shared, now: Time, ev: PcieEvent) {
-        let step = self.pcie.on_event(now, ev, &mut self.pcie_out);
+        let done = self.pcie.on_event(now, ev, &mut self.pcie_out);
         let host = self.id;
         s.engine.schedule_all(self.pcie_id, &mut self.pcie_out, |ev| {
             Event::Host(host, HostEvent::Pcie(ev))
         });
-        match step {
-            Step::Nothing => {}
-            Step::AtMemory { tag } => {
-                let (nic, mut env) = self.split(s, now);
-                nic.on_memory(&mut env, tag);
-            }
-            Step::Done(done) => {
-                let mmio = Nic::doorbell_of(&done);
-                let (nic, mut env) = self.split(s, now);
-                nic.on_done(&mut env, &done);
-                if let Some((initiator, lines)) = mmio {
-                    self.mmio_done(s, now, initiator, lines);
-                }
-            }
+        while let Some(tag) = self.pcie.take_at_memory() {
+            let (nic, mut env) = self.split(s, now);
+            nic.on_memory(&mut env, tag);
         }
+        let Some(done) = done else { return };
+        let (nic, mut env) = self.split(s, now);
+        nic.on_done(&mut env, &done);
+        if let Some((initiator, lines)) = Nic::doorbell_of(&done) {
+            self.mmio_done(s, now, initiator, lines);
+        }
+    }
+
+    fn on_memory(&mut self, s: &mut Shared, now: Time, ev: MemoryEvent) {
+        let done = self.pcie.memory_mut().on_event(now, ev, &mut self.memory_out);
+        self.schedule_memory(s);
+        if let Some(done) = done {
+            self.resume(s, done.tag as u16, now);
+        }
+    }
+
+    pub(super) fn schedule_memory(&mut self, s: &mut Shared) {
+        let host = self.id;
+        s.engine.schedule_all(self.pcie_id, &mut self.memory_out, |ev| {
+            Event::Host(host, HostEvent::Memory(ev))
+        });
     }
 
     fn on_nic(&mut self, s: &mut Shared, now: Time, ev: NicEvent) {

@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use doorbell_core::transport::{
     BadHandle, Completions, CqId, Data, FenceScope, Initiator, MemError, PollError, PostRecvCause,
     PostRecvError, QpCaps, QpId, Range, RecvQueue, RecvWr, Reduce, Ring, RingCause, RingError,
-    Rung, RungBy, SendOp, SendWr, StageError, Transport, Unsupported,
+    Rung, RungBy, SendWr, StageError, Transport, Unsupported,
 };
 use doorbell_core::units::{BitRate, Span, Time};
 use doorbell_core::verbs::{PostVerdict, QpState, QpType, SendFlags, can_post_recv, can_post_send};
@@ -13,7 +13,8 @@ use doorbell_core::verbs::{PostVerdict, QpState, QpType, SendFlags, can_post_rec
 use super::initiator::{Effect, InitiatorState, LocalQp, StoreBytes};
 use super::island::{Host, Shared};
 use super::program::CallBudgetSpent;
-use crate::nic::{CqeKind, InlineBytes, RqWqe, UdTarget, WQEBB, Wqe, WqeData, completion};
+use crate::memory::{Contents, DataError, MemoryPlace, RegionId};
+use crate::nic::{CqeKind, RqWqe, UdTarget, WQEBB, Wqe, WqeData, completion};
 
 /// Calls of one step after which it counts as a loop that never returns.
 const CALL_BUDGET: u32 = 1_000_000;
@@ -179,34 +180,31 @@ impl<'a> SimTransport<'a> {
     }
 
     /// First address of a range, after checking it.
-    pub(super) fn address(&self, r: Range) -> Result<u64, MemError> {
+    pub(super) fn address(&self, r: Range) -> Result<(RegionId, u64), MemError> {
         if r.mr.issuer() != u32::from(self.me) || r.mr.generation() != 0 {
             return Err(MemError::BadHandle);
         }
-        let mr = self.init().handles.mrs.get(r.mr.index()).ok_or(MemError::BadHandle)?;
+        let (mr, region_id) =
+            self.init().handles.mrs.get(r.mr.index()).ok_or(MemError::BadHandle)?;
         let end = r.offset.checked_add(r.len);
         if end.is_none_or(|e| e > mr.len) {
             let (offset, len, region) = (r.offset, r.len, mr.len);
             return Err(MemError::OutOfRange { offset, len, region });
         }
-        Ok(mr.addr + r.offset)
+        Ok((*region_id, mr.addr + r.offset))
     }
 
-    fn aligned(&self, r: Range) -> Result<u64, MemError> {
-        let addr = self.address(r)?;
+    fn aligned(&self, r: Range) -> Result<(RegionId, u64), MemError> {
+        let (region, addr) = self.address(r)?;
         if r.len != 8 || addr % 8 != 0 {
             return Err(MemError::Misaligned { element: 8 });
         }
-        Ok(addr)
-    }
-
-    fn copy_cost(&self, bytes: u64, rate: BitRate) -> Span {
-        self.costs().copy + rate.time_for(bytes)
+        Ok((region, addr))
     }
 
     /// Bytes as of the step's start, with this initiator's own later stores over them.
-    fn observe(&self, addr: u64, to: &mut [u8]) -> Result<(), MemError> {
-        self.host.regions.load(addr, to).map_err(|_| MemError::Virtual)?;
+    fn observe(&self, (region, addr): (RegionId, u64), to: &mut [u8]) -> Result<(), MemError> {
+        self.host.regions.read(region, addr, to).map_err(mem_error)?;
         let init = self.init();
         let end = addr + to.len() as u64;
         let mut overlay = |at: u64, bytes: &StoreBytes| {
@@ -223,19 +221,37 @@ impl<'a> SimTransport<'a> {
             overlay(store.addr, &store.bytes);
         }
         for (_, effect) in &init.effects {
-            if let Effect::Store { addr: at, bytes } = effect {
+            if let Effect::Store { addr: at, bytes, .. } = effect {
                 overlay(*at, bytes);
             }
         }
         Ok(())
     }
 
-    /// Takes the share of the memory bandwidth that a bulk access needs.
-    fn bulk(&mut self, bytes: u64) {
+    fn is_virtual(&self, region: RegionId) -> bool {
+        self.host.regions.get(region).is_some_and(|r| r.contents == Contents::Virtual)
+    }
+
+    /// Time of a copy or reduction of `bytes` at `rate` that moves `factor` times as many through
+    /// memory. A bulk one shares the bandwidth with everybody else and may take longer.
+    fn work_on_memory(&mut self, bytes: u64, rate: BitRate, factor: u64) {
+        let solo = rate.time_for(bytes);
         if bytes >= BULK_COPY {
-            let numa = self.init().numa;
-            self.effect(Effect::Memory { numa, bytes });
+            let place = MemoryPlace(self.init().node.0);
+            let limit = BitRate::new(rate.as_bps().saturating_mul(factor)).unwrap_or(rate);
+            self.effect(Effect::Memory { place, bytes: bytes * factor, limit, solo });
         }
+        let fixed = self.costs().copy;
+        self.spend(fixed + solo);
+    }
+}
+
+/// What a program is told about bytes that cannot be read.
+fn mem_error(e: DataError) -> MemError {
+    match e {
+        DataError::Virtual => MemError::Virtual,
+        DataError::Misaligned => MemError::Misaligned { element: 8 },
+        DataError::Gone | DataError::OutOfRange => MemError::BadHandle,
     }
 }
 
@@ -485,27 +501,23 @@ impl Transport for SimTransport<'_> {
 
     fn copy_in(&mut self, to: Range, from: &[u8]) -> Result<(), MemError> {
         self.call();
-        let addr = self.address(to)?;
+        let (region, addr) = self.address(to)?;
         if to.len != from.len() as u64 {
             return Err(MemError::LengthMismatch { range: to.len, buffer: from.len() as u64 });
         }
-        let cost = self.copy_cost(to.len, self.costs().copy_rate);
-        self.spend(cost);
-        self.bulk(to.len);
-        self.effect(Effect::Store { addr, bytes: StoreBytes::Many(from.into()) });
+        self.work_on_memory(to.len, self.costs().copy_rate, 1);
+        self.effect(Effect::Store { region, addr, bytes: StoreBytes::Many(from.into()) });
         Ok(())
     }
 
     fn copy_out(&mut self, from: Range, to: &mut [u8]) -> Result<(), MemError> {
         self.call();
-        let addr = self.address(from)?;
+        let place = self.address(from)?;
         if from.len != to.len() as u64 {
             return Err(MemError::LengthMismatch { range: from.len, buffer: to.len() as u64 });
         }
-        let cost = self.copy_cost(from.len, self.costs().copy_rate);
-        self.spend(cost);
-        self.bulk(from.len);
-        self.observe(addr, to)
+        self.work_on_memory(from.len, self.costs().copy_rate, 1);
+        self.observe(place, to)
     }
 
     fn reduce(&mut self, op: Reduce, to: Range, from: Range) -> Result<(), MemError> {
@@ -515,39 +527,37 @@ impl Transport for SimTransport<'_> {
             return Err(MemError::LengthMismatch { range: to.len, buffer: from.len });
         }
         let element = op.element_bytes();
-        if [a, b, to.len].iter().any(|v| v % element != 0) {
+        if [a.1, b.1, to.len].iter().any(|v| v % element != 0) {
             return Err(MemError::Misaligned { element });
         }
-        if self.host.regions.is_virtual(a) || self.host.regions.is_virtual(b) {
+        if self.is_virtual(a.0) || self.is_virtual(b.0) {
             return Err(MemError::Virtual);
         }
-        let cost = self.copy_cost(to.len, self.costs().reduce_rate);
-        self.spend(cost);
         // Two reads and one write.
-        self.bulk(3 * to.len);
+        self.work_on_memory(to.len, self.costs().reduce_rate, 3);
         self.effect(Effect::Reduce { op, to: a, from: b, len: to.len });
         Ok(())
     }
 
     fn load_u64(&mut self, at: Range) -> Result<u64, MemError> {
         self.call();
-        let addr = self.aligned(at)?;
+        let place = self.aligned(at)?;
         let cost = self.costs().load;
         self.spend(cost);
         let mut b = [0; 8];
-        self.observe(addr, &mut b)?;
+        self.observe(place, &mut b)?;
         Ok(u64::from_le_bytes(b))
     }
 
     fn store_u64(&mut self, at: Range, value: u64) -> Result<(), MemError> {
         self.call();
-        let addr = self.aligned(at)?;
-        if self.host.regions.is_virtual(addr) {
+        let (region, addr) = self.aligned(at)?;
+        if self.is_virtual(region) {
             return Err(MemError::Virtual);
         }
         let cost = self.costs().store;
         self.spend(cost);
-        self.effect(Effect::Store { addr, bytes: StoreBytes::Word(value) });
+        self.effect(Effect::Store { region, addr, bytes: StoreBytes::Word(value) });
         Ok(())
     }
 }
@@ -559,6 +569,3 @@ impl SimTransport<'_> {
         self.shared.timeline.stage(subject, "poll", landed, end, 0);
     }
 }
-
-const _: fn(&[u8]) -> InlineBytes = InlineBytes::new;
-const _: fn(&SendOp) -> Option<doorbell_core::transport::Remote> = SendOp::remote;

@@ -2,14 +2,14 @@
 
 use doorbell_core::transport::{QpAttr, QpCaps};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{QpAttrMask, QpState, QpType, Qpn};
+use doorbell_core::verbs::{Psn, QpAttrMask, QpState, QpType, Qpn};
 
 use super::env::{Env, kind};
 use super::qp::{Context, FIRST_QPN, TxFifo};
 use super::queues::{CompletionQueue, RecvQueue, SendQueue};
 use super::wqe::{RqWqe, Wqe};
 use super::{Nic, NicQp, QpStats};
-use crate::memory::Space;
+use crate::memory::RegionKind;
 use crate::rc::{RequesterConfig, Requester, Responder, ResponderConfig};
 use crate::wire::{HostId, udp_source_port};
 
@@ -29,9 +29,13 @@ pub struct QpRequest {
     /// What is granted.
     pub caps: QpCaps,
     /// Where its work queues are.
-    pub queue_space: Space,
+    pub queue_space: RegionKind,
+    /// Whether every send is signalled.
+    pub sig_all: bool,
     /// Initiator that made it.
     pub owner: u16,
+    /// First PSN that it will send, unless the caller sets another.
+    pub first_psn: Psn,
 }
 
 impl Nic {
@@ -57,6 +61,8 @@ impl Nic {
             attr: QpAttr::default(),
             peer: HostId(0),
             owner: r.owner,
+            first_psn: r.first_psn,
+            sig_all: r.sig_all,
             sq: SendQueue::new(history),
             rq: RecvQueue::new(if r.srq.is_some() { 0 } else { r.caps.max_recv_wr }),
             requester: None,
@@ -114,7 +120,7 @@ impl Nic {
         match (from, attr.state) {
             (QpState::Init, QpState::Rtr) => {
                 let a = &q.attr;
-                q.udp_source_port = udp_source_port(0, q.qpn, a.dest_qpn);
+                q.udp_source_port = udp_source_port(0, q.qpn.value(), a.dest_qpn.value());
                 q.responder = Some(Responder::new(&ResponderConfig {
                     service: q.ty,
                     dest: a.dest_qpn,

@@ -1,21 +1,29 @@
 //! Doorbell unit, QP context, WQE fetch.
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{OutboundVerdict, QpState, WcStatus, may_transmit};
+use doorbell_core::verbs::{AccessFlags, OutboundVerdict, QpState, WcStatus, may_transmit};
 
 use super::env::{Env, NicEvent, Tag, kind};
 use super::qp::{Context, Deferred};
-use super::wqe::{WQEBB, WqeData};
+use super::wqe::WQEBB;
 use super::{Nic, NicQp};
 use crate::engine::Class;
-use crate::memory::Space;
+use crate::memory::{Pd, RegionKind};
 use crate::pcie::{Cause, Kind, NodeId, Transaction};
 
 impl Nic {
-    /// A core or GPU at `from` writes a doorbell: producer index `prod` of `qp`. `blueflame`: the
-    /// one WQE before `prod`, of so many bytes, goes with it.
-    pub fn ring(&self, env: &mut Env<'_>, from: NodeId, qp: u32, prod: u32, blueflame: u32) {
-        let tag = Tag::Doorbell { qp, prod, blueflame: blueflame > 0 }.pack();
+    /// A core or GPU (its place in the tree and its index) writes a doorbell: producer index `prod`
+    /// of `qp`. `blueflame`: the one WQE before `prod`, of so many bytes, goes with it.
+    pub fn ring(
+        &self,
+        env: &mut Env<'_>,
+        (from, initiator): (NodeId, u16),
+        qp: u32,
+        prod: u32,
+        blueflame: u32,
+    ) {
+        let initiator = initiator as u8;
+        let tag = Tag::Doorbell { qp, prod, blueflame: blueflame > 0, initiator }.pack();
         let (bytes, cause) =
             if blueflame > 0 { (blueflame, Cause::BlueFlame) } else { (8, Cause::Doorbell) };
         let target = crate::pcie::Target::Node(self.node);
@@ -74,7 +82,7 @@ impl Nic {
         q.deferred.push(then);
         self.stats.context_reads += 1;
         let bytes = self.cfg.qp_context_bytes;
-        let space = Space::Host { numa: self.cfg.numa, llc: true };
+        let space = RegionKind::Host { numa: self.cfg.numa };
         let tag = Tag::Context { qp }.pack();
         env.dma(self.node, Kind::Read, space, 0, bytes, Cause::QpContext, tag);
         false
@@ -191,12 +199,11 @@ impl Nic {
             return;
         };
         let write = op.opcode().is_read_or_atomic();
-        let bad = !matches!(wqe.data, WqeData::Inline(_))
-            && wqe
-                .data
-                .sges()
-                .iter()
-                .any(|s| s.len > 0 && env.regions.local(s.lkey, *pd, s.addr, s.len, write).is_err());
+        let need = if write { AccessFlags::LOCAL_WRITE } else { AccessFlags::empty() };
+        let bad = wqe.data.sges().iter().any(|s| {
+            let check = || env.regions.check_local(s.lkey, Pd(*pd), s.addr, s.len.into(), need);
+            s.len > 0 && check().is_err()
+        });
         requester.push(wqe.job(index));
         if bad {
             requester.fail(index, WcStatus::LocProtErr);

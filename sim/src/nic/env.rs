@@ -5,7 +5,7 @@ use doorbell_core::units::Time;
 use crate::engine::{Class, ComponentId, Engine, Out, Slab, Timeline};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{FabricEvent, HostNode};
-use crate::memory::{Regions, Space};
+use crate::memory::{RegionKind, RegionTable};
 use crate::pcie::{Cause, Kind, NodeId, PcieEvent, PcieTree, Target, Transaction};
 use crate::wire::{HostId, Packet, PacketId, PortId};
 
@@ -67,7 +67,7 @@ pub struct Env<'a> {
     /// Reused list for the tree's events.
     pub pcie_out: &'a mut Out<PcieEvent>,
     /// Registered memory.
-    pub regions: &'a mut Regions,
+    pub regions: &'a mut RegionTable,
     /// All packets.
     pub packets: &'a mut Slab<Packet>,
     /// The host's ports.
@@ -78,8 +78,8 @@ pub struct Env<'a> {
     pub fabric_out: &'a mut Out<FabricEvent>,
     /// What happened that somebody may wait for.
     pub wakes: &'a mut Vec<Wake>,
-    /// PCIe nodes of the GPUs.
-    pub gpu_nodes: &'a [NodeId],
+    /// Whether DMA to host memory hits the last-level cache.
+    pub llc: bool,
     /// Recorder of single messages.
     pub timeline: &'a mut Timeline,
 }
@@ -99,11 +99,11 @@ impl Env<'_> {
         });
     }
 
-    /// PCIe target of a memory space.
-    pub fn target(&self, space: Space) -> Target {
+    /// PCIe target of a memory.
+    pub const fn target(&self, space: RegionKind) -> Target {
         match space {
-            Space::Host { numa, llc } => Target::HostMemory { numa, llc },
-            Space::Gpu { gpu } => Target::Node(self.gpu_nodes[usize::from(gpu)]),
+            RegionKind::Host { numa } => Target::HostMemory { numa, llc: self.llc },
+            RegionKind::Gpu { node } => Target::Node(NodeId(node)),
         }
     }
 
@@ -113,7 +113,7 @@ impl Env<'_> {
         &mut self,
         node: NodeId,
         kind: Kind,
-        space: Space,
+        space: RegionKind,
         addr: u64,
         bytes: u32,
         cause: Cause,
@@ -160,7 +160,7 @@ pub mod kind {
 /// What a PCIe transaction of the NIC was for, packed into its tag.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Tag {
-    Doorbell { qp: u32, prod: u32, blueflame: bool },
+    Doorbell { qp: u32, prod: u32, blueflame: bool, initiator: u8 },
     Wqe { qp: u32, first: u32, count: u8 },
     Context { qp: u32 },
     Payload { qp: u32, seq: u32, response: bool },
@@ -182,7 +182,9 @@ impl Tag {
             kind << 60 | small << 52 | u64::from(qp) << 32 | u64::from(low)
         };
         match self {
-            Self::Doorbell { qp, prod, blueflame } => t(0, u64::from(blueflame), qp, prod),
+            Self::Doorbell { qp, prod, blueflame, initiator } => {
+                t(0, u64::from(blueflame) | u64::from(initiator) << 1, qp, prod)
+            }
             Self::Wqe { qp, first, count } => t(1, u64::from(count), qp, first),
             Self::Context { qp } => t(2, 0, qp, 0),
             Self::Payload { qp, seq, response } => t(3, u64::from(response), qp, seq),
@@ -202,7 +204,12 @@ impl Tag {
         let qp = (tag >> 32) as u32 & ((1 << QP_BITS) - 1);
         let low = tag as u32;
         match tag >> 60 {
-            0 => Self::Doorbell { qp, prod: low, blueflame: small == 1 },
+            0 => Self::Doorbell {
+                qp,
+                prod: low,
+                blueflame: small & 1 == 1,
+                initiator: small >> 1,
+            },
             1 => Self::Wqe { qp, first: low, count: small },
             2 => Self::Context { qp },
             3 => Self::Payload { qp, seq: low, response: small == 1 },
@@ -225,8 +232,8 @@ mod tests {
     fn tags_come_back() {
         let qp = (1 << QP_BITS) - 1;
         for tag in [
-            Tag::Doorbell { qp, prod: u32::MAX, blueflame: true },
-            Tag::Doorbell { qp: 0, prod: 1, blueflame: false },
+            Tag::Doorbell { qp, prod: u32::MAX, blueflame: true, initiator: 127 },
+            Tag::Doorbell { qp: 0, prod: 1, blueflame: false, initiator: 1 },
             Tag::Wqe { qp, first: u32::MAX, count: 255 },
             Tag::Context { qp },
             Tag::Payload { qp, seq: u32::MAX, response: true },

@@ -281,6 +281,16 @@ impl Nic {
         }
     }
 
+    /// The initiator of an MMIO write that has arrived, and its 64-byte lines.
+    pub fn doorbell_of(done: &Done) -> Option<(u16, u32)> {
+        match Tag::unpack(done.tag) {
+            Tag::Doorbell { initiator, .. } => {
+                Some((initiator.into(), done.bytes.div_ceil(WQEBB)))
+            }
+            _ => None,
+        }
+    }
+
     /// A read of this NIC has reached memory: its bytes are those of this instant.
     pub fn on_memory(&mut self, env: &mut Env<'_>, tag: u64) {
         match Tag::unpack(tag) {
@@ -295,7 +305,7 @@ impl Nic {
     pub fn on_done(&mut self, env: &mut Env<'_>, done: &Done) {
         let submitted = done.submitted;
         match Tag::unpack(done.tag) {
-            Tag::Doorbell { qp, prod, blueflame } => {
+            Tag::Doorbell { qp, prod, blueflame, .. } => {
                 let index = prod.wrapping_sub(1);
                 self.record(env, qp, index, "doorbell (PCIe MMIO write)", submitted, env.now);
                 self.doorbell_arrived(env, qp, prod, blueflame);

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use doorbell_core::transport::{QpAttr, QpCaps};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{QpState, QpType, Qpn};
+use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
 
 use super::queues::{RecvQueue, SendQueue};
 use super::wqe::RqWqe;
-use crate::memory::Space;
+use crate::memory::RegionKind;
 use crate::rc::{PacketDesc, Requester, Responder};
 use crate::wire::{HostId, PacketId};
 
@@ -107,7 +107,7 @@ pub struct NicQp {
     /// State of the device.
     pub state: QpState,
     /// Where its work queues are.
-    pub queue_space: Space,
+    pub queue_space: RegionKind,
     /// Index of the CQ for sends.
     pub send_cq: u32,
     /// Index of the CQ for receives.
@@ -120,6 +120,10 @@ pub struct NicQp {
     pub attr: QpAttr,
     /// The peer's host, once connected.
     pub peer: HostId,
+    /// First PSN that it will send, unless the program sets another.
+    pub first_psn: Psn,
+    /// Whether every send is signalled.
+    pub sig_all: bool,
     /// Initiator that made it.
     pub owner: u16,
     /// Send queue.
@@ -155,16 +159,21 @@ impl NicQp {
     /// The next packet of this QP that needs a processing unit, and whether it is a response.
     pub(super) fn next_packet(&mut self, now: Time) -> Option<(PacketDesc, bool)> {
         if let Some(r) = &mut self.responder
-            && r.peek_read(now)
+            && r.peek_read()
         {
             return r.poll_transmit(now).map(|d| (d, true));
         }
         self.requester.as_mut()?.poll_transmit(now).map(|d| (d, false))
     }
 
+    /// Whether requests went out whose answers the QP needs to go on.
+    pub fn has_awaited_answers(&self) -> bool {
+        self.requester.as_ref().is_some_and(|r| r.outstanding() > 0 && !r.completes_at_link())
+    }
+
     /// Whether a processing unit has something to do for this QP.
-    pub(super) fn has_work(&self, now: Time) -> bool {
-        self.responder.as_ref().is_some_and(|r| r.peek_read(now))
+    pub(super) fn has_work(&self) -> bool {
+        self.responder.as_ref().is_some_and(Responder::peek_read)
             || self.requester.as_ref().is_some_and(Requester::peek_transmit)
     }
 }

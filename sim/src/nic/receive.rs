@@ -11,7 +11,7 @@ use super::queues::{CqeKind, RecvQueue};
 use super::doorbell::{subject, wqe_key};
 use super::{Nic, NicQp};
 use crate::engine::Class;
-use crate::memory::{RegionId, Space};
+use crate::memory::{Pd, RegionId, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{Accept, Received, RecvDone, Target};
 use crate::wire::{PacketId, Payload};
@@ -141,14 +141,17 @@ impl Nic {
             }
             Accept::Read { va, rkey, len, .. } => {
                 let pd = q.pd;
-                if len > 0 && env.regions.remote(rkey, pd, va, len, AccessFlags::REMOTE_READ).is_err()
-                {
+                let right = AccessFlags::REMOTE_READ;
+                let check = || env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
+                if len > 0 && check().is_err() {
                     self.refuse(env, qp, NakCode::RemoteAccessError);
                 }
             }
             Accept::Atomic { job, add, va, rkey, swap_add, compare } => {
                 let pd = q.pd;
-                match env.regions.remote(rkey, pd, va, 8, AccessFlags::REMOTE_ATOMIC) {
+                let right = AccessFlags::REMOTE_ATOMIC;
+                let region = env.regions.check_remote(rkey, Pd(pd), va, 8, right).map(|r| r.id);
+                match region {
                     Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError),
                     Ok(region) => {
                         let bucket = (va >> 3) as u32 % self.cfg.atomic.buckets;
@@ -225,7 +228,7 @@ impl Nic {
         let count = rq.len().min(most).max(1) as u16;
         let tag = Tag::RecvFetch { queue: srq.unwrap_or(qp), srq: srq.is_some(), count }.pack();
         let bytes = u32::from(count) * wqe_bytes;
-        let space = Space::Host { numa: self.cfg.numa, llc: true };
+        let space = RegionKind::Host { numa: self.cfg.numa };
         env.dma(self.node, Kind::Read, space, 0, bytes, Cause::RecvWqeFetch, tag);
     }
 
@@ -277,8 +280,8 @@ impl Nic {
                 Target::Remote { va, rkey, dma_len } => {
                     let len = if p.first { dma_len } else { p.len };
                     let right = AccessFlags::REMOTE_WRITE;
-                    let region = env.regions.remote(rkey, pd, va, len, right);
-                    (region.map_err(|_| NakCode::RemoteAccessError)?, va)
+                    let region = env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
+                    (region.map_err(|_| NakCode::RemoteAccessError)?.id, va)
                 }
                 Target::Recv { offset } => {
                     let recv = q.current_recv.expect("the verdict took one");
@@ -287,8 +290,10 @@ impl Nic {
                         self.recv_failed(env, qp, doorbell_core::verbs::WcStatus::LocLenErr);
                         return Err(NakCode::InvalidRequest);
                     }
-                    match env.regions.local(recv.sge.lkey, pd, addr, p.len, true) {
-                        Ok(region) => (region, addr),
+                    let need = AccessFlags::LOCAL_WRITE;
+                    let lkey = recv.sge.lkey;
+                    match env.regions.check_local(lkey, Pd(pd), addr, p.len.into(), need) {
+                        Ok(region) => (region.id, addr),
                         Err(_) => {
                             self.recv_failed(env, qp, doorbell_core::verbs::WcStatus::LocProtErr);
                             return Err(NakCode::RemoteOperationalError);
@@ -333,7 +338,11 @@ impl Nic {
 
     fn recv_done(&mut self, env: &mut Env<'_>, qp: u32, done: RecvDone) {
         if let Some(Rkey(key)) = done.invalidate {
-            env.regions.invalidate(Rkey(key));
+            let region = env.regions.by_rkey(Rkey(key)).map(|r| r.id);
+            if let Some(region) = region {
+                // Checked just now, so it is there.
+                let _ = env.regions.deregister(region);
+            }
         }
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         let recv = q.current_recv.take().expect("the message took one");
@@ -365,7 +374,7 @@ impl Nic {
     pub(super) fn on_atomic(&mut self, env: &mut Env<'_>, id: u32) {
         let job = &self.atomics[id];
         let (addr, bucket) = (job.addr, job.bucket);
-        let space = env.regions.space(job.region);
+        let space = self.space(env, job.region);
         let tag = Tag::AtomicRead(id).pack();
         env.dma(self.node, Kind::Read, space, addr, 8, Cause::Atomic, tag);
         if !self.cfg.atomic.hold_over_pcie {
@@ -399,7 +408,7 @@ impl Nic {
     pub(super) fn atomic_read(&mut self, env: &mut Env<'_>, id: u32) {
         let job = &self.atomics[id];
         let (qp, rc_job, addr, bucket, orig) = (job.qp, job.job, job.addr, job.bucket, job.orig);
-        let space = env.regions.space(job.region);
+        let space = self.space(env, job.region);
         let tag = Tag::AtomicWrite(id).pack();
         env.dma(self.node, Kind::Write, space, addr, 8, Cause::Atomic, tag);
         if self.cfg.atomic.hold_over_pcie {
@@ -463,7 +472,7 @@ impl Nic {
         let mut done = 0;
         let subject = subject(self.host.0, qp, wqe);
         data.pieces(offset, len, |sge, addr, n| {
-            let Ok(region) = env.regions.find_lkey(sge.lkey) else { return };
+            let Some(region) = env.regions.by_lkey(sge.lkey).map(|r| r.id) else { return };
             let piece = match payload.bytes() {
                 Some(b) => Payload::copy_from(&b[done..done + n as usize]),
                 None => Payload::Lengths,
@@ -476,6 +485,12 @@ impl Nic {
             self.host_write(env, qp, kind);
         });
         self.stats.rx_payload += u64::from(len);
+    }
+
+    /// Where a region is; one that is gone counts as host memory, where its last write ends.
+    fn space(&self, env: &Env<'_>, region: RegionId) -> RegionKind {
+        let here = RegionKind::Host { numa: self.cfg.numa };
+        env.regions.get(region).map_or(here, |r| r.kind)
     }
 
     // ---- writes to memory --------------------------------------------------------------------
@@ -527,14 +542,15 @@ impl Nic {
             HostWrite::Payload(id) | HostWrite::AwaitsWqe(id) => {
                 let w = &mut self.rx_writes[id];
                 w.submitted = env.now;
-                let (addr, len, space) = (w.addr, w.len, env.regions.space(w.region));
+                let (addr, len) = (w.addr, w.len);
+                let space = self.space(env, self.rx_writes[id].region);
                 let tag = Tag::RxWrite(id).pack();
                 env.dma(node, Kind::Write, space, addr, len, Cause::PayloadWrite, tag);
             }
             HostWrite::Cqe(id) => {
                 let bytes = self.cfg.cqe_bytes;
                 self.stats.cqes += 1;
-                let space = Space::Host { numa: self.cfg.numa, llc: true };
+                let space = RegionKind::Host { numa: self.cfg.numa };
                 env.dma(node, Kind::Write, space, 0, bytes, Cause::Cqe, Tag::Cqe(id).pack());
             }
         }

@@ -8,7 +8,7 @@ use super::qp::NicQp;
 use super::wqe::WqeData;
 use super::{Nic, Running};
 use crate::engine::Class;
-use crate::memory::Space;
+use crate::memory::{Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::PacketDesc;
 use crate::wire::{Packet, PacketId, Payload, PortId, wire_bytes};
@@ -17,7 +17,7 @@ impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
     pub(super) fn schedule(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
-        if q.in_pu || !q.has_work(env.now) || may_transmit(q.state) == OutboundVerdict::Nothing {
+        if q.in_pu || !q.has_work() || may_transmit(q.state) == OutboundVerdict::Nothing {
             return;
         }
         q.in_pu = true;
@@ -122,7 +122,7 @@ impl Nic {
             } else {
                 self.emit(env, qp, &desc, response);
                 let q = self.qps[qp as usize].as_deref_mut().expect("still there");
-                if q.has_work(env.now) {
+                if q.has_work() {
                     self.pus[i].ready.push_back(qp);
                 } else {
                     q.in_pu = false;
@@ -137,7 +137,7 @@ impl Nic {
     /// Makes the packet of a descriptor and starts the fetch of its payload.
     fn emit(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, response: bool) {
         let packet = self.new_packet(env, qp, desc);
-        let mut pieces: [(Space, u64, u32); 8] = [(Space::NONE, 0, 0); 8];
+        let mut pieces = [(RegionKind::Host { numa: 0 }, 0, 0); 8];
         let mut n = 0;
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         if desc.len > 0 {
@@ -150,9 +150,9 @@ impl Nic {
             if response {
                 let job = q.responder.as_ref().and_then(|r| r.read_job(desc.wqe));
                 if let Some(job) = job
-                    && let Some(region) = env.regions.space_of_rkey(job.rkey)
+                    && let Some(region) = env.regions.by_rkey(job.rkey)
                 {
-                    add(region, job.va.wrapping_add(desc.offset.into()), desc.len);
+                    add(region.kind, job.va.wrapping_add(desc.offset.into()), desc.len);
                 }
             } else if let Some(slot) = q.sq.slot(desc.wqe) {
                 let wqe = slot.effective();
@@ -162,8 +162,8 @@ impl Nic {
                     env.packets[packet.0].payload = Payload::copy_from(bytes);
                 }
                 wqe.data.pieces(desc.offset, desc.len, |sge, addr, len| {
-                    if let Some(space) = env.regions.space_of_lkey(sge.lkey) {
-                        add(space, addr, len);
+                    if let Some(region) = env.regions.by_lkey(sge.lkey) {
+                        add(region.kind, addr, len);
                     }
                 });
             }
@@ -206,23 +206,24 @@ impl Nic {
         let NicQp { sq, tx_req, tx_resp, responder, .. } = q;
         let fifo = if response { tx_resp } else { tx_req };
         let Some(job) = fifo.job(seq) else { return };
+        let regions = &*env.regions;
         let packet = &mut env.packets[job.packet.0];
         let desc = packet.desc;
         let buffer = &mut self.scratch;
         buffer.clear();
         let mut real = true;
-        let mut read = |addr: u64, len: u32, key: Result<_, _>| {
+        let mut read = |addr: u64, len: u32, region: Option<&Region>| {
             let at = buffer.len();
             buffer.resize(at + len as usize, 0);
-            real &= key.is_ok_and(|id| env.regions.read(id, addr, &mut buffer[at..]).is_ok());
+            real &= region.is_some_and(|r| regions.read(r.id, addr, &mut buffer[at..]).is_ok());
         };
         if response {
             let Some(job) = responder.as_ref().and_then(|r| r.read_job(desc.wqe)) else { return };
             let va = job.va.wrapping_add(desc.offset.into());
-            read(va, desc.len, env.regions.find_rkey(job.rkey));
+            read(va, desc.len, regions.by_rkey(job.rkey));
         } else if let Some(slot) = sq.slot(desc.wqe) {
             slot.effective().data.pieces(desc.offset, desc.len, |sge, addr, len| {
-                read(addr, len, env.regions.find_lkey(sge.lkey));
+                read(addr, len, regions.by_lkey(sge.lkey));
             });
         }
         packet.payload = if real { Payload::copy_from(buffer) } else { Payload::Lengths };
@@ -291,7 +292,7 @@ impl Nic {
         loop {
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
             let Some(r) = q.responder.as_mut() else { return };
-            if r.peek_read(env.now) {
+            if r.peek_read() {
                 return self.schedule(env, qp);
             }
             let Some(desc) = r.poll_transmit(env.now) else {

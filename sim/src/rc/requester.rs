@@ -521,6 +521,11 @@ impl Requester {
         self.end_front();
     }
 
+    /// Whether messages are complete when they are handed to the link: UC and UD.
+    pub fn completes_at_link(&self) -> bool {
+        self.cfg.service != QpType::Rc
+    }
+
     /// A local error at a work request, such as a bad lkey when its payload is fetched: it stops
     /// being sent and ends with `status` once all before it have ended. Unknown or finished work
     /// requests are left alone.

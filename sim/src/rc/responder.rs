@@ -513,6 +513,14 @@ impl Responder {
         }
     }
 
+    /// Whether the next response is one of a READ, whose payload has to be fetched.
+    pub fn peek_read(&self) -> bool {
+        match self.replies.front() {
+            Some(Reply::Job(id)) => self.job(*id).is_some_and(|job| job.kind == JobKind::Read),
+            _ => false,
+        }
+    }
+
     /// Until when the only reply, an ACK, waits for further requests.
     fn held_until(&self) -> Option<Time> {
         let AckPolicy::Coalesce { every, .. } = self.cfg.ack else { return None };
