@@ -245,6 +245,17 @@ fn max_dest_rd_atomic_bounds_reads_and_atomics_together() {
 }
 
 #[test]
+fn a_place_is_free_only_after_the_last_response() {
+    let mut responder = rc_with(|cfg| cfg.max_dest_rd_atomic = 1);
+    responder.on_packet(NOW, &read(0, 257), true);
+    for free in [false, true] {
+        assert!(responder.poll_transmit(NOW).is_some());
+        let verdict = responder.clone().on_packet(NOW, &read(2, 8), true);
+        assert_eq!(accepted(verdict), free, "{verdict:?}");
+    }
+}
+
+#[test]
 fn payload_lengths_by_opcode() {
     let only = [(0, true), (1, true), (255, true), (256, true), (257, false)];
     let last = [(0, false), (1, true), (255, true), (256, true), (257, false)];
