@@ -157,6 +157,17 @@ fn a_rejected_packet_is_undone_and_answered_by_a_nak() {
 }
 
 #[test]
+fn a_rejected_read_is_not_remembered() {
+    let mut responder = rc();
+    let Accept::Read { job, .. } = responder.on_packet(NOW, &read(0, 8), true) else {
+        panic!("a READ");
+    };
+    assert!(responder.read_job(job).is_some());
+    responder.reject(NakCode::RemoteAccessError);
+    assert_eq!(responder.read_job(job), None);
+}
+
+#[test]
 fn a_failed_responder_answers_nothing() {
     let mut responder = rc();
     responder.on_packet(NOW, &legal(Opcode::RcFetchAdd, 0), true);
