@@ -279,9 +279,8 @@ impl Responder {
 
     /// hfi1's rule: the oldest entry may be taken only when its responses have left.
     fn slot_free(&self) -> bool {
-        let limit = usize::from(self.cfg.max_dest_rd_atomic);
-        self.jobs.len() < limit
-            || (limit > 0 && self.jobs.front().is_some_and(|job| job.sent == job.packets))
+        self.jobs.len() < usize::from(self.cfg.max_dest_rd_atomic)
+            || self.jobs.front().is_some_and(|job| job.sent == job.packets)
     }
 
     /// Verdict for a packet of a SEND or WRITE that passed all checks; moves the message on.

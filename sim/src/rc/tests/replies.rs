@@ -57,6 +57,28 @@ fn an_ack_waits_for_company_no_longer_than_its_delay() {
 }
 
 #[test]
+fn an_ack_that_waits_holds_back_nothing_before_it() {
+    let delay = Span::from_us(3);
+    let coalesce = AckPolicy::Coalesce { every: 2, delay };
+    let due = Some(Time::ZERO + delay);
+    // A NAK, then an ACK: the gap was closed before the NAK could leave.
+    let mut responder = rc_with(|cfg| cfg.ack = coalesce);
+    responder.on_packet(NOW, &send(1), true);
+    responder.on_packet(NOW, &send(0), true);
+    let sequence = nak(NakCode::PsnSequenceError);
+    assert_eq!(aeths(&mut responder), [(0, 0, sequence)]);
+    assert_eq!(responder.next_deadline(), due);
+    // An ATOMIC without result, then an ACK: time alone changes nothing.
+    let mut responder = rc_with(|cfg| cfg.ack = coalesce);
+    responder.on_packet(NOW, &legal(Opcode::RcFetchAdd, 0), true);
+    responder.on_packet(NOW, &send(1), true);
+    assert_eq!(responder.next_deadline(), None);
+    responder.atomic_result(0, 1);
+    assert_eq!(aeths(&mut responder).len(), 1);
+    assert_eq!(responder.next_deadline(), due);
+}
+
+#[test]
 fn a_read_response_stands_for_the_ack_before_it() {
     for (ack, expected) in
         [(AckPolicy::IMMEDIATE, vec![(1, 2)]), (AckPolicy::EachRequest, vec![(0, 1), (1, 2)])]
@@ -132,6 +154,17 @@ fn a_rejected_packet_is_undone_and_answered_by_a_nak() {
             }
         }
     }
+}
+
+#[test]
+fn a_rejected_read_is_not_remembered() {
+    let mut responder = rc();
+    let Accept::Read { job, .. } = responder.on_packet(NOW, &read(0, 8), true) else {
+        panic!("a READ");
+    };
+    assert!(responder.read_job(job).is_some());
+    responder.reject(NakCode::RemoteAccessError);
+    assert_eq!(responder.read_job(job), None);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The responder alone: the order of checks, sequence, access, resources, length, counting.
 
 use doorbell_core::verbs::{
-    AccessFlags, CreditCode, Msn, NakCode, Opcode, Operation, Psn, QpType, RnrTimer, Service,
+    AccessFlags, CreditCode, Msn, Mtu, NakCode, Opcode, Operation, Psn, QpType, RnrTimer, Service,
     Syndrome, WcOpcode,
 };
 
@@ -245,6 +245,17 @@ fn max_dest_rd_atomic_bounds_reads_and_atomics_together() {
 }
 
 #[test]
+fn a_place_is_free_only_after_the_last_response() {
+    let mut responder = rc_with(|cfg| cfg.max_dest_rd_atomic = 1);
+    responder.on_packet(NOW, &read(0, 257), true);
+    for free in [false, true] {
+        assert!(responder.poll_transmit(NOW).is_some());
+        let verdict = responder.clone().on_packet(NOW, &read(2, 8), true);
+        assert_eq!(accepted(verdict), free, "{verdict:?}");
+    }
+}
+
+#[test]
 fn payload_lengths_by_opcode() {
     let only = [(0, true), (1, true), (255, true), (256, true), (257, false)];
     let last = [(0, false), (1, true), (255, true), (256, true), (257, false)];
@@ -304,6 +315,25 @@ fn no_message_is_longer_than_2_to_the_31() {
         let first = request(Opcode::RcRdmaWriteFirst, Psn::ZERO, 256, len);
         assert_eq!(accepted(rc().on_packet(NOW, &first, true)), fits);
     }
+}
+
+#[test]
+fn no_send_grows_beyond_2_to_the_31() {
+    let mut responder = rc_with(|cfg| cfg.mtu = Mtu::B4096);
+    let packet =
+        |opcode, psn, len| PacketDesc { ack_req: false, ..request(opcode, Psn::new(psn), len, 0) };
+    let full = (1 << 31) / 4096;
+    for psn in 0..full - 1 {
+        let opcode = if psn == 0 { Opcode::RcSendFirst } else { Opcode::RcSendMiddle };
+        assert!(accepted(responder.on_packet(NOW, &packet(opcode, psn, 4096), true)));
+    }
+    let mut longer = responder.clone();
+    let last = packet(Opcode::RcSendLast, full - 1, 4096);
+    assert!(accepted(responder.on_packet(NOW, &last, true)));
+    let middle = packet(Opcode::RcSendMiddle, full - 1, 4096);
+    assert!(accepted(longer.on_packet(NOW, &middle, true)));
+    let last = packet(Opcode::RcSendLast, full, 1);
+    assert_eq!(longer.on_packet(NOW, &last, true), INVALID);
 }
 
 #[test]
