@@ -229,9 +229,7 @@ impl fmt::Display for MemError {
             }
             Self::Virtual => f.write_str("the region is virtual: it carries no bytes to read"),
             Self::Misaligned { element } => write!(f, "not a multiple of {element} B"),
-            Self::InvalidAccess => {
-                f.write_str("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE")
-            }
+            Self::InvalidAccess => f.write_str("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE"),
             Self::NoMemory { max } => write!(f, "limit of {max} reached"),
             Self::Unsupported(u) => u.fmt(f),
         }
@@ -318,22 +316,26 @@ impl fmt::Display for ModifyError {
 
 impl core::error::Error for ModifyError {}
 
-/// A shared QP that was not attached.
+/// A shared object that was not attached.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum AttachError {
-    /// The QP is gone.
+    /// Nothing was offered under that key so far: wait on
+    /// [`WaitSet::BOOTSTRAP`](super::WaitSet::BOOTSTRAP), then try again.
+    NotShared,
+    /// The object is gone.
     Gone,
     /// It belongs to another host.
     OtherHost,
-    /// The back end cannot share QPs.
+    /// The back end cannot share.
     Unsupported(Unsupported),
 }
 
 impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gone => f.write_str("the shared QP was destroyed"),
-            Self::OtherHost => f.write_str("the shared QP belongs to another host"),
+            Self::NotShared => f.write_str("nothing is shared under that key yet"),
+            Self::Gone => f.write_str("the shared object was destroyed"),
+            Self::OtherHost => f.write_str("the shared object belongs to another host"),
             Self::Unsupported(u) => u.fmt(f),
         }
     }

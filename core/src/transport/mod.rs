@@ -16,7 +16,8 @@
 //! | [`fence`](Transport::fence) | nothing: `ring` carries the barriers | same | `dmb`/`sfence` inside the provider | the initiator's store buffer drains | GPU blocks do not exist on libibverbs |
 //! | [`copy_in`](Transport::copy_in), [`copy_out`](Transport::copy_out), [`load_u64`](Transport::load_u64), [`store_u64`](Transport::store_u64), [`reduce`](Transport::reduce) | relaxed per-byte atomics on the mapped region | same | – | stores visible at the local clock, loads as of the step's start plus own stores; core and memory bandwidth charged | – |
 //! | [`modify_qp`](Control::modify_qp) | `ibv_modify_qp` with the exact mask | same | command queue | takes effect at the local clock | – |
-//! | [`share_qp`](Control::share_qp) | QP behind a lock | refused: the provider's lock is held from stage to ring | SQ spin lock | lock with a modelled cost and queue | – |
+//! | [`share_qp`](Control::share_qp) | QP behind a lock, in a table of the process | refused: the provider's lock is held from stage to ring | SQ spin lock | lock with a modelled cost and queue | – |
+//! | [`share_mr`](Control::share_mr) | region in a table of the process | same | – | coherent memory of the host, with the distance of the reader | – |
 //! | [`publish`](Control::publish), [`lookup`](Control::lookup) | TCP rendezvous | same | – | out-of-band network with a latency | – |
 //!
 //! # Finite queues
@@ -152,9 +153,6 @@ pub struct AsyncEvent {
 
 /// Set-up and recovery.
 pub trait Control: Transport {
-    /// A QP that can be handed to other initiators of the same host.
-    type SharedQp: Clone + Send;
-
     /// Limits of the device.
     fn device_caps(&self) -> &DeviceCaps;
 
@@ -254,17 +252,34 @@ pub trait Control: Transport {
     /// See [`MemError`].
     fn watch(&mut self, range: Range) -> Result<WatchId, MemError>;
 
-    /// Makes `qp` shareable with other initiators of this host.
+    /// Offers `qp` under `key` to the other initiators of this host, and wakes those that wait on
+    /// [`WaitSet::BOOTSTRAP`]. The completions stay with the queues of this handle. A key that is
+    /// offered again names the new object.
     ///
     /// # Errors
-    /// `Unsupported` where the provider cannot.
-    fn share_qp(&mut self, qp: QpId) -> Result<Self::SharedQp, Unsupported>;
+    /// `Unsupported` where the provider cannot share, or for a bad handle.
+    fn share_qp(&mut self, qp: QpId, key: u64) -> Result<(), Unsupported>;
 
-    /// Attaches a shared QP to this handle under a local id.
+    /// Attaches the QP that `owner` (a rank of this host) offers under `key`, with a local id.
+    /// What this handle stages is its own until the ring, where positions in the send queue are
+    /// given; [`sq_free`](Transport::sq_free) counts the slots of all sharers.
     ///
     /// # Errors
-    /// See [`AttachError`].
-    fn attach_qp(&mut self, qp: &Self::SharedQp) -> Result<QpId, AttachError>;
+    /// See [`AttachError`]; [`AttachError::NotShared`] may pass.
+    fn attach_qp(&mut self, owner: u32, key: u64) -> Result<QpId, AttachError>;
+
+    /// Offers a memory region under `key`, as [`share_qp`](Control::share_qp) does with a QP.
+    ///
+    /// # Errors
+    /// `Unsupported` where the back end cannot share, or for a bad handle.
+    fn share_mr(&mut self, mr: MrId, key: u64) -> Result<(), Unsupported>;
+
+    /// Attaches the region that `owner` (a rank of this host) offers under `key`: the same address
+    /// and keys with a local id, for loads, stores, watches and scatter lists of this handle.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::NotShared`] may pass.
+    fn attach_mr(&mut self, owner: u32, key: u64) -> Result<Mr, AttachError>;
 
     /// Destroys a QP. Work requests that have not completed are lost.
     ///

@@ -33,17 +33,20 @@ use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::Qpn;
 
 pub use cache::Cache;
+pub use complete::NicAsync;
 pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 pub use control::QpRequest;
+pub use doorbell::subject;
 pub use env::{Env, NicEvent, Wake};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, RecvQueue, SendQueue, completion};
 pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
 
 use crate::engine::{Busy, SimRng, Slab};
-use crate::pcie::NodeId;
+use crate::pcie::{Done, NodeId};
 use crate::rc::PacketDesc;
 use crate::wire::{HostId, PacketId};
+use env::Tag;
 use receive::{AtomicJob, RxWrite};
 
 /// What a processing unit works on.
@@ -130,6 +133,8 @@ pub struct Nic {
     /// Index into the clock's steps.
     clock_step: usize,
     scratch: Vec<u8>,
+    /// Asynchronous events that nobody has taken, with the initiator that they are for.
+    events: Vec<(u16, NicAsync)>,
     /// Counters.
     pub stats: NicStats,
 }
@@ -170,6 +175,7 @@ impl Nic {
             tx_armed: false,
             clock_step: 0,
             scratch: Vec::new(),
+            events: Vec::new(),
             stats: NicStats::default(),
         }
     }
@@ -263,7 +269,48 @@ impl Nic {
         [self.contexts.counts(), self.wqe_cache.counts()]
     }
 
-    fn packet_for(&self, id: PacketId) -> u32 {
-        id.0
+    /// Handles an event of this NIC.
+    pub fn on_event(&mut self, env: &mut Env<'_>, ev: NicEvent) {
+        match ev {
+            NicEvent::Doorbell { qp, prod, blueflame } => self.on_doorbell(env, qp, prod, blueflame),
+            NicEvent::Pu(pu) => self.on_pu(env, pu),
+            NicEvent::Rx(packet) => self.on_rx(env, packet),
+            NicEvent::Respond(qp) => self.on_respond(env, qp),
+            NicEvent::Cqe(id) => self.on_cqe(env, id),
+            NicEvent::Atomic(id) => self.on_atomic(env, id),
+        }
+    }
+
+    /// A read of this NIC has reached memory: its bytes are those of this instant.
+    pub fn on_memory(&mut self, env: &mut Env<'_>, tag: u64) {
+        match Tag::unpack(tag) {
+            Tag::Wqe { qp, first, count } => self.wqes_at_memory(env, qp, first, count),
+            Tag::Payload { qp, seq, response } => self.payload_at_memory(env, (qp, seq, response)),
+            Tag::AtomicRead(id) => self.atomic_at_memory(env, id),
+            _ => {}
+        }
+    }
+
+    /// A PCIe transaction of this NIC, or an MMIO write to it, has ended.
+    pub fn on_done(&mut self, env: &mut Env<'_>, done: &Done) {
+        let submitted = done.submitted;
+        match Tag::unpack(done.tag) {
+            Tag::Doorbell { qp, prod, blueflame } => {
+                let index = prod.wrapping_sub(1);
+                self.record(env, qp, index, "doorbell (PCIe MMIO write)", submitted, env.now);
+                self.doorbell_arrived(env, qp, prod, blueflame);
+            }
+            Tag::Wqe { qp, first, count } => self.wqes_fetched(env, (qp, first, count), submitted),
+            Tag::Context { qp } => self.context_arrived(env, qp),
+            Tag::Payload { qp, seq, response } => {
+                self.payload_fetched(env, (qp, seq, response), submitted);
+            }
+            Tag::RxWrite(id) => self.rx_written(env, id),
+            Tag::Cqe(id) => self.cqe_landed(env, id),
+            Tag::RecvFetch { queue, srq, count } => self.recv_fetched(env, queue, srq, count),
+            Tag::AtomicRead(id) => self.atomic_read(env, id),
+            Tag::AtomicWrite(id) => self.atomic_written(env, id),
+            Tag::WqeRefetch { qp } => self.wqe_refetched(env, qp),
+        }
     }
 }

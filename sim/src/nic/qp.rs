@@ -8,6 +8,7 @@ use doorbell_core::verbs::{QpState, QpType, Qpn};
 
 use super::queues::{RecvQueue, SendQueue};
 use super::wqe::RqWqe;
+use crate::memory::Space;
 use crate::rc::{PacketDesc, Requester, Responder};
 use crate::wire::{HostId, PacketId};
 
@@ -46,6 +47,17 @@ impl TxFifo {
         self.first = self.first.wrapping_add(1);
         Some(job.packet)
     }
+}
+
+/// A write of the NIC to host memory on behalf of a QP.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum HostWrite {
+    /// Payload of a READ or ATOMIC that waits for its WQE.
+    AwaitsWqe(u32),
+    /// Payload.
+    Payload(u32),
+    /// Completion queue entry.
+    Cqe(u32),
 }
 
 /// Where the QP's context is.
@@ -94,6 +106,8 @@ pub struct NicQp {
     pub pd: u32,
     /// State of the device.
     pub state: QpState,
+    /// Where its work queues are.
+    pub queue_space: Space,
     /// Index of the CQ for sends.
     pub send_cq: u32,
     /// Index of the CQ for receives.
@@ -106,6 +120,8 @@ pub struct NicQp {
     pub attr: QpAttr,
     /// The peer's host, once connected.
     pub peer: HostId,
+    /// Initiator that made it.
+    pub owner: u16,
     /// Send queue.
     pub sq: SendQueue,
     /// Own receive queue; empty with an SRQ.
@@ -128,9 +144,11 @@ pub struct NicQp {
     /// Packets behind one that waits for a receive WQE.
     pub(super) rx_wait: VecDeque<PacketId>,
     pub(super) current_recv: Option<RqWqe>,
-    /// READ jobs of the responder that were checked: region address checks happen once.
-    pub(super) flow_label: u16,
+    /// UDP source port of its packets.
+    pub(super) udp_source_port: u16,
     pub(super) respond_pending: bool,
+    /// Writes to memory that keep their order behind a WQE that is read again.
+    pub(super) held_writes: VecDeque<HostWrite>,
 }
 
 impl NicQp {
