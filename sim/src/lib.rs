@@ -3,5 +3,7 @@
 
 pub mod engine;
 pub mod fabric;
+pub mod memory;
+pub mod pcie;
 pub mod rc;
 pub mod wire;

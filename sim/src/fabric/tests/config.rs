@@ -64,6 +64,18 @@ fn every_host_must_reach_every_other() {
 }
 
 #[test]
+fn two_cables_are_two_networks() {
+    let mut c = FabricConfig::back_to_back(link());
+    c.hosts.resize(4, HostConfig::default());
+    c.links.push(join(End::Host(3), End::Host(2)));
+    assert_eq!(refused(&c), ConfigError::Unreachable { from: 0, to: 2 });
+    for (a, b) in [(0, 2), (0, 3), (1, 2), (1, 3)] {
+        c.links.push(join(End::Host(a), End::Host(b)));
+    }
+    assert!(Fabric::new(&c, 1).is_ok());
+}
+
+#[test]
 fn buffers_hold_the_largest_packet() {
     let needed = DEFAULT_MAX_PACKET_BYTES;
     let size = u64::from(needed);

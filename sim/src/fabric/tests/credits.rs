@@ -117,6 +117,16 @@ fn ready_comes_when_few_enough_bytes_wait() {
 }
 
 #[test]
+fn a_port_that_was_ready_says_nothing_later() {
+    let c = FabricConfig::back_to_back(link());
+    let mut net = Net::new(&c, 1, &[Flow::new(0, 1, 3, WIRE)]);
+    net.step();
+    assert!(net.fabric.arm_tx_ready(HostId(0), PORT, 2_000));
+    net.run();
+    assert_eq!(net.ready, []);
+}
+
+#[test]
 fn ready_comes_with_a_credit_too() {
     let mut c = FabricConfig::back_to_back(link());
     c.max_packet_bytes = WIRE;
