@@ -45,7 +45,7 @@ pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_byt
 use crate::engine::{Busy, SimRng, Slab};
 use crate::pcie::{Done, NodeId};
 use crate::rc::PacketDesc;
-use crate::wire::{HostId, PacketId};
+use crate::wire::HostId;
 use env::Tag;
 use receive::{AtomicJob, RxWrite};
 

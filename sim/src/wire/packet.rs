@@ -81,6 +81,8 @@ pub struct Packet {
     pub wire_bytes: u32,
     /// UDP source port of RoCEv2, the entropy of the path choice; native InfiniBand: unused.
     pub udp_source_port: u16,
+    /// Sending QP as its NIC numbers it; for records only, it does not travel.
+    pub src_qp: u32,
     /// Transport headers, and where the payload came from.
     pub desc: PacketDesc,
     /// The payload bytes.
@@ -104,7 +106,17 @@ impl Packet {
             assert_eq!(bytes.len(), desc.len as usize, "payload of another length");
         }
         let wire_bytes = wire_bytes(encap, desc.opcode, desc.len);
-        Self { src, src_port, dst, dst_port, wire_bytes, udp_source_port, desc, payload }
+        Self {
+            src,
+            src_port,
+            dst,
+            dst_port,
+            wire_bytes,
+            udp_source_port,
+            src_qp: 0,
+            desc,
+            payload,
+        }
     }
 }
 

@@ -85,13 +85,12 @@ impl World {
             let host = Host::new(host, HostId(i as u32), cfg.mtu, &mut engine);
             hosts.push(host.map_err(BuildError::Pcie)?);
         }
-        let node = |engine: &mut Engine<Event>, name| engine.add_component(&name);
         let mut port_ids = Vec::new();
         for i in 0..fabric.hosts().len() {
-            port_ids.push(node(&mut engine, format!("host{i}/port")));
+            port_ids.push(engine.add_component(&format!("host{i}/port")));
         }
         for i in 0..fabric.switches().len() {
-            port_ids.push(node(&mut engine, format!("switch{i}")));
+            port_ids.push(engine.add_component(&format!("switch{i}")));
         }
         let timeline = match cfg.timeline {
             0 => Timeline::disabled(),
