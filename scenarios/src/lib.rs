@@ -6,4 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod input;
+pub mod library;
+pub mod profile;
 pub mod quantity;
