@@ -6,12 +6,14 @@
 
 mod decimal;
 mod kinds;
+mod scalar;
 mod serde_impl;
 
 use std::fmt;
 
 pub(crate) use decimal::Decimal;
 pub use kinds::Frequency;
+pub use scalar::Scalar;
 pub use serde_impl::{Count, Positive, Quantity};
 
 use decimal::NotWhole;
@@ -27,6 +29,8 @@ pub struct Kind {
     pub units: &'static [(&'static str, u64)],
     /// The smallest unit in words, for "is not a whole number of …".
     pub smallest: &'static str,
+    /// The unit to suggest for a bare number.
+    pub usual: &'static str,
 }
 
 /// A type whose values are written as a number with a unit.
@@ -89,10 +93,10 @@ impl QuantityError {
 
     /// What to write instead.
     pub fn remedy(&self) -> String {
-        let Kind { name, example, units, .. } = self.kind;
+        let Kind { name, example, units, usual, .. } = self.kind;
         let units: Vec<&str> = units.iter().map(|(u, _)| *u).filter(|u| !u.is_empty()).collect();
         let example = match &self.problem {
-            Problem::NoUnit => format!("{}{}", self.text.trim(), usual_unit(example)),
+            Problem::NoUnit => format!("{}{usual}", self.text.trim()),
             _ => (*example).to_owned(),
         };
         if units.is_empty() {
@@ -100,11 +104,6 @@ impl QuantityError {
         }
         format!("write {name} such as \"{example}\"; its units are {}", units.join(", "))
     }
-}
-
-/// The unit of an example text.
-fn usual_unit(example: &str) -> &str {
-    example.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
 }
 
 impl fmt::Display for QuantityError {

@@ -100,7 +100,7 @@ fn wrong_settings_are_named() {
     fails("\"pcie.width\" = 3", width, "it must be one of 1, 2, 4, 8, 16");
     let mps = "s.toml:1:14: \"256\" has no unit, expected a size in bytes";
     let units = "B, KB, KiB, MB, MiB, GB, GiB, TB, TiB";
-    let help = format!("write a size in bytes such as \"256KiB\"; its units are {units}");
+    let help = format!("write a size in bytes such as \"256B\"; its units are {units}");
     fails("\"pcie.mps\" = 256", mps, &help);
     let rcb = "s.toml:1:14: `pcie.rcb` is 128, more than `pcie.c_rc` with 64";
     fails("\"pcie.rcb\" = \"128B\"\n\"pcie.c_rc\" = \"64B\"", rcb, "");

@@ -16,6 +16,7 @@ const TIME: Kind = Kind {
         ("s", 1_000_000_000_000),
     ],
     smallest: "picoseconds",
+    usual: "us",
 };
 
 const BYTES: Kind = Kind {
@@ -33,6 +34,7 @@ const BYTES: Kind = Kind {
         ("TiB", 1 << 40),
     ],
     smallest: "bytes",
+    usual: "B",
 };
 
 /// Network rates are given in bits, memory bandwidths in bytes; both are needed.
@@ -52,6 +54,7 @@ const RATE: Kind = Kind {
         ("TB/s", 8_000_000_000_000),
     ],
     smallest: "bits per second",
+    usual: "Gbps",
 };
 
 const FREQUENCY: Kind = Kind {
@@ -68,10 +71,11 @@ const FREQUENCY: Kind = Kind {
         ("G/s", 1_000_000_000),
     ],
     smallest: "events per second",
+    usual: "/s",
 };
 
 const RATIO: Kind =
-    Kind { name: "a ratio", example: "1/64", units: &[("", 1), ("%", 1)], smallest: "" };
+    Kind { name: "a ratio", example: "1/64", units: &[("", 1), ("%", 1)], smallest: "", usual: "" };
 
 /// Events per second: a clock in hertz or a rate of operations.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

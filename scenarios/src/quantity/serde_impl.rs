@@ -45,6 +45,13 @@ impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
     }
 }
 
+/// The smallest count; what a key that is left out means unless its type says otherwise.
+impl<const MIN: u64, const MAX: u64> Default for Count<MIN, MAX> {
+    fn default() -> Self {
+        Self(MIN)
+    }
+}
+
 impl<T> Deref for Quantity<T> {
     type Target = T;
     fn deref(&self) -> &T {
