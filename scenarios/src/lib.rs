@@ -1,1 +1,2 @@
 //! Scenarios.
+pub mod workloads;
