@@ -11,3 +11,4 @@ pub mod library;
 pub mod profile;
 pub mod quantity;
 pub mod run;
+pub mod workloads;

@@ -82,12 +82,12 @@ impl Ideal {
         match (self.qps[q].ty, self.qps[q].state) {
             (QpType::Uc | QpType::Ud, QpState::Rts) => self.qps[q].state = QpState::Sqe,
             (QpType::Uc | QpType::Ud, _) => {}
-            _ => self.to_error(q),
+            _ => self.enter_error(q),
         }
     }
 
     /// Puts a QP into ERR and flushes its receives; `drive` flushes its sends.
-    pub(super) fn to_error(&mut self, q: usize) {
+    pub(super) fn enter_error(&mut self, q: usize) {
         self.qps[q].state = QpState::Err;
         let waiting = core::mem::take(&mut self.qps[q].rq);
         for wr in waiting {
@@ -157,7 +157,7 @@ impl Ideal {
             Ok(false) => Outcome::Done(len),
             // UC and UD hear of no error of the peer.
             Err(status) if reliable => {
-                self.to_error(p);
+                self.enter_error(p);
                 Outcome::Failed(status)
             }
             Err(_) => Outcome::Done(len),

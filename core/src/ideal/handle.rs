@@ -576,7 +576,7 @@ impl Control for Handle<'_> {
         self.merge(q, attr, mask)?;
         let unstaged = self.unstage(qp);
         match to {
-            QpState::Err => self.w.to_error(q),
+            QpState::Err => self.w.enter_error(q),
             QpState::Reset => {
                 let qp = &mut self.w.qps[q];
                 qp.staged.clear();
