@@ -67,12 +67,12 @@ pub(crate) fn contradictions(p: &Profile) -> Option<Contradiction> {
             message: format!("`{path}` is {value}, more than `{limit_path}` with {limit}"),
         })
     };
-    let (pcie, nic) = (&p.pcie, &p.nic);
+    let pcie = &p.pcie;
     at_most("pcie.rcb", pcie.rcb.0, "pcie.c_rc", pcie.c_rc.0)
         .or_else(|| at_most("pcie.mrrs", pcie.mrrs.0, "pcie.read_buffer", pcie.read_buffer.0))
         .or_else(|| {
             let credit = pcie.posted_data_credits.saturating_mul(16);
             at_most("pcie.mps", pcie.mps.0, "16 · pcie.posted_data_credits", credit)
         })
-        .or_else(|| at_most("nic.bf_bytes", nic.bf_bytes.0, "cpu.wc_bytes", p.cpu.wc_bytes.0))
+        .or_else(|| at_most("gpu.socket", p.gpu.socket, "memory.sockets - 1", p.memory.sockets - 1))
 }

@@ -267,6 +267,57 @@ fn quantile_point(node: &Node) -> Result<(u32, Span), InputError> {
     Ok((quantile as u32, time))
 }
 
+/// A clock over time in points "time factor": from each time on, stages take that many times as
+/// long as nominal. No points: nominal all the time.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClockSteps(pub Vec<(Span, Ratio)>);
+
+impl Param for ClockSteps {
+    fn read(node: &Node) -> Result<Self, InputError> {
+        let Value::Array(items) = &node.value else {
+            let error = InputError::new(format!("wrong type: found {}", node.value.name()));
+            return Err(error.help(format!("expected {}", Self::describe())).at(&node.origin));
+        };
+        let mut steps: Vec<(Span, Ratio)> = Vec::with_capacity(items.len());
+        for item in items {
+            let step = clock_step(item).map_err(|e| e.at(&item.origin))?;
+            if steps.last().is_some_and(|last| last.0 >= step.0) {
+                return Err(InputError::new("times must rise from step to step").at(&item.origin));
+            }
+            steps.push(step);
+        }
+        Ok(Self(steps))
+    }
+
+    fn show(&self) -> String {
+        let step = |(t, r): &(Span, Ratio)| format!("\"{} {}/{}\"", t.print(), r.num, r.den);
+        format!("[{}]", self.0.iter().map(step).collect::<Vec<_>>().join(", "))
+    }
+
+    fn describe() -> String {
+        "a list of times and factors such as [\"2ms 3/2\"], or [] for a constant clock".to_owned()
+    }
+
+    fn schema() -> Json {
+        json!({ "type": "array", "items": { "type": "string" } })
+    }
+}
+
+fn clock_step(node: &Node) -> Result<(Span, Ratio), InputError> {
+    let text: String = node.read()?;
+    let Some((time, factor)) = text.trim().split_once(' ') else {
+        return Err(InputError::new(format!("\"{text}\" is not a time and a factor"))
+            .help("write for example \"2ms 3/2\""));
+    };
+    let time = Span::parse(time).map_err(|e| InputError::new(e.to_string()).help(e.remedy()))?;
+    let factor =
+        Ratio::parse(factor.trim()).map_err(|e| InputError::new(e.to_string()).help(e.remedy()))?;
+    if factor.num == 0 {
+        return Err(InputError::new("a clock factor of zero").help("stages take some time"));
+    }
+    Ok((time, factor))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 
 mod batch;
 mod error;
+pub mod hardware;
 mod latency;
 mod metric;
 mod outcome;

@@ -17,6 +17,10 @@ pub struct InitiatorCosts {
     pub post_block: Span,
     /// Each scatter/gather element after the first.
     pub post_sge: Span,
+    /// Rate of copying inline payload into the WQE.
+    pub inline_rate: BitRate,
+    /// More per WQE block, completion or 8-byte access when the memory is another socket's.
+    pub remote_memory: Span,
     /// Ordering before the doorbell and storing the doorbell record.
     pub ring: Span,
     /// The 8-byte doorbell store with the flush that follows.
@@ -35,9 +39,11 @@ pub struct InitiatorCosts {
     pub recv_wqe: Span,
     /// A poll that finds nothing, or the fixed part of one that does.
     pub poll_call: Span,
+    /// More for a poll that finds something.
+    pub poll_found: Span,
     /// Each completion polled.
     pub poll_cqe: Span,
-    /// More per completion whose queue pair's queues are in another socket's memory.
+    /// The loop around a step.
     pub step: Span,
     /// A fence towards the own device.
     pub fence_device: Span,

@@ -13,7 +13,7 @@ use doorbell_core::verbs::{PostVerdict, QpState, QpType, SendFlags, can_post_rec
 use super::initiator::{Effect, InitiatorState, LocalQp, StoreBytes};
 use super::island::{Host, Shared};
 use super::program::CallBudgetSpent;
-use crate::memory::{Contents, DataError, MemoryPlace, RegionId};
+use crate::memory::{Contents, DataError, MemoryPlace, RegionId, RegionKind};
 use crate::nic::{CqeKind, RqWqe, UdTarget, WQEBB, Wqe, WqeData, completion};
 
 /// Calls of one step after which it counts as a loop that never returns.
@@ -154,10 +154,22 @@ impl<'a> SimTransport<'a> {
     }
 
     /// Cost of building a WQE.
-    fn build_cost(&self, wqe: &Wqe) -> Span {
+    fn build_cost(&self, wqe: &Wqe, space: RegionKind) -> Span {
         let c = self.costs();
         let sges = wqe.data.sges().len().saturating_sub(1) as u64;
-        c.post_wqe + c.post_block * u64::from(wqe.blocks - 1) + c.post_sge * sges
+        let blocks = u64::from(wqe.blocks);
+        let copy = match &wqe.data {
+            WqeData::Inline(b) => c.inline_rate.time_for(b.as_slice().len() as u64),
+            _ => Span::ZERO,
+        };
+        let far = if self.is_remote(space) { c.remote_memory * blocks } else { Span::ZERO };
+        c.post_wqe + c.post_block * (blocks - 1) + c.post_sge * sges + copy + far
+    }
+
+    /// Whether a core's access to `space` crosses sockets.
+    fn is_remote(&self, space: RegionKind) -> bool {
+        let cpu = matches!(self.init().who, Initiator::Cpu { .. });
+        cpu && matches!(space, RegionKind::Host { numa } if numa != self.init().numa)
     }
 
     /// BlueFlame bytes of what is staged, 0 for a doorbell: mlx5's rule is exactly one WQE, inline
@@ -293,12 +305,13 @@ impl Transport for SimTransport<'_> {
         let q = self.host.nic.qp_mut(index).ok_or(StageError::BadHandle)?;
         q.sq.used += 1;
         q.sq.used_blocks += blocks;
+        let space = q.queue_space;
         if q.sig_all {
             wqe.flags |= SendFlags::SIGNALED;
         }
         // On a shared QP the WQE is written inside the lock, so the ring pays for it.
         if !shared {
-            let cost = self.build_cost(&wqe);
+            let cost = self.build_cost(&wqe, space);
             self.spend(cost);
             self.init_mut().stats.post += cost;
         }
@@ -335,8 +348,9 @@ impl Transport for SimTransport<'_> {
         };
         let before = self.local;
         if shared {
-            let build: Vec<Span> =
-                l.staged.iter().skip(l.ringing as usize).map(|(w, _)| self.build_cost(w)).collect();
+            let space = self.host.nic.qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
+            let staged = l.staged.iter().skip(l.ringing as usize);
+            let build: Vec<Span> = staged.map(|(w, _)| self.build_cost(w, space)).collect();
             let lock = c.lock;
             self.spend(lock);
             self.effect(Effect::Lock { qp: index });
@@ -429,7 +443,12 @@ impl Transport for SimTransport<'_> {
             return Err(PollError::NotOwner);
         }
         let index = *self.init().handles.cqs.get(cq.index()).ok_or(PollError::BadHandle)?;
-        let (call, each) = (self.costs().poll_call, self.costs().poll_cqe);
+        let c = self.costs();
+        let (call, found, mut each) = (c.poll_call, c.poll_found, c.poll_cqe);
+        // The NIC writes completions to memory of its own socket.
+        if self.is_remote(RegionKind::Host { numa: self.host.cfg.nic.numa }) {
+            each += self.costs().remote_memory;
+        }
         self.spend(call);
         let mut polled = 0;
         while !out.is_full() {
@@ -462,7 +481,9 @@ impl Transport for SimTransport<'_> {
                 out.push(completion(&cqe, id, retired));
             }
         }
-        self.spend(each * polled);
+        if polled > 0 {
+            self.spend(found + each * polled);
+        }
         self.acted = true;
         let stats = &mut self.init_mut().stats;
         stats.polls += 1;
@@ -542,7 +563,11 @@ impl Transport for SimTransport<'_> {
     fn load_u64(&mut self, at: Range) -> Result<u64, MemError> {
         self.call();
         let place = self.aligned(at)?;
-        let cost = self.costs().load;
+        let far = self.host.regions.get(place.0).is_some_and(|r| self.is_remote(r.kind));
+        let mut cost = self.costs().load;
+        if far {
+            cost += self.costs().remote_memory;
+        }
         self.spend(cost);
         let mut b = [0; 8];
         self.observe(place, &mut b)?;

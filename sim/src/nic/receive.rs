@@ -74,7 +74,7 @@ impl Nic {
         }
         let service = self.clocked(env.now, service);
         let device = self.clocked(env.now, self.cfg.rx_device);
-        let latency = self.clocked(env.now, self.cfg.rx_latency);
+        let latency = self.clocked(env.now, self.cfg.pipeline_latency);
         let (at, _) = self.rx_device.reserve(env.now, device);
         let (start, end) = self.rx[unit].reserve(at, service);
         let done = end + latency;
