@@ -187,6 +187,7 @@ impl<E: Copy> Queue<E> {
 
     #[inline]
     fn wheel_insert(&mut self, node: u32, time: u64) {
+        debug_assert!(time >= self.base, "the wheel cannot go back in time");
         // Equal times, possible while a slot is spread, belong to level 0.
         let highest = 63 - ((time ^ self.base) | 1).leading_zeros();
         let level = highest / DIGIT_BITS;
@@ -281,6 +282,8 @@ impl<E: Copy> Queue<E> {
                 self.wheel_insert(index, key.time);
                 index = next;
             }
+            // Each round goes down a level, so this loop ends.
+            debug_assert!(self.earliest_slot().is_some_and(|(below, _)| below < level));
         }
     }
 
@@ -300,7 +303,6 @@ impl<E: Copy> Queue<E> {
         }
         self.near_level = LEVELS as u32;
         self.near_last = u64::MAX;
-        self.base = 0;
         self.sort_near();
     }
 

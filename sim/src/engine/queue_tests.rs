@@ -191,6 +191,9 @@ fn a_wide_near_that_fills_up() {
         if i % 3 == 0 {
             pair.pop();
         }
+        // Otherwise it would be no more than a heap.
+        assert!(pair.queue.near.len() - pair.queue.first <= super::NEAR_MAX);
+        assert_eq!(pair.queue.crowd.peek(), None);
     }
     while pair.pop() {}
 }
