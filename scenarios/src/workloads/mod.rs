@@ -6,9 +6,13 @@
 mod common;
 pub mod connect;
 mod latency;
+mod rate;
 mod responder;
 pub mod script;
+mod sharing;
 
 pub use common::*;
 pub use latency::{Latency, LatencyConfig};
+pub use rate::{Arrivals, Rate, RateConfig, Stop};
 pub use responder::{Responder, ResponderConfig, ResponderLink};
+pub use sharing::Sharing;

@@ -1,0 +1,672 @@
+//! Bandwidth and message rate: many messages outstanding on several QPs, in batches.
+//!
+//! Messages either are there as fast as they can be posted, or arrive one by one at an interval.
+//! In the first case a batch is staged only when it fits as a whole, so that each ring announces
+//! exactly `batch` WQEs. In the second a ring comes when the batch is full or when its oldest
+//! message is `max_delay` old. A latency is the time from a message's arrival (its hand-over by
+//! the application) to the poll that sees it complete; it holds the wait for the batch, for a
+//! slot, and for the completion of a later, signalled message.
+
+use std::collections::VecDeque;
+
+use doorbell_core::transport::{
+    AttachError, Completion, Completions, Control, Mr, Next, Program, Ring, StageError, WaitSet,
+};
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::{QpType, SendFlags};
+
+use super::common::{Failure, Poster, Results, Shape, Window, failed};
+use super::connect::{Card, Client, Lane, LinkConfig, LocalConfig, publish_done};
+use super::sharing::{Credits, Sharing};
+
+/// When a program stops handing over messages.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// After that many messages, at least 1.
+    Messages(u64),
+    /// After that time, from the first message on.
+    After(Span),
+}
+
+/// When messages are there.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Arrivals {
+    /// Always: as fast as they can be posted.
+    Saturate,
+    /// One at the start, then one every interval. They queue up when posting is slower.
+    Every(Span),
+}
+
+/// Configuration of [`Rate`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RateConfig {
+    /// Own memory and queues.
+    pub local: LocalConfig,
+    /// The link. Messages are dealt to its QPs in turn.
+    pub link: LinkConfig,
+    /// The message.
+    pub shape: Shape,
+    /// How to ring.
+    pub ring: Ring,
+    /// Messages outstanding per QP, at most the send queue's size. Lower: the pipe is not full;
+    /// higher: more memory, longer queues.
+    pub depth: u32,
+    /// WQEs per ring. Higher: fewer doorbells, more waiting.
+    pub batch: u32,
+    /// Every how many messages of a QP one is signalled. Higher: fewer completions; slots come
+    /// back later. At most `depth`, or nothing ever comes back.
+    pub signal_every: u32,
+    /// Completions taken by one poll. Higher: fewer polls, longer until the first is handled.
+    pub poll_batch: usize,
+    /// End.
+    pub stop: Stop,
+    /// Messages that are counted before the window of the results begins.
+    pub warm_up: u64,
+    /// When messages are there.
+    pub arrivals: Arrivals,
+    /// A batch that is not full is rung when its oldest message is that old; `None`: it waits
+    /// until it is full, or no more messages come. Without effect on `Arrivals::Saturate`.
+    pub max_delay: Option<Span>,
+    /// Whether latencies are kept.
+    pub latencies: bool,
+    /// Whether the QPs belong to this program alone.
+    pub sharing: Sharing,
+}
+
+impl RateConfig {
+    /// 10,000 8-byte WRITEs on one QP of depth 128, each rung and signalled alone.
+    pub fn to(peer: u32) -> Self {
+        Self {
+            local: LocalConfig::default(),
+            link: LinkConfig::to(peer),
+            shape: Shape::default(),
+            ring: Ring::Auto,
+            depth: 128,
+            batch: 1,
+            signal_every: 1,
+            poll_batch: 16,
+            stop: Stop::Messages(10_000),
+            warm_up: 0,
+            arrivals: Arrivals::Saturate,
+            max_delay: None,
+            latencies: false,
+            sharing: Sharing::Own,
+        }
+    }
+}
+
+/// What is outstanding on a QP.
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    /// Arrival of each message whose slot has not come back; kept for latencies only.
+    outstanding: VecDeque<Time>,
+    /// Messages staged so far.
+    total: u64,
+    /// Messages that it has to carry, if that is known.
+    quota: Option<u64>,
+    /// Staged and not rung.
+    staged: u32,
+    /// Arrival of the oldest of those.
+    oldest: Time,
+    /// Messages since the last signalled one.
+    unsignalled: u32,
+    /// Signalled messages whose completion has not been seen.
+    signals: u32,
+    /// Slots that were granted.
+    slots: u32,
+}
+
+/// See the module. The peer is a [`Responder`](super::Responder).
+#[derive(Clone, Debug)]
+pub struct Rate {
+    config: RateConfig,
+    client: Client,
+    poster: Poster,
+    polled: Completions,
+    results: Results,
+    lanes: Vec<Lane>,
+    /// Lane by index of the QP's handle.
+    lane_of: Vec<usize>,
+    flows: Vec<Flow>,
+    mr: Option<Mr>,
+    credits: Credits,
+    start: Option<Time>,
+    /// Messages staged on all QPs.
+    handed: u64,
+    /// Signalled messages on all QPs.
+    signalled: u64,
+    /// Messages that had completed when the window opened.
+    window_base: u64,
+    /// Whether a message that has arrived waits for a slot.
+    blocked: bool,
+}
+
+impl Rate {
+    /// A program that has not started.
+    pub fn new(config: RateConfig) -> Self {
+        Self {
+            client: Client::new(config.local, config.link),
+            poster: Poster::new(config.shape),
+            polled: Completions::with_capacity(config.poll_batch.max(1)),
+            results: Results::default(),
+            lanes: vec![],
+            lane_of: vec![],
+            flows: vec![],
+            mr: None,
+            credits: Credits::new(config.sharing.clone()),
+            start: None,
+            handed: 0,
+            signalled: 0,
+            window_base: 0,
+            blocked: false,
+            config,
+        }
+    }
+
+    /// What was measured. A sharer that is attached sees no completions: its messages are in the
+    /// results of the owner, and in its own as unconfirmed.
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let c = &self.config;
+        let shared = self.credits.is_shared();
+        if c.depth == 0 || c.batch == 0 || c.signal_every == 0 || c.link.qps == 0 {
+            return Err(Failure::Config("qps, depth, batch and signal_every count from 1"));
+        }
+        if c.depth > c.link.size.max_send_wr {
+            return Err(Failure::Config("depth is above the size of the send queue"));
+        }
+        if c.batch > c.depth {
+            return Err(Failure::Config("batch is above depth: it would never be full"));
+        }
+        if matches!(c.stop, Stop::Messages(0)) || c.arrivals == Arrivals::Every(Span::ZERO) {
+            return Err(Failure::Config("no messages, or no interval between them"));
+        }
+        if shared && (c.latencies || c.link.ty == QpType::Ud) {
+            return Err(Failure::Config("shared QPs: no latencies per message, no datagrams"));
+        }
+        Ok(())
+    }
+
+    /// Messages in all, if that is known beforehand.
+    fn planned(&self) -> Option<u64> {
+        match (self.config.stop, self.config.arrivals) {
+            (Stop::Messages(n), _) => Some(n),
+            (Stop::After(s), Arrivals::Every(i)) => Some(s.as_ps().div_ceil(i.as_ps())),
+            (Stop::After(_), Arrivals::Saturate) => None,
+        }
+    }
+
+    /// Connects or attaches; what to wait for, if anything.
+    fn up<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
+        if self.mr.is_some() {
+            return Ok(None);
+        }
+        self.check()?;
+        let mr = if let Sharing::Attached { owner } = self.config.sharing {
+            match self.attach(t, owner) {
+                Ok(mr) => mr,
+                Err(Failure::Attach(AttachError::NotShared)) => {
+                    return self.credits.wait(t, owner, self.config.link.deadline).map(Some);
+                }
+                Err(f) => return Err(f),
+            }
+        } else {
+            if let Some(next) = self.client.up(t, |_, _, _| Ok(()))? {
+                return Ok(Some(next));
+            }
+            let qps = u64::from(self.config.link.qps);
+            self.client.require(self.config.shape.stride() * qps)?;
+            self.lanes = self.client.lanes().to_vec();
+            self.credits.offer(t, self.client.local(), &self.lanes)?;
+            self.client.local().mr
+        };
+        self.open_flows(t)?;
+        self.mr = Some(mr);
+        Ok(None)
+    }
+
+    fn attach<T: Control>(&mut self, t: &mut T, owner: u32) -> Result<Mr, Failure> {
+        let peer = self.config.link.peer;
+        let (mr, qps) = self.credits.attach(t, owner, self.config.link.qps)?;
+        for (i, qp) in (0..).zip(qps) {
+            let missing = Failure::NoPeer { peer, what: "its endpoint" };
+            let remote = Card::lookup(t, peer, owner, i)?.ok_or(missing)?.target;
+            self.lanes.push(Lane { qp, remote, dest: None });
+        }
+        Ok(mr)
+    }
+
+    fn open_flows<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
+        let (n, planned) = (self.lanes.len() as u64, self.planned());
+        for (i, lane) in (0..).zip(&self.lanes) {
+            let caps = t.qp_caps(lane.qp).map_err(|_| Failure::Config("a QP is gone"))?;
+            let quota = planned.map(|p| p / n + u64::from(i < p % n));
+            let outstanding = VecDeque::with_capacity(self.config.depth as usize);
+            let slots = caps.max_send_wr;
+            self.flows.push(Flow { quota, outstanding, slots, ..Flow::default() });
+            let at = lane.qp.index() as usize;
+            self.lane_of.resize(self.lane_of.len().max(at + 1), usize::MAX);
+            self.lane_of[at] = i as usize;
+        }
+        Ok(())
+    }
+
+    fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
+        if let Some(next) = self.up(t)? {
+            return Ok(next);
+        }
+        let full = self.poll(t)?;
+        let now = t.now();
+        let start = *self.start.get_or_insert(now);
+        let more = match self.config.arrivals {
+            Arrivals::Saturate => self.serve_all(t, now, start)?,
+            Arrivals::Every(interval) => self.serve_arrived(t, now, start, interval)?,
+        };
+        if self.all_handed(now, start) && self.settled(t) {
+            self.leave(t);
+            return Ok(Next::Done);
+        }
+        if full || more {
+            return Ok(Next::Again);
+        }
+        Ok(self.wait(now, start))
+    }
+
+    fn poll<T: Control>(&mut self, t: &mut T) -> Result<bool, Failure> {
+        if self.credits.is_attached() {
+            self.credits.look(t)?;
+            return Ok(false);
+        }
+        self.polled.clear();
+        t.poll_cq(self.client.local().send_cq, &mut self.polled)?;
+        let now = t.now();
+        let mut slots = 0;
+        for c in self.polled.as_slice() {
+            if let Some(f) = failed(c) {
+                return Err(f);
+            }
+            let Completion::Send { qp, retired, wr_id, .. } = *c else { continue };
+            let flow = &mut self.flows[self.lane_of[qp.index() as usize]];
+            flow.signals -= u32::from(self.credits.seen(wr_id));
+            let n = flow.outstanding.len().min(retired as usize);
+            for (k, arrived) in (0..).zip(flow.outstanding.drain(..n)) {
+                if self.results.messages + k >= self.config.warm_up {
+                    self.results.sample(now.since(arrived));
+                }
+            }
+            slots += u64::from(retired);
+            self.results.completed(retired.into(), self.config.shape.bytes(), now);
+        }
+        if slots > 0 {
+            self.credits.retire(t, slots)?;
+            self.update_window(now);
+        }
+        Ok(self.polled.is_full())
+    }
+
+    /// The window opens when the warm-up has completed, without one at the first hand-over. It
+    /// closes at the stop time, so that the tail in which nothing new is posted does not count.
+    fn update_window(&mut self, now: Time) {
+        let (done, warm_up) = (self.results.messages, self.config.warm_up);
+        let over = match (self.config.stop, self.start) {
+            (Stop::After(s), Some(start)) => now > start + s,
+            _ => false,
+        };
+        if done < warm_up || over {
+            return;
+        }
+        let from = match self.results.window {
+            Some(w) => w.from,
+            None if warm_up == 0 => self.results.first.unwrap_or(now),
+            None => {
+                self.window_base = done;
+                now
+            }
+        };
+        let messages = done - self.window_base;
+        let bytes = messages * u64::from(self.config.shape.bytes());
+        self.results.window = Some(Window { from, to: now, messages, bytes });
+    }
+
+    /// Messages that may be staged on a QP: up to `depth` slots in use, those of sharers included.
+    fn room<T: Control>(&self, t: &T, i: usize) -> u32 {
+        let used = self.flows[i].slots.saturating_sub(t.sq_free(self.lanes[i].qp));
+        self.config.depth.saturating_sub(used)
+    }
+
+    /// How many to stage now on a QP that always has messages: a whole batch or nothing, unless
+    /// nothing outstanding could make more room.
+    fn portion<T: Control>(&self, t: &T, i: usize) -> u32 {
+        let (flow, room) = (&self.flows[i], self.room(t, i));
+        let left = flow.quota.map_or(u64::MAX, |q| q - flow.total);
+        let want = left.min(self.config.batch.into()) as u32;
+        let stuck = !self.credits.is_shared() && flow.signals == 0;
+        if room >= want || stuck { want.min(room) } else { 0 }
+    }
+
+    /// One batch for each QP that has room; whether there is room for more.
+    fn serve_all<T: Control>(
+        &mut self,
+        t: &mut T,
+        now: Time,
+        start: Time,
+    ) -> Result<bool, Failure> {
+        if self.all_handed(now, start) {
+            return Ok(false);
+        }
+        for i in 0..self.flows.len() {
+            for _ in 0..self.portion(t, i) {
+                let arrived = t.now();
+                if !self.stage(t, i, arrived)? {
+                    break;
+                }
+            }
+            self.ring(t, i)?;
+        }
+        Ok((0..self.flows.len()).any(|i| self.portion(t, i) > 0))
+    }
+
+    /// Messages that have arrived, at most one batch per QP; whether there is more to do at once.
+    fn serve_arrived<T: Control>(
+        &mut self,
+        t: &mut T,
+        now: Time,
+        start: Time,
+        interval: Span,
+    ) -> Result<bool, Failure> {
+        let lanes = self.lanes.len() as u64;
+        let planned = self.planned().expect("arrivals are counted");
+        let arrived = (now.since(start).as_ps() / interval.as_ps() + 1).min(planned);
+        let most = self.handed + lanes * u64::from(self.config.batch);
+        self.blocked = false;
+        while self.handed < arrived.min(most) && !self.blocked {
+            let i = (self.handed % lanes) as usize;
+            let arrival = start + interval * self.handed;
+            self.blocked = self.room(t, i) == 0 || !self.stage(t, i, arrival)?;
+            if self.blocked || self.flows[i].staged == self.config.batch {
+                self.ring(t, i)?;
+            }
+        }
+        for i in 0..self.flows.len() {
+            if self.handed == planned || self.ring_by(i).is_some_and(|at| at <= now) {
+                self.ring(t, i)?;
+            }
+        }
+        Ok(!self.blocked && self.handed < arrived)
+    }
+
+    /// When the batch of a QP has to be rung.
+    fn ring_by(&self, i: usize) -> Option<Time> {
+        let flow = &self.flows[i];
+        self.config.max_delay.filter(|_| flow.staged > 0).map(|d| flow.oldest + d)
+    }
+
+    /// Stages the next message; false when the QP has no slot after all.
+    fn stage<T: Control>(&mut self, t: &mut T, i: usize, arrived: Time) -> Result<bool, Failure> {
+        let flow = &self.flows[i];
+        let last = flow.quota == Some(flow.total + 1);
+        let signal = last || flow.unsignalled + 1 == self.config.signal_every;
+        let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
+        let (offset, id) = (i as u64 * self.config.shape.stride(), self.credits.tag(flow.total));
+        let (lane, mr) = (self.lanes[i], self.mr.expect("up"));
+        let mut staged = self.poster.stage(t, &lane, &mr, offset, id, flags);
+        if staged == Err(Failure::Stage(StageError::StagedFull)) {
+            self.ring(t, i)?;
+            staged = self.poster.stage(t, &lane, &mr, offset, id, flags);
+        }
+        match staged {
+            Ok(()) => {}
+            Err(Failure::Stage(StageError::SqFull)) => return Ok(false),
+            Err(f) => return Err(f),
+        }
+        self.results.first.get_or_insert(arrived);
+        let flow = &mut self.flows[i];
+        if flow.staged == 0 {
+            flow.oldest = arrived;
+        }
+        flow.total += 1;
+        flow.staged += 1;
+        flow.unsignalled = if signal { 0 } else { flow.unsignalled + 1 };
+        flow.signals += u32::from(signal);
+        if self.config.latencies {
+            flow.outstanding.push_back(arrived);
+        }
+        self.handed += 1;
+        self.signalled += u64::from(signal);
+        Ok(true)
+    }
+
+    fn ring<T: Control>(&mut self, t: &mut T, i: usize) -> Result<(), Failure> {
+        if self.flows[i].staged > 0 {
+            t.ring(self.lanes[i].qp, self.config.ring)?;
+            self.flows[i].staged = 0;
+            self.results.rings += 1;
+        }
+        Ok(())
+    }
+
+    fn all_handed(&self, now: Time, start: Time) -> bool {
+        match (self.planned(), self.config.stop) {
+            (Some(n), _) => self.handed == n,
+            (None, Stop::After(s)) => now >= start + s,
+            (None, Stop::Messages(_)) => unreachable!("a number of messages is a plan"),
+        }
+    }
+
+    /// Whether every signalled message has completed, those of sharers included.
+    fn settled<T: Control>(&self, t: &mut T) -> bool {
+        let mine = self.flows.iter().all(|f| f.staged == 0 && f.signals == 0);
+        self.credits.is_attached() || (mine && self.credits.all_left(t))
+    }
+
+    fn leave<T: Control>(&mut self, t: &mut T) {
+        if self.credits.is_attached() {
+            self.credits.leave(t, self.signalled);
+            self.results.unconfirmed = self.handed;
+        } else {
+            let takes = self.config.shape.op.takes_receive();
+            publish_done(t, self.client.peer(), if takes { self.results.messages } else { 0 });
+            self.results.unconfirmed = self.handed.saturating_sub(self.results.messages);
+        }
+    }
+
+    fn wait(&self, now: Time, start: Time) -> Next {
+        let on = match &self.config.sharing {
+            Sharing::Own => WaitSet::cq(self.client.local().send_cq),
+            Sharing::Owner { .. } => {
+                WaitSet::cq(self.client.local().send_cq).or(WaitSet::BOOTSTRAP)
+            }
+            Sharing::Attached { .. } => self.credits.wait_set(),
+        };
+        let mut until = (0..self.flows.len()).filter_map(|i| self.ring_by(i)).min();
+        let next = match (self.config.arrivals, self.config.stop) {
+            // A message that has arrived already waits for a slot, not for a time.
+            (Arrivals::Every(i), _) => Some(start + i * self.handed)
+                .filter(|_| Some(self.handed) != self.planned() && !self.blocked),
+            (Arrivals::Saturate, Stop::After(s)) => Some(start + s).filter(|end| *end > now),
+            (Arrivals::Saturate, Stop::Messages(_)) => None,
+        };
+        until = match (until, next) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Next::Wait { on, until }
+    }
+}
+
+impl Program for Rate {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        self.run(t).unwrap_or_else(|f| {
+            self.results.failure = Some(f);
+            self.leave(t);
+            Next::Done
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::common::Op;
+    use super::super::responder::{Responder, ResponderConfig};
+    use super::*;
+    use doorbell_core::ideal::{Ideal, Limits, Place, Stalled, run};
+    use doorbell_core::transport::Initiator;
+    use proptest::prelude::*;
+
+    fn play(config: RateConfig) -> (Results, Results, Result<(), Stalled>) {
+        let mut peer = ResponderConfig::to(0);
+        peer.links[0].link.qps = config.link.qps;
+        let (mut a, mut b) = (Rate::new(config), Responder::new(peer));
+        let end = run(&mut Ideal::new(2), &mut [&mut a, &mut b]);
+        (a.results, b.results().clone(), end)
+    }
+
+    fn config(messages: u64) -> RateConfig {
+        RateConfig { stop: Stop::Messages(messages), ..RateConfig::to(1) }
+    }
+
+    #[test]
+    fn a_ring_announces_exactly_a_batch() {
+        let mut c = config(1000);
+        (c.batch, c.signal_every, c.link.qps) = (16, 16, 4);
+        let (r, _, end) = play(c);
+        end.unwrap();
+        // 250 messages per QP: 15 full batches and one of ten.
+        assert_eq!((r.messages, r.rings, r.unconfirmed, r.failure), (1000, 64, 0, None));
+        assert_eq!(r.window.unwrap().messages, 1000);
+    }
+
+    #[test]
+    fn a_staging_area_smaller_than_the_batch_costs_more_rings() {
+        let mut c = config(256);
+        (c.batch, c.depth) = (128, 128);
+        let (r, _, end) = play(c);
+        end.unwrap();
+        // 64 may be staged at a time.
+        assert_eq!((r.messages, r.rings), (256, 4));
+    }
+
+    #[test]
+    fn slots_of_which_none_is_signalled_never_come_back() {
+        let mut c = config(1000);
+        (c.signal_every, c.depth) = (129, 128);
+        let (r, _, end) = play(c);
+        assert!(matches!(end, Err(Stalled::NoProgress { unrung: 0, .. })));
+        assert_eq!(r.messages, 0);
+        let mut c = config(1000);
+        (c.signal_every, c.depth) = (128, 128);
+        assert_eq!(play(c).0.messages, 1000);
+    }
+
+    #[test]
+    fn a_batch_waits_for_its_oldest_message_and_no_longer() {
+        let mut c = config(100);
+        c.arrivals = Arrivals::Every(Span::from_us(1));
+        (c.batch, c.latencies) = (8, true);
+        c.max_delay = Some(Span::from_us(3));
+        let (r, _, end) = play(c.clone());
+        end.unwrap();
+        // Without time on the wire a batch is rung 3 us after its first message: 4 messages.
+        assert_eq!((r.messages, r.rings), (100, 25));
+        assert_eq!(r.latencies.iter().max(), Some(&Span::from_us(3)));
+        assert_eq!(r.last.unwrap().since(r.first.unwrap()), Span::from_us(99));
+        c.max_delay = None;
+        let (r, _, _) = play(c);
+        // 12 full batches, and the last four when no more come.
+        assert_eq!((r.messages, r.rings), (100, 13));
+        assert_eq!(r.latencies.iter().max(), Some(&Span::from_us(7)));
+    }
+
+    #[test]
+    fn time_ends_a_run_that_has_no_number_of_messages() {
+        let mut c = RateConfig::to(1);
+        c.stop = Stop::After(Span::from_us(10));
+        c.arrivals = Arrivals::Every(Span::from_us(3));
+        // At 0, 3, 6 and 9 us.
+        assert_eq!(play(c).0.messages, 4);
+    }
+
+    #[test]
+    fn the_warm_up_is_counted_and_not_measured() {
+        let mut c = config(100);
+        (c.warm_up, c.latencies, c.poll_batch) = (40, true, 1);
+        let (r, ..) = play(c);
+        assert_eq!((r.messages, r.latencies.len()), (100, 60));
+        assert_eq!(r.window.unwrap().messages, 60);
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let wrong: [fn(&mut RateConfig); 6] = [
+            |c| c.depth = 0,
+            |c| c.depth = 129,
+            |c| c.batch = 129,
+            |c| c.stop = Stop::Messages(0),
+            |c| c.arrivals = Arrivals::Every(Span::ZERO),
+            |c| (c.sharing, c.latencies) = (Sharing::Owner { sharers: vec![] }, true),
+        ];
+        for change in wrong {
+            let mut c = RateConfig::to(1);
+            change(&mut c);
+            let mut a = Rate::new(c);
+            run(&mut Ideal::new(1), &mut [&mut a]).unwrap();
+            assert!(matches!(a.results().failure, Some(Failure::Config(_))));
+        }
+    }
+
+    /// Rank 0 owns, ranks 1 and 2 are its sharers, rank 3 is the peer on another host.
+    fn share(signal_every: u32, batch: u32) -> Vec<Results> {
+        let place = |host, core| Place { host, initiator: Initiator::Cpu { core, numa: 0 } };
+        let places = [place(0, 0), place(0, 1), place(0, 2), place(1, 0)];
+        let rate = |sharing| {
+            let mut c = RateConfig { sharing, ..RateConfig::to(3) };
+            (c.stop, c.signal_every, c.batch) = (Stop::Messages(500), signal_every, batch);
+            (c.depth, c.link.size.max_send_wr, c.link.qps) = (32, 32, 2);
+            c.shape.op = Op::Send;
+            Rate::new(c)
+        };
+        let mut owner = rate(Sharing::Owner { sharers: vec![1, 2] });
+        let (mut s1, mut s2) =
+            (rate(Sharing::Attached { owner: 0 }), rate(Sharing::Attached { owner: 0 }));
+        let mut peer = ResponderConfig::to(0);
+        peer.links[0].link.qps = 2;
+        let mut peer = Responder::new(peer);
+        let mut world = Ideal::with_places(&places, Limits::default());
+        run(&mut world, &mut [&mut owner, &mut s1, &mut s2, &mut peer]).unwrap();
+        vec![owner.results, s1.results, s2.results, peer.results().clone()]
+    }
+
+    #[test]
+    fn the_owner_sees_the_completions_of_all_sharers() {
+        for (signal_every, batch) in [(1, 1), (8, 4)] {
+            let r = share(signal_every, batch);
+            assert!(r.iter().all(|r| r.failure.is_none()));
+            assert_eq!((r[0].messages, r[1].messages, r[1].unconfirmed), (1500, 0, 500));
+            assert_eq!(r[3].received, 1500);
+        }
+    }
+
+    proptest! {
+        /// Whatever the queues' shape, every message completes once and the peer sees it.
+        #[test]
+        fn every_message_completes_once(
+            messages in 1_u64..400, qps in 1_u32..5, depth in 1_u32..40, batch in 1_u32..40,
+            signal in 1_u32..40, poll_batch in 1_usize..40, paced: bool,
+        ) {
+            let mut c = config(messages);
+            (c.link.qps, c.depth, c.batch) = (qps, depth, batch.min(depth));
+            (c.signal_every, c.poll_batch, c.latencies) = (signal.min(depth), poll_batch, true);
+            c.shape.op = Op::SendImm;
+            if paced {
+                c.arrivals = Arrivals::Every(Span::from_ns(10));
+            }
+            let (a, b, end) = play(c);
+            prop_assert_eq!(end, Ok(()));
+            prop_assert_eq!((a.messages, a.unconfirmed, b.received), (messages, 0, messages));
+            prop_assert_eq!(a.latencies.len() as u64, messages);
+        }
+    }
+}
