@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub use batch::{Run, run_points};
 pub use error::RunError;
 pub use latency::{LatencyRecorder, LatencySummary};
+pub(crate) use metric::number_text;
 pub use metric::{Metric, MetricUnit, MetricValue};
 pub use outcome::{
     Direction, Effective, Exit, ExitKind, Found, Note, NoteKind, Outcome, PcieBytes, ResourceUse,
