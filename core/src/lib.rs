@@ -10,3 +10,4 @@ extern crate alloc;
 extern crate std;
 
 pub mod units;
+pub mod verbs;
