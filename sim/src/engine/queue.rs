@@ -1,64 +1,339 @@
-//! The priority queue of events.
+//! The priority queue of events: a sorted list of the near future before a wheel of the rest.
+//!
+//! A heap pays log n unpredictable comparisons per event. Simulated time only goes forward, so
+//! most of that work can be replaced by looking at the bits of the time:
+//!
+//! - The **wheel** has eleven levels of 64 slots; level l is digit l of the time to base 64.
+//!   An entry lies at the highest digit in which its time differs from `base`, in the slot of
+//!   that digit. All of a lower level is earlier than all of a higher one, and one bit per slot
+//!   says where to look, so empty stretches of time cost nothing.
+//! - When **near** is empty, the earliest slot is emptied into it if it holds few entries, or
+//!   else spread over the levels below. Near covers the times up to `near_last` and is sorted
+//!   by the whole key. With few entries in all, near alone holds them, for all of time.
+//! - When near covers a stretch that fills up later, it gives its later part back.
+//! - More than [`NEAR_MAX`] events at one picosecond cannot be told apart by time: those that
+//!   arrive then go to a heap, **crowd**.
+//!
+//! The order is exact: every entry is compared by its whole key with everything that could come
+//! before it. Events stay in one arena until they are popped; only links and keys move, and
+//! nothing is allocated once the arena has seen its peak.
 
-use super::key::Key;
+use super::heap::Heap;
+use super::key::{Key, Order};
 
-/// Children of a heap node: four share one or two cache lines, and the tree is half as deep as
-/// a binary one.
-const ARITY: usize = 4;
+/// Bits of a digit of the wheel; 64 slots are one word of occupancy.
+const DIGIT_BITS: u32 = 6;
+const SLOTS: usize = 1 << DIGIT_BITS;
+/// ⌈64 / 6⌉.
+const LEVELS: usize = 11;
+/// A slot of up to this many entries is sorted as a whole. Larger: fewer moves down the wheel,
+/// more work per sort. From 12 to 48 `benches/engine.rs` differs by a tenth; 16 was best with
+/// 1,000 pending events of a fabric.
+const LOAD_MAX: u32 = 16;
+/// Entries of near beyond which it gives its later part back. Larger: longer shifts on
+/// insertion; smaller: more entries move twice. 32 measured no different.
+const NEAR_MAX: usize = 64;
+const NONE: u32 = u32::MAX;
+
+#[derive(Copy, Clone, Debug)]
+struct Node<E> {
+    key: Key,
+    event: E,
+    /// Next in the slot or in the free list.
+    next: u32,
+}
+
+/// A list of nodes, in no order.
+#[derive(Copy, Clone, Debug)]
+struct Slot {
+    head: u32,
+    len: u32,
+}
+
+const EMPTY: Slot = Slot { head: NONE, len: 0 };
+
+/// A key with its tie computed, once instead of in every comparison.
+#[derive(Copy, Clone, Debug)]
+struct NearEntry {
+    order: Order,
+    node: u32,
+}
 
 /// Pending events in key order.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<E> {
     seed: u64,
-    heap: Vec<(Key, E)>,
+    len: usize,
+    /// Time of the last event popped; nothing earlier is ever pushed.
+    floor: u64,
+    nodes: Vec<Node<E>>,
+    free: u32,
+    /// Earliest first; those before `first` have been popped. A new entry is looked for from the
+    /// late end, since most events are scheduled behind what is pending nearby.
+    near: Vec<NearEntry>,
+    first: usize,
+    /// Near covers all up to `near_last`, the end of the slot of the level `near_level` that
+    /// begins at `base`. Level [`LEVELS`] is all of time.
+    near_last: u64,
+    near_level: u32,
+    /// Entries at the instant of a near of level 0 that came when near was full.
+    crowd: Heap,
+    /// At most `floor`, save inside [`refill`](Self::refill).
+    base: u64,
+    /// Bit l: level l is not empty.
+    levels: u32,
+    /// Bit s of word l: slot s of level l is not empty.
+    occupied: [u64; LEVELS],
+    slots: Box<[[Slot; SLOTS]; LEVELS]>,
+}
+
+/// The lowest `digits` digits.
+fn low_mask(digits: u32) -> u64 {
+    1u64.checked_shl(digits * DIGIT_BITS).map_or(u64::MAX, |bit| bit - 1)
 }
 
 impl<E: Copy> Queue<E> {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, heap: Vec::new() }
+        Self {
+            seed,
+            len: 0,
+            floor: 0,
+            nodes: Vec::new(),
+            free: NONE,
+            near: Vec::new(),
+            first: 0,
+            near_last: 0,
+            near_level: 0,
+            crowd: Heap::default(),
+            base: 0,
+            levels: 0,
+            occupied: [0; LEVELS],
+            slots: Box::new([[EMPTY; SLOTS]; LEVELS]),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.heap.len()
+        self.len
     }
 
+    /// The least key. Looks through one slot when near is empty, without moving anything.
     pub(crate) fn peek(&self) -> Option<Key> {
-        self.heap.first().map(|e| e.0)
+        let near = self.near.get(self.first).map(|e| self.nodes[e.node as usize].key);
+        let least = |a: Key, b: Key| if b.before(a, self.seed) { b } else { a };
+        match (near, self.crowd.peek()) {
+            (Some(a), Some(b)) => Some(least(a, b)),
+            (Some(key), None) | (None, Some(key)) => Some(key),
+            (None, None) => self.earliest_slot().and_then(|(level, slot)| {
+                let head = self.slots[level][slot].head;
+                let follow = |&i: &u32| Some(self.nodes[i as usize].next).filter(|&n| n != NONE);
+                let keys =
+                    std::iter::successors(Some(head), follow).map(|i| self.nodes[i as usize].key);
+                keys.reduce(least)
+            }),
+        }
     }
 
+    /// Adds an entry, not before the last one popped. Keys are unique.
+    #[inline]
     pub(crate) fn push(&mut self, key: Key, event: E) {
-        let mut hole = self.heap.len();
-        self.heap.push((key, event));
-        while hole > 0 {
-            let parent = (hole - 1) / ARITY;
-            if !key.before(self.heap[parent].0, self.seed) {
-                break;
-            }
-            self.heap[hole] = self.heap[parent];
-            hole = parent;
+        debug_assert!(key.time >= self.floor, "the queue cannot go back in time");
+        self.len += 1;
+        let node = self.allocate(key, event);
+        if key.time > self.near_last {
+            self.wheel_insert(node, key.time);
+        } else {
+            self.near_insert(key, node);
         }
-        self.heap[hole] = (key, event);
     }
 
+    /// Takes the entry with the least key.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<(Key, E)> {
-        let last = self.heap.pop()?;
-        let Some(&first) = self.heap.first() else { return Some(last) };
-        let mut hole = 0;
-        loop {
-            let child = hole * ARITY + 1;
-            let end = (child + ARITY).min(self.heap.len());
-            let Some(best) = (child..end).reduce(|a, b| {
-                if self.heap[b].0.before(self.heap[a].0, self.seed) { b } else { a }
-            }) else {
-                break;
-            };
-            if !self.heap[best].0.before(last.0, self.seed) {
-                break;
-            }
-            self.heap[hole] = self.heap[best];
-            hole = best;
+        if self.len == 0 {
+            return None;
         }
-        self.heap[hole] = last;
-        Some(first)
+        let index = if self.crowd.peek().is_some() {
+            self.pop_crowded()
+        } else {
+            if self.first == self.near.len() {
+                self.near.clear();
+                self.first = 0;
+                self.refill();
+            }
+            self.first += 1;
+            self.near[self.first - 1].node
+        };
+        self.len -= 1;
+        let node = &mut self.nodes[index as usize];
+        node.next = self.free;
+        self.free = index;
+        self.floor = node.key.time;
+        Some((node.key, node.event))
+    }
+
+    #[inline]
+    fn allocate(&mut self, key: Key, event: E) -> u32 {
+        let index = self.free;
+        if let Some(node) = self.nodes.get_mut(index as usize) {
+            self.free = node.next;
+            *node = Node { key, event, next: NONE };
+            return index;
+        }
+        let index = self.nodes.len() as u32;
+        assert!(index < NONE, "2^32 - 1 events pending");
+        self.nodes.push(Node { key, event, next: NONE });
+        index
+    }
+
+    #[inline]
+    fn wheel_insert(&mut self, node: u32, time: u64) {
+        // Equal times, possible while a slot is spread, belong to level 0.
+        let highest = 63 - ((time ^ self.base) | 1).leading_zeros();
+        let level = highest / DIGIT_BITS;
+        let slot = (time >> (level * DIGIT_BITS)) as usize % SLOTS;
+        let list = &mut self.slots[level as usize][slot];
+        self.nodes[node as usize].next = list.head;
+        list.head = node;
+        list.len += 1;
+        self.occupied[level as usize] |= 1 << slot;
+        self.levels |= 1 << level;
+    }
+
+    #[inline]
+    fn near_insert(&mut self, key: Key, node: u32) {
+        let live = self.near.len() - self.first;
+        if self.first >= NEAR_MAX && self.first >= live {
+            // What is moved here was paid for by the pops before.
+            self.near.drain(..self.first);
+            self.first = 0;
+        }
+        if live >= NEAR_MAX {
+            if self.near_level == 0 {
+                self.crowd.push(key, node, self.seed);
+                return;
+            }
+            self.give_back();
+            if key.time > self.near_last {
+                self.wheel_insert(node, key.time);
+                return;
+            }
+        }
+        let entry = NearEntry { order: key.order(self.seed), node };
+        let mut at = self.near.len();
+        self.near.push(entry);
+        while at > self.first && entry.order < self.near[at - 1].order {
+            self.near[at] = self.near[at - 1];
+            at -= 1;
+        }
+        self.near[at] = entry;
+    }
+
+    /// Halves near, or more, by a lower level around the present instant.
+    #[cold]
+    fn give_back(&mut self) {
+        while self.near_level > 0 && self.near.len() - self.first > NEAR_MAX / 2 {
+            self.near_level -= 1;
+            let within = low_mask(self.near_level);
+            // Nothing comes before the floor. Digits from the old level up stay as they were,
+            // so the wheel's entries, which differ from the base there, keep their places.
+            self.base = self.floor & !within;
+            self.near_last = self.base | within;
+            let later = self.near.partition_point(|e| e.order.time() <= self.near_last);
+            for i in later..self.near.len() {
+                let NearEntry { order, node } = self.near[i];
+                self.wheel_insert(node, order.time());
+            }
+            self.near.truncate(later);
+        }
+    }
+
+    fn earliest_slot(&self) -> Option<(usize, usize)> {
+        if self.levels == 0 {
+            return None;
+        }
+        let level = self.levels.trailing_zeros() as usize;
+        Some((level, self.occupied[level].trailing_zeros() as usize))
+    }
+
+    /// Moves the earliest entries of the wheel to the empty near. The caller pops at once, so
+    /// that `floor` catches up with `base`.
+    #[inline(never)]
+    fn refill(&mut self) {
+        debug_assert!(self.near.is_empty() && self.first == 0);
+        if self.len <= LOAD_MAX as usize {
+            self.load_all();
+            return;
+        }
+        while let Some((level, slot)) = self.earliest_slot() {
+            let list = self.take_slot(level, slot);
+            let shift = level as u32 * DIGIT_BITS;
+            self.base = (self.base & !low_mask(level as u32 + 1)) | (slot as u64) << shift;
+            if level == 0 || list.len <= LOAD_MAX {
+                self.near_level = level as u32;
+                self.near_last = self.base | low_mask(level as u32);
+                self.load(list.head);
+                self.sort_near();
+                return;
+            }
+            let mut index = list.head;
+            while index != NONE {
+                let Node { key, next, .. } = self.nodes[index as usize];
+                self.wheel_insert(index, key.time);
+                index = next;
+            }
+        }
+    }
+
+    fn take_slot(&mut self, level: usize, slot: usize) -> Slot {
+        self.occupied[level] &= !(1 << slot);
+        if self.occupied[level] == 0 {
+            self.levels &= !(1 << level);
+        }
+        std::mem::replace(&mut self.slots[level][slot], EMPTY)
+    }
+
+    /// With few entries in all, near alone does, for all of time.
+    fn load_all(&mut self) {
+        while let Some((level, slot)) = self.earliest_slot() {
+            let list = self.take_slot(level, slot);
+            self.load(list.head);
+        }
+        self.near_level = LEVELS as u32;
+        self.near_last = u64::MAX;
+        self.base = 0;
+        self.sort_near();
+    }
+
+    fn load(&mut self, head: u32) {
+        let mut index = head;
+        while index != NONE {
+            let Node { key, next, .. } = self.nodes[index as usize];
+            self.near.push(NearEntry { order: key.order(self.seed), node: index });
+            index = next;
+        }
+    }
+
+    fn sort_near(&mut self) {
+        if self.near.len() > 1 {
+            self.near.sort_unstable_by_key(|e| e.order);
+        }
+    }
+
+    /// Pops the lesser of near's and the crowd's first.
+    #[cold]
+    fn pop_crowded(&mut self) -> u32 {
+        let crowd = self.crowd.peek().expect("the caller looked");
+        match self.near.get(self.first) {
+            Some(e) if e.order < crowd.order(self.seed) => {
+                let node = e.node;
+                self.first += 1;
+                node
+            }
+            _ => self.crowd.pop(self.seed).expect("the caller looked"),
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;
