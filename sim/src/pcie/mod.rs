@@ -4,7 +4,10 @@
 //! [`Out`](crate::engine::Out) list, and `on_event` returns a [`Done`] when a transaction has ended.
 
 mod account;
+pub mod bench;
+mod burst;
 mod config;
+mod ends;
 mod route;
 mod station;
 #[cfg(test)]
