@@ -9,5 +9,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod ideal;
+pub mod transport;
 pub mod units;
 pub mod verbs;

@@ -36,6 +36,8 @@ pub struct PcieTree {
     wholes: Slab<Whole>,
     memory: MemorySystem,
     rng: SimRng,
+    /// Tags of reads whose data was taken from memory in the last event.
+    at_memory: Vec<u64>,
 }
 
 impl PcieTree {
@@ -70,6 +72,7 @@ impl PcieTree {
             wholes: Slab::new(),
             memory: MemorySystem::new(rates.chain(device_rates)),
             rng: SimRng::stream(seed, component, "pcie read latency"),
+            at_memory: Vec::new(),
             topology: Topology::new(cfg),
         })
     }
@@ -119,8 +122,16 @@ impl PcieTree {
         }
     }
 
+    /// Tag of a read that took its data from memory in the event handled last, until `None`: a
+    /// store that comes later is not in it. A read of several bursts takes its data in several
+    /// events.
+    pub fn take_at_memory(&mut self) -> Option<u64> {
+        self.at_memory.pop()
+    }
+
     /// Handles an event of this tree; returns a transaction that has ended by it.
     pub fn on_event(&mut self, now: Time, ev: PcieEvent, out: &mut Out<PcieEvent>) -> Option<Done> {
+        self.at_memory.clear();
         match ev {
             PcieEvent::Hop(burst) => {
                 self.arrive(now, burst, out);
@@ -418,6 +429,7 @@ impl PcieTree {
                 return;
             }
         }
+        self.at_memory.push(b.tag);
         let last = b.route.first as usize + usize::from(b.route.hops) - 1;
         let (held, need) = (self.topology.hops[last].station, b.need());
         let cut = self.format.completions(u64::from(b.offset), b.len);

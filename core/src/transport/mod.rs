@@ -1,0 +1,289 @@
+//! The contract between programs and back ends, in verbs semantics.
+//!
+//! [`Transport`] is the data path, memory and time; policies are bound to it alone. [`Control`]
+//! adds set-up and recovery. Both are one object, one per *initiator* (a CPU core, a GPU block),
+//! `Send` and not `Sync`; dispatch is static; the data path neither allocates nor locks.
+//!
+//! # What each call becomes
+//!
+//! | Call | classic verbs | extended verbs | mlx5 | simulator | lost |
+//! |---|---|---|---|---|---|
+//! | [`stage`](Transport::stage) | next entry of a chain of `ibv_send_wr`; inline bytes kept aside, since they are read at post time | `ibv_wr_start` at the first, then `ibv_wr_*`, `ibv_wr_set_sge_list` or `ibv_wr_set_inline_data` | WQE segments written to SQ memory | WQE stores at the local clock | classic: the WQE is built only at the ring |
+//! | [`ring`](Transport::ring) | one `ibv_post_send` of the chain | `ibv_wr_complete` | doorbell record word 1, `sfence`, then 8 bytes to the UAR, or the WQE to the BlueFlame buffer | doorbell record, write-combining flush, MMIO write at the local clock | which of the two it was, and how many (`RungBy::Provider`) |
+//! | [`unstage`](Transport::unstage) | chain forgotten | `ibv_wr_abort` | producer index put back | WQEs forgotten | – |
+//! | [`post_recv`](Transport::post_recv) | one `ibv_post_recv` / `ibv_post_srq_recv` of a chain | same | RQ WQEs, doorbell record word 0; no MMIO | RQ stores, visible at the local clock | – |
+//! | [`poll_cq`](Transport::poll_cq) | `ibv_poll_cq` | `ibv_start_poll`, `ibv_next_poll`, `ibv_end_poll` | owner bit, read barrier, CQE, consumer index | CQEs that had landed when the step began | – |
+//! | [`fence`](Transport::fence) | nothing: `ring` carries the barriers | same | `dmb`/`sfence` inside the provider | the initiator's store buffer drains | GPU blocks do not exist on libibverbs |
+//! | [`copy_in`](Transport::copy_in), [`copy_out`](Transport::copy_out), [`load_u64`](Transport::load_u64), [`store_u64`](Transport::store_u64), [`reduce`](Transport::reduce) | relaxed per-byte atomics on the mapped region | same | – | stores visible at the local clock, loads as of the step's start plus own stores; core and memory bandwidth charged | – |
+//! | [`modify_qp`](Control::modify_qp) | `ibv_modify_qp` with the exact mask | same | command queue | takes effect at the local clock | – |
+//! | [`share_qp`](Control::share_qp) | QP behind a lock, in a table of the process | refused: the provider's lock is held from stage to ring | SQ spin lock | lock with a modelled cost and queue | – |
+//! | [`share_mr`](Control::share_mr) | region in a table of the process | same | – | coherent memory of the host, with the distance of the reader | – |
+//! | [`publish`](Control::publish), [`lookup`](Control::lookup) | TCP rendezvous | same | – | out-of-band network with a latency | – |
+//!
+//! # Finite queues
+//!
+//! `SqFull` and `StagedFull` are back-pressure, not failures. A slot comes back only when a
+//! completion is polled, and one completion retires every earlier WQE of its send queue. A sender
+//! that signals nothing therefore fills its queue for ever; signal at least one WQE per depth.
+
+mod caps;
+mod error;
+mod handles;
+mod memory;
+mod program;
+mod work;
+
+pub use caps::*;
+pub use error::*;
+pub use handles::*;
+pub use memory::*;
+pub use program::*;
+pub use work::*;
+
+use crate::units::Time;
+use crate::verbs::{AccessFlags, AsyncEventKind, QpAttrMask, QpState};
+
+/// How a ring should reach the NIC. A request: see [`QpCaps::ring_choice`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Ring {
+    /// BlueFlame when the device's rule allows it for what is staged, else a doorbell.
+    #[default]
+    Auto,
+    /// An 8-byte doorbell.
+    Doorbell,
+    /// The WQE by the doorbell write itself; a doorbell if the rule forbids it.
+    BlueFlame,
+}
+
+/// Data path, memory and time.
+pub trait Transport {
+    /// The local clock. After a contended call it is a lower bound.
+    fn now(&self) -> Time;
+
+    /// Who issues the calls.
+    fn initiator(&self) -> Initiator;
+
+    /// What was granted to `qp`. Policies keep the copy.
+    ///
+    /// # Errors
+    /// A stale or foreign id.
+    fn qp_caps(&self, qp: QpId) -> Result<QpCaps, BadHandle>;
+
+    /// Work requests that can still be staged before `SqFull`; 0 for a bad handle.
+    fn sq_free(&self, qp: QpId) -> u32;
+
+    /// Validates a work request against the caps and copies it, its scatter list and its inline
+    /// bytes. They are the caller's again on return; memory named by the scatter list belongs to
+    /// the transport until the completion. A staged WQE is invisible to the NIC.
+    ///
+    /// # Errors
+    /// See [`StageError`]; nothing changed.
+    fn stage(&mut self, qp: QpId, wr: &SendWr<'_>) -> Result<(), StageError>;
+
+    /// Announces everything staged on `qp`, in one burst.
+    ///
+    /// # Errors
+    /// See [`RingError`]: a prefix may have been posted.
+    fn ring(&mut self, qp: QpId, how: Ring) -> Result<Rung, RingError>;
+
+    /// Forgets what is staged; returns how many work requests that were.
+    fn unstage(&mut self, qp: QpId) -> u32;
+
+    /// Posts receives, with one update of the doorbell record.
+    ///
+    /// # Errors
+    /// See [`PostRecvError`]: a prefix may have been posted.
+    fn post_recv(&mut self, q: RecvQueue, wrs: &[RecvWr]) -> Result<(), PostRecvError>;
+
+    /// Appends completions to `out` until it is full or the queue is seen empty.
+    ///
+    /// # Errors
+    /// See [`PollError`].
+    fn poll_cq(&mut self, cq: CqId, out: &mut Completions) -> Result<(), PollError>;
+
+    /// Orders this initiator's earlier stores before its later ones.
+    fn fence(&mut self, scope: FenceScope);
+
+    /// Work that takes time and touches nothing.
+    fn compute(&mut self, work: Work);
+
+    /// Copies bytes into a region. Large copies cost core time and memory bandwidth.
+    ///
+    /// # Errors
+    /// See [`MemError`].
+    fn copy_in(&mut self, to: Range, from: &[u8]) -> Result<(), MemError>;
+
+    /// Copies bytes out of a region, as of the step's start plus own stores.
+    ///
+    /// # Errors
+    /// See [`MemError`]; reading a virtual region is one.
+    fn copy_out(&mut self, from: Range, to: &mut [u8]) -> Result<(), MemError>;
+
+    /// `to[i] += from[i]`, element by element.
+    ///
+    /// # Errors
+    /// See [`MemError`].
+    fn reduce(&mut self, op: Reduce, to: Range, from: Range) -> Result<(), MemError>;
+
+    /// Loads 8 aligned bytes, little-endian, with acquire order.
+    ///
+    /// # Errors
+    /// See [`MemError`].
+    fn load_u64(&mut self, at: Range) -> Result<u64, MemError>;
+
+    /// Stores 8 aligned bytes, little-endian, with release order.
+    ///
+    /// # Errors
+    /// See [`MemError`].
+    fn store_u64(&mut self, at: Range, value: u64) -> Result<(), MemError>;
+}
+
+/// An asynchronous event and the object that it concerns.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct AsyncEvent {
+    /// What happened.
+    pub kind: AsyncEventKind,
+    /// The QP, for QP events.
+    pub qp: Option<QpId>,
+    /// The CQ, for CQ events.
+    pub cq: Option<CqId>,
+    /// The SRQ, for SRQ events.
+    pub srq: Option<SrqId>,
+}
+
+/// Set-up and recovery.
+pub trait Control: Transport {
+    /// Limits of the device.
+    fn device_caps(&self) -> &DeviceCaps;
+
+    /// This program's number among those of the run.
+    fn rank(&self) -> u32;
+
+    /// How many programs take part.
+    fn size(&self) -> u32;
+
+    /// Makes `bytes` known to every peer under `key`, on the out-of-band network.
+    fn publish(&mut self, key: u64, bytes: &[u8]);
+
+    /// Copies what `peer` published under `key` into `out`; `None` until it has arrived. Wait on
+    /// [`WaitSet::BOOTSTRAP`], with a deadline.
+    fn lookup(&mut self, peer: u32, key: u64, out: &mut [u8]) -> Option<usize>;
+
+    /// Creates a protection domain.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    fn create_pd(&mut self) -> Result<PdId, CreateError>;
+
+    /// Allocates and registers memory, zeroed.
+    ///
+    /// # Errors
+    /// See [`MemError`].
+    fn alloc_mr(
+        &mut self,
+        pd: PdId,
+        len: u64,
+        kind: MemKind,
+        access: AccessFlags,
+        contents: Contents,
+    ) -> Result<Mr, MemError>;
+
+    /// Deregisters. Remote accesses that come later get NAK 2.
+    ///
+    /// # Errors
+    /// A stale or foreign id.
+    fn dereg_mr(&mut self, mr: MrId) -> Result<(), BadHandle>;
+
+    /// Creates a completion queue with `depth` entries. The caller owns its polling.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    fn create_cq(&mut self, depth: u32) -> Result<CqId, CreateError>;
+
+    /// Creates a shared receive queue for `depth` receives.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    fn create_srq(&mut self, pd: PdId, depth: u32) -> Result<SrqId, CreateError>;
+
+    /// Creates a QP in RESET. What was granted is read back with `qp_caps`.
+    ///
+    /// # Errors
+    /// See [`CreateError`]; the field and the limit are named.
+    fn create_qp(&mut self, init: &QpInit) -> Result<QpId, CreateError>;
+
+    /// Creates an address handle for UD sends to a port.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    fn create_ah(&mut self, pd: PdId, to: Address) -> Result<AhId, CreateError>;
+
+    /// Changes state and attributes with the exact mask. Unstages first, and returns how many work
+    /// requests were staged.
+    ///
+    /// # Errors
+    /// See [`ModifyError`]; nothing changed.
+    fn modify_qp(&mut self, qp: QpId, attr: &QpAttr, mask: QpAttrMask) -> Result<u32, ModifyError>;
+
+    /// The QP's state as this handle has seen it.
+    ///
+    /// # Errors
+    /// A stale or foreign id.
+    fn qp_state(&self, qp: QpId) -> Result<QpState, BadHandle>;
+
+    /// What a peer needs to know of the QP.
+    ///
+    /// # Errors
+    /// A stale or foreign id.
+    fn endpoint(&self, qp: QpId) -> Result<Endpoint, BadHandle>;
+
+    /// Arms the SRQ's limit event, one-shot.
+    ///
+    /// # Errors
+    /// See [`ModifyError`].
+    fn arm_srq(&mut self, srq: SrqId, limit: u32) -> Result<(), ModifyError>;
+
+    /// The next asynchronous event.
+    fn next_event(&mut self) -> Option<AsyncEvent>;
+
+    /// Watches a range of memory for changes, for [`WaitSet::watch`].
+    ///
+    /// # Errors
+    /// See [`MemError`].
+    fn watch(&mut self, range: Range) -> Result<WatchId, MemError>;
+
+    /// Offers `qp` under `key` to the other initiators of this host, and wakes those that wait on
+    /// [`WaitSet::BOOTSTRAP`]. The completions stay with the queues of this handle. A key that is
+    /// offered again names the new object.
+    ///
+    /// # Errors
+    /// `Unsupported` where the provider cannot share, or for a bad handle.
+    fn share_qp(&mut self, qp: QpId, key: u64) -> Result<(), Unsupported>;
+
+    /// Attaches the QP that `owner` (a rank of this host) offers under `key`, with a local id.
+    /// What this handle stages is its own until the ring, where positions in the send queue are
+    /// given; [`sq_free`](Transport::sq_free) counts the slots of all sharers.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::NotShared`] may pass.
+    fn attach_qp(&mut self, owner: u32, key: u64) -> Result<QpId, AttachError>;
+
+    /// Offers a memory region under `key`, as [`share_qp`](Control::share_qp) does with a QP.
+    ///
+    /// # Errors
+    /// `Unsupported` where the back end cannot share, or for a bad handle.
+    fn share_mr(&mut self, mr: MrId, key: u64) -> Result<(), Unsupported>;
+
+    /// Attaches the region that `owner` (a rank of this host) offers under `key`: the same address
+    /// and keys with a local id, for loads, stores, watches and scatter lists of this handle.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::NotShared`] may pass.
+    fn attach_mr(&mut self, owner: u32, key: u64) -> Result<Mr, AttachError>;
+
+    /// Destroys a QP. Work requests that have not completed are lost.
+    ///
+    /// # Errors
+    /// A stale or foreign id.
+    fn destroy_qp(&mut self, qp: QpId) -> Result<(), BadHandle>;
+}

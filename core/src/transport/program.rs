@@ -1,0 +1,110 @@
+//! Programs: what a user writes.
+
+use super::Control;
+use super::handles::{CqId, WatchId};
+use crate::units::Time;
+
+/// Highest CQ index that a [`WaitSet`] can name, exclusive.
+pub const MAX_WAIT_CQS: u32 = 48;
+/// Highest watch index that a [`WaitSet`] can name, exclusive.
+pub const MAX_WAIT_WATCHES: u32 = 14;
+
+/// What a program waits for: a set of completion queues, memory watches, asynchronous events and
+/// the bootstrap. Sets combine by union.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct WaitSet(u64);
+
+impl WaitSet {
+    /// Waits for nothing.
+    pub const EMPTY: Self = Self(0);
+    /// An asynchronous event.
+    pub const EVENTS: Self = Self(1 << 62);
+    /// A key published by any peer.
+    pub const BOOTSTRAP: Self = Self(1 << 63);
+
+    /// A completion in `cq`.
+    ///
+    /// # Panics
+    /// When the handle holds more than [`MAX_WAIT_CQS`] completion queues.
+    pub const fn cq(cq: CqId) -> Self {
+        assert!(cq.index() < MAX_WAIT_CQS, "a wait set names at most 48 completion queues");
+        Self(1 << cq.index())
+    }
+
+    /// A change of the watched memory.
+    ///
+    /// # Panics
+    /// When the handle holds more than [`MAX_WAIT_WATCHES`] watches.
+    pub const fn watch(watch: WatchId) -> Self {
+        assert!(watch.index() < MAX_WAIT_WATCHES, "a wait set names at most 14 watches");
+        Self(1 << (MAX_WAIT_CQS + watch.index()))
+    }
+
+    /// The completion queue at `index` of the handle, if a set can name it.
+    pub const fn cq_index(index: u32) -> Option<Self> {
+        if index < MAX_WAIT_CQS { Some(Self(1 << index)) } else { None }
+    }
+
+    /// The watch at `index` of the handle, if a set can name it.
+    pub const fn watch_index(index: u32) -> Option<Self> {
+        if index < MAX_WAIT_WATCHES { Some(Self(1 << (MAX_WAIT_CQS + index))) } else { None }
+    }
+
+    /// Either.
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether they share a source.
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether it names nothing.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Indices of the completion queues in the set.
+    pub fn cq_indices(self) -> impl Iterator<Item = u32> {
+        (0..MAX_WAIT_CQS).filter(move |i| self.0 >> i & 1 == 1)
+    }
+
+    /// Indices of the watches in the set.
+    pub fn watch_indices(self) -> impl Iterator<Item = u32> {
+        (0..MAX_WAIT_WATCHES).filter(move |i| self.0 >> (MAX_WAIT_CQS + i) & 1 == 1)
+    }
+}
+
+/// What a program wants after a step.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Step again at once. Costs at least one loop iteration.
+    Again,
+    /// Step again when a source of `on` is ready or `until` has come.
+    ///
+    /// *Level-triggered*: it includes what became ready before the step returned. Spurious steps
+    /// are legal and the program may not infer a reason. Every CQ in `on` must have been polled to
+    /// empty in this step (a poll that came back not full); if the buffer was full, return
+    /// [`Next::Again`]. An `until` that has passed means `Again`. An empty `on` without `until`
+    /// can never end and is reported as a stall.
+    Wait {
+        /// Sources.
+        on: WaitSet,
+        /// Deadline.
+        until: Option<Time>,
+    },
+    /// Finished. WQEs that are staged and not rung are reported.
+    Done,
+}
+
+/// A state machine that uses a transport handle.
+///
+/// *Observe at the step's start, act at the local clock*: a step sees the state as it was when it
+/// began and never the future; its doorbells, posted receives and stores take effect at the local
+/// clock that its calls have reached. So **poll first**: a completion that arrives while the step
+/// works is seen in the next step.
+pub trait Program {
+    /// One step. It must return: a loop that waits inside a step is stopped by a call budget.
+    fn step<T: Control>(&mut self, t: &mut T) -> Next;
+}

@@ -1,0 +1,248 @@
+//! Work requests and completions.
+
+use alloc::vec::Vec;
+
+use super::handles::{AhId, QpId, SrqId};
+use super::memory::Sge;
+use crate::verbs::{QKey, Qpn, Rkey, SendFlags, WcOpcode, WcStatus, WrOpcode};
+
+/// Remote memory: a virtual address and the key that grants access.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Remote {
+    /// Virtual address at the responder.
+    pub addr: u64,
+    /// Its R_Key.
+    pub rkey: Rkey,
+}
+
+/// What a send work request does.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum SendOp {
+    /// SEND.
+    Send,
+    /// SEND with immediate data (network order is the wire's affair).
+    SendImm(u32),
+    /// SEND that invalidates an R_Key of the responder.
+    SendInv(Rkey),
+    /// RDMA WRITE.
+    Write(Remote),
+    /// RDMA WRITE with immediate: consumes a receive at the responder.
+    WriteImm(Remote, u32),
+    /// RDMA READ into the local data.
+    Read(Remote),
+    /// ATOMIC compare and swap on 8 bytes; the old value lands in the local data.
+    CmpSwap {
+        /// Where.
+        remote: Remote,
+        /// Expected value.
+        compare: u64,
+        /// New value if it matched.
+        swap: u64,
+    },
+    /// ATOMIC fetch and add on 8 bytes; the old value lands in the local data.
+    FetchAdd {
+        /// Where.
+        remote: Remote,
+        /// Value to add.
+        add: u64,
+    },
+}
+
+impl SendOp {
+    /// The `ibv_wr_opcode`.
+    pub const fn opcode(&self) -> WrOpcode {
+        match self {
+            Self::Send => WrOpcode::Send,
+            Self::SendImm(_) => WrOpcode::SendWithImm,
+            Self::SendInv(_) => WrOpcode::SendWithInv,
+            Self::Write(_) => WrOpcode::RdmaWrite,
+            Self::WriteImm(..) => WrOpcode::RdmaWriteWithImm,
+            Self::Read(_) => WrOpcode::RdmaRead,
+            Self::CmpSwap { .. } => WrOpcode::AtomicCmpAndSwp,
+            Self::FetchAdd { .. } => WrOpcode::AtomicFetchAndAdd,
+        }
+    }
+
+    /// The remote memory it names.
+    pub const fn remote(&self) -> Option<Remote> {
+        match self {
+            Self::Write(r) | Self::WriteImm(r, _) | Self::Read(r) => Some(*r),
+            Self::CmpSwap { remote, .. } | Self::FetchAdd { remote, .. } => Some(*remote),
+            Self::Send | Self::SendImm(_) | Self::SendInv(_) => None,
+        }
+    }
+}
+
+/// Local data of a send work request.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Data<'a> {
+    /// Registered memory. It belongs to the transport from `stage` until the completion.
+    Sge(&'a [Sge]),
+    /// Bytes that are copied during `stage`; the caller may reuse them at once.
+    Inline(&'a [u8]),
+}
+
+impl Data<'_> {
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Sge(sges) => sges.iter().map(|s| u64::from(s.len)).sum(),
+            Self::Inline(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Destination of a UD send.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct UdDest {
+    /// Address handle of the peer's port.
+    pub ah: AhId,
+    /// The peer's QP.
+    pub qpn: Qpn,
+    /// The Q_Key that the peer expects.
+    pub qkey: QKey,
+}
+
+/// A send work request. It borrows the caller's data only during `stage`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SendWr<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub op: SendOp,
+    /// Local data.
+    pub data: Data<'a>,
+    /// `SIGNALED`, `FENCE`, `SOLICITED`. `INLINE` follows from `data` and is ignored.
+    pub flags: SendFlags,
+    /// Destination, for UD only.
+    pub dest: Option<UdDest>,
+}
+
+/// A receive work request with one scatter element.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RecvWr {
+    /// Comes back in the completion. 63 bits: the top bit belongs to the back end.
+    pub wr_id: u64,
+    /// Where the message goes. Length 0 is legal for messages without payload.
+    pub sge: Sge,
+}
+
+/// A queue that takes receives.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum RecvQueue {
+    /// The receive queue of a QP.
+    Qp(QpId),
+    /// A shared receive queue.
+    Srq(SrqId),
+}
+
+/// The two queues of a QP.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum WorkQueue {
+    /// The send queue.
+    Send,
+    /// The receive queue (or the SRQ's WQE that the QP had taken).
+    Recv,
+}
+
+/// A work completion. On an error only what the verbs manual calls valid is here.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Completion {
+    /// A send work request succeeded, and with it every earlier one of its queue.
+    Send {
+        /// Of the work request.
+        wr_id: u64,
+        /// The QP.
+        qp: QpId,
+        /// What completed.
+        op: WcOpcode,
+        /// Bytes moved (READ and ATOMIC; otherwise the request's length).
+        len: u32,
+        /// Send-queue slots that came back with this completion, at least 1.
+        retired: u32,
+    },
+    /// A receive completed.
+    Recv {
+        /// Of the receive.
+        wr_id: u64,
+        /// The QP on which the message came.
+        qp: QpId,
+        /// `Recv` or `RecvRdmaWithImm`.
+        op: WcOpcode,
+        /// Bytes received.
+        len: u32,
+        /// Immediate data.
+        imm: Option<u32>,
+        /// The key that the peer invalidated.
+        invalidated: Option<Rkey>,
+    },
+    /// A work request failed.
+    Error {
+        /// Of the work request.
+        wr_id: u64,
+        /// The QP.
+        qp: QpId,
+        /// Which queue. The opcode is not valid on an error; this is.
+        queue: WorkQueue,
+        /// Why.
+        status: WcStatus,
+        /// Vendor code, not portable; 0 where there is none.
+        vendor_err: u32,
+        /// Send-queue slots that came back, 0 for the receive queue.
+        retired: u32,
+    },
+}
+
+/// Buffer for polled completions. The program owns it, so it may post while it reads.
+#[derive(Clone, Debug)]
+pub struct Completions {
+    items: Vec<Completion>,
+    capacity: usize,
+}
+
+impl Completions {
+    /// Room for `capacity` completions, the most that one poll returns. Allocates once.
+    ///
+    /// Higher: fewer calls per completion, longer until the first one is handled.
+    ///
+    /// # Panics
+    /// When `capacity` is 0: a poll could never see the queue empty.
+    pub fn with_capacity(capacity: usize) -> Self {
+        assert!(capacity > 0, "a completion buffer needs room for one entry");
+        Self { items: Vec::with_capacity(capacity), capacity }
+    }
+
+    /// Forgets the contents.
+    pub fn clear(&mut self) {
+        self.items.clear();
+    }
+
+    /// Whether no more fit. After a poll, "not full" means that the queue was seen empty.
+    pub fn is_full(&self) -> bool {
+        self.items.len() == self.capacity
+    }
+
+    /// How many more fit.
+    pub fn room(&self) -> usize {
+        self.capacity - self.items.len()
+    }
+
+    /// Adds one; for back ends.
+    ///
+    /// # Panics
+    /// When it is full.
+    pub fn push(&mut self, c: Completion) {
+        assert!(!self.is_full(), "completion buffer overflow");
+        self.items.push(c);
+    }
+
+    /// What was polled.
+    pub fn as_slice(&self) -> &[Completion] {
+        &self.items
+    }
+}

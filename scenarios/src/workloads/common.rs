@@ -1,0 +1,354 @@
+//! What the workloads share: the shape of a message, failures, results.
+
+use doorbell_core::transport::{
+    AttachError, Completion, CreateError, Data, MemError, ModifyError, Mr, PollError,
+    PostRecvError, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport, UdDest,
+    Unsupported, WorkQueue,
+};
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::{SendFlags, WcStatus};
+
+use super::connect::Lane;
+use super::script::LogEntry;
+
+/// Operation of a message.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Op {
+    /// SEND: takes a receive at the peer.
+    Send,
+    /// SEND with the message number as immediate data.
+    SendImm,
+    /// RDMA WRITE: the peer's program is not told.
+    #[default]
+    Write,
+    /// RDMA WRITE with the message number as immediate data: takes a receive at the peer.
+    WriteImm,
+    /// RDMA READ of the peer's memory.
+    Read,
+    /// Compare and swap of 8 bytes, message number for message number plus one. It succeeds every
+    /// time when nobody else writes the word.
+    CmpSwap,
+    /// Fetch and add of 1 to 8 bytes.
+    FetchAdd,
+}
+
+impl Op {
+    /// Whether it takes a receive at the peer.
+    pub const fn takes_receive(self) -> bool {
+        matches!(self, Self::Send | Self::SendImm | Self::WriteImm)
+    }
+
+    /// Whether it is an ATOMIC, which moves 8 bytes whatever the size says.
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::CmpSwap | Self::FetchAdd)
+    }
+
+    /// The work request's operation on `remote` for message `n`.
+    pub const fn to_send_op(self, remote: Remote, n: u64) -> SendOp {
+        match self {
+            Self::Send => SendOp::Send,
+            Self::SendImm => SendOp::SendImm(n as u32),
+            Self::Write => SendOp::Write(remote),
+            Self::WriteImm => SendOp::WriteImm(remote, n as u32),
+            Self::Read => SendOp::Read(remote),
+            Self::CmpSwap => SendOp::CmpSwap { remote, compare: n, swap: n.wrapping_add(1) },
+            Self::FetchAdd => SendOp::FetchAdd { remote, add: 1 },
+        }
+    }
+}
+
+/// What a message looks like.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Operation.
+    pub op: Op,
+    /// Payload in bytes. ATOMICs move 8 bytes and ignore it.
+    pub size: u32,
+    /// Whether the payload travels in the WQE. Saves the NIC one PCIe read of the payload; costs
+    /// the core a copy and makes the WQE longer. Not for READ and ATOMIC: they have no payload to
+    /// send, and the post fails.
+    pub inline: bool,
+}
+
+impl Shape {
+    /// Bytes that one message moves.
+    pub const fn bytes(&self) -> u32 {
+        if self.op.is_atomic() { 8 } else { self.size }
+    }
+
+    /// Distance of two buffers, so that none shares a cache line with another.
+    pub const fn stride(&self) -> u64 {
+        let b = self.bytes();
+        if b == 0 { 64 } else { (b as u64).next_multiple_of(64) }
+    }
+}
+
+impl Default for Shape {
+    /// An 8-byte WRITE that is not inline.
+    fn default() -> Self {
+        Self { op: Op::Write, size: 8, inline: false }
+    }
+}
+
+/// Why a program ended before its time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Failure {
+    /// The peer published nothing before the deadline.
+    #[error("rank {peer} did not publish {what} before the deadline")]
+    NoPeer {
+        /// Rank of the peer.
+        peer: u32,
+        /// What is missing.
+        what: &'static str,
+    },
+    /// What the peer published cannot be read.
+    #[error("rank {peer} published something that is no endpoint")]
+    BadCard {
+        /// Rank of the peer.
+        peer: u32,
+    },
+    /// The peer offers less memory than the messages need.
+    #[error("rank {peer} offers {got} B, the messages need {need} B")]
+    PeerRegion {
+        /// Rank of the peer.
+        peer: u32,
+        /// Bytes offered.
+        got: u64,
+        /// Bytes needed.
+        need: u64,
+    },
+    /// The own region is smaller than the messages need.
+    #[error("own region of {got} B, the messages need {need} B")]
+    OwnRegion {
+        /// Bytes of the region.
+        got: u64,
+        /// Bytes needed.
+        need: u64,
+    },
+    /// An object was not created.
+    #[error("create: {0}")]
+    Create(#[from] CreateError),
+    /// Memory was not registered or not accessed.
+    #[error("memory: {0}")]
+    Memory(#[from] MemError),
+    /// A state was not reached.
+    #[error("modify: {0}")]
+    Modify(#[from] ModifyError),
+    /// A work request was refused.
+    #[error("stage: {0}")]
+    Stage(#[from] StageError),
+    /// A ring failed.
+    #[error("{0}")]
+    Ring(#[from] RingError),
+    /// A receive was refused.
+    #[error("post receive: {0}")]
+    PostRecv(#[from] PostRecvError),
+    /// A completion queue is lost.
+    #[error("poll: {0}")]
+    Poll(#[from] PollError),
+    /// Nothing can be shared here.
+    #[error("share: {0}")]
+    Share(#[from] Unsupported),
+    /// A shared object was not attached.
+    #[error("attach: {0}")]
+    Attach(#[from] AttachError),
+    /// A work request completed in error.
+    #[error("work request {wr_id} of the {queue:?} queue: {status}")]
+    Completion {
+        /// Of the work request.
+        wr_id: u64,
+        /// Which queue.
+        queue: WorkQueue,
+        /// Why.
+        status: WcStatus,
+    },
+    /// The configuration contradicts itself.
+    #[error("{0}")]
+    Config(&'static str),
+}
+
+/// Messages whose data was not what the sender had produced.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct DataErrors {
+    /// The checksum does not fit: bytes of different messages, or of none.
+    pub corrupt: u64,
+    /// A whole message, but an earlier one: its buffer or its WQE was read too early.
+    pub stale: u64,
+    /// Messages that never came whole in their place.
+    pub missing: u64,
+}
+
+impl DataErrors {
+    /// Messages that came wrong.
+    pub const fn wrong(&self) -> u64 {
+        self.corrupt + self.stale
+    }
+}
+
+/// Most samples that one program keeps: 8 MiB.
+pub const MAX_SAMPLES: usize = 1 << 20;
+
+/// What one program measured. Fields that a workload does not fill stay at their default.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Results {
+    /// Messages whose completion was seen, warm-up included.
+    pub messages: u64,
+    /// Their payload in bytes.
+    pub bytes: u64,
+    /// Messages received, by receive completions or by watching memory.
+    pub received: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Rings that announced at least one WQE.
+    pub rings: u64,
+    /// WQEs announced and never confirmed by a completion: the unsignalled tail.
+    pub unconfirmed: u64,
+    /// Latencies in the order in which they were measured, without warm-up; what is measured is
+    /// said at the workload. At most [`MAX_SAMPLES`].
+    pub latencies: Vec<Span>,
+    /// Latencies that found no room.
+    pub latencies_dropped: u64,
+    /// When the first message was handed over.
+    pub first: Option<Time>,
+    /// When the last completion was seen.
+    pub last: Option<Time>,
+    /// The window in which rates are to be computed: without warm-up, and without the tail.
+    pub window: Option<Window>,
+    /// Data that was not right.
+    pub data: DataErrors,
+    /// What a script did, step by step.
+    pub log: Vec<LogEntry>,
+    /// Why it ended early.
+    pub failure: Option<Failure>,
+}
+
+/// A time window and what was completed in it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// Its start.
+    pub from: Time,
+    /// Its end.
+    pub to: Time,
+    /// Messages completed after `from`, up to `to`.
+    pub messages: u64,
+    /// Their payload in bytes.
+    pub bytes: u64,
+}
+
+impl Results {
+    /// Adds a latency, or counts it when there is no room.
+    pub fn sample(&mut self, latency: Span) {
+        if self.latencies.len() < MAX_SAMPLES {
+            self.latencies.push(latency);
+        } else {
+            self.latencies_dropped += 1;
+        }
+    }
+
+    /// Counts `n` messages of `bytes` each whose completion was seen at `now`.
+    pub fn completed(&mut self, n: u64, bytes: u32, now: Time) {
+        self.messages += n;
+        self.bytes += n * u64::from(bytes);
+        if n > 0 {
+            self.last = Some(now);
+        }
+    }
+
+    /// Counts a received message.
+    pub fn receive(&mut self, bytes: u32, now: Time) {
+        self.received += 1;
+        self.received_bytes += u64::from(bytes);
+        self.last = Some(now);
+    }
+}
+
+/// The failure that a completion in error stands for.
+pub fn failed(c: &Completion) -> Option<Failure> {
+    match *c {
+        Completion::Error { wr_id, queue, status, .. } => {
+            Some(Failure::Completion { wr_id, queue, status })
+        }
+        _ => None,
+    }
+}
+
+/// Stages messages of one shape from one region; keeps the inline bytes.
+#[derive(Clone, Debug)]
+pub struct Poster {
+    /// Shape of the messages.
+    pub shape: Shape,
+    scratch: Vec<u8>,
+}
+
+impl Poster {
+    /// A poster of messages of `shape`.
+    pub fn new(shape: Shape) -> Self {
+        let scratch = if shape.inline { vec![0xA5; shape.bytes() as usize] } else { vec![] };
+        Self { shape, scratch }
+    }
+
+    /// The bytes of an inline message, to be filled in before [`Poster::stage`].
+    pub fn inline_bytes(&mut self) -> &mut [u8] {
+        &mut self.scratch
+    }
+
+    /// Stages message `n` from `offset` of `mr` to `offset` of the peer's region.
+    ///
+    /// # Errors
+    /// See [`StageError`], and [`Failure::OwnRegion`] for a message outside of the region.
+    pub fn stage<T: Transport>(
+        &self,
+        t: &mut T,
+        lane: &Lane,
+        mr: &Mr,
+        offset: u64,
+        n: u64,
+        flags: SendFlags,
+    ) -> Result<(), Failure> {
+        let bytes = self.shape.bytes();
+        let need = offset + u64::from(bytes);
+        let sge = mr.sge(offset, bytes).ok_or(Failure::OwnRegion { got: mr.len, need })?;
+        let sge: &[Sge] = if bytes == 0 { &[] } else { &[sge] };
+        let data = if self.shape.inline { Data::Inline(&self.scratch) } else { Data::Sge(sge) };
+        let op = self.shape.op.to_send_op(lane.remote.at(offset), n);
+        let dest: Option<UdDest> = lane.dest;
+        t.stage(lane.qp, &SendWr { wr_id: n, op, data, flags, dest })?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_neighbours_share_no_line() {
+        for (size, stride) in [(0, 64), (1, 64), (64, 64), (65, 128), (4096, 4096)] {
+            assert_eq!(Shape { op: Op::Write, size, inline: false }.stride(), stride);
+        }
+        let atomic = Shape { op: Op::FetchAdd, size: 4096, inline: false };
+        assert_eq!((atomic.bytes(), atomic.stride()), (8, 64));
+    }
+
+    #[test]
+    fn only_sends_and_immediates_take_receives() {
+        let takes: Vec<_> =
+            [Op::Send, Op::SendImm, Op::Write, Op::WriteImm, Op::Read, Op::CmpSwap, Op::FetchAdd]
+                .into_iter()
+                .filter(|o| o.takes_receive())
+                .collect();
+        assert_eq!(takes, [Op::Send, Op::SendImm, Op::WriteImm]);
+        for op in takes {
+            assert!(op.to_send_op(Remote::default(), 1).opcode().consumes_recv());
+        }
+    }
+
+    #[test]
+    fn samples_are_bounded_and_the_rest_is_counted() {
+        let mut r = Results::default();
+        for _ in 0..MAX_SAMPLES + 2 {
+            r.sample(Span::ZERO);
+        }
+        assert_eq!((r.latencies.len(), r.latencies_dropped), (MAX_SAMPLES, 2));
+    }
+}

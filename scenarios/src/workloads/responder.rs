@@ -1,0 +1,259 @@
+//! The passive side: offers memory, keeps receives posted, ends when every peer says so.
+
+use doorbell_core::transport::{
+    Completion, Completions, Contents, Control, MemKind, Mr, Next, Program, QpId, RecvQueue,
+    RecvWr, WaitSet,
+};
+use doorbell_core::verbs::QpType;
+
+use super::common::{Failure, Results, failed};
+use super::connect::{
+    ALL_RIGHTS, Connect, LinkConfig, Local, LocalConfig, Progress, Target, lookup_done,
+};
+
+/// One peer of a responder.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ResponderLink {
+    /// The link; `qps` and `ty` as at the peer.
+    pub link: LinkConfig,
+    /// Receives kept posted per QP. Too few for a burst: the peer gets RNR NAKs (RC) or loses
+    /// messages (UC, UD). 0: none, for peers that only WRITE, READ or do ATOMICs.
+    pub receives: u32,
+}
+
+/// Configuration of [`Responder`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResponderConfig {
+    /// Memory and completion queues of this program; `region_bytes` for each link.
+    pub local: LocalConfig,
+    /// Its peers.
+    pub links: Vec<ResponderLink>,
+    /// Bytes of each receive buffer, the largest message that can be received.
+    pub receive_bytes: u32,
+    /// Whether receive buffers carry bytes.
+    pub receive_contents: Contents,
+    /// Consumed receives that are posted again at a time. Higher: fewer doorbell record updates,
+    /// fewer receives in reserve.
+    pub repost_batch: u32,
+    /// Completions taken by one poll. Higher: fewer polls, longer until the first is handled.
+    pub poll_batch: usize,
+}
+
+impl ResponderConfig {
+    /// One RC link with 64 receives of 4 KiB, reposted one by one, 16 completions per poll.
+    pub fn to(peer: u32) -> Self {
+        Self {
+            local: LocalConfig::default(),
+            links: vec![ResponderLink { link: LinkConfig::to(peer), receives: 64 }],
+            receive_bytes: 4096,
+            receive_contents: Contents::Data,
+            repost_batch: 1,
+            poll_batch: 16,
+        }
+    }
+}
+
+/// Bytes in front of a datagram in the receive buffer.
+const GRH_BYTES: u32 = 40;
+
+/// A QP's receives: buffers by number, and those that wait to be posted again.
+#[derive(Clone, Debug)]
+struct Receives {
+    qp: QpId,
+    first_slot: u64,
+    to_post: Vec<RecvWr>,
+}
+
+/// See the module. `received` counts what came by receives.
+#[derive(Clone, Debug)]
+pub struct Responder {
+    config: ResponderConfig,
+    local: Option<Local>,
+    receive_mr: Option<Mr>,
+    links: Vec<Connect>,
+    receives: Vec<Receives>,
+    polled: Completions,
+    results: Results,
+}
+
+impl Responder {
+    /// A program that has not started.
+    pub fn new(config: ResponderConfig) -> Self {
+        let links = config.links.iter().map(|l| Connect::new(l.link)).collect();
+        let polled = Completions::with_capacity(config.poll_batch.max(1));
+        Self {
+            config,
+            local: None,
+            receive_mr: None,
+            links,
+            receives: vec![],
+            polled,
+            results: Results::default(),
+        }
+    }
+
+    /// What was received.
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
+    fn open<T: Control>(&mut self, t: &mut T) -> Result<Local, Failure> {
+        let c = &self.config;
+        let region_bytes = c.local.region_bytes * c.links.len() as u64;
+        let local = Local::open(t, &LocalConfig { region_bytes, ..c.local })?;
+        let slots: u64 =
+            c.links.iter().map(|l| u64::from(l.receives) * u64::from(l.link.qps)).sum();
+        if slots > 0 {
+            let (len, kind) = (slots * self.slot_bytes(), self.receive_memory());
+            let contents = c.receive_contents;
+            self.receive_mr = Some(t.alloc_mr(local.pd, len, kind, ALL_RIGHTS, contents)?);
+        }
+        self.local = Some(local);
+        Ok(local)
+    }
+
+    fn receive_memory(&self) -> MemKind {
+        self.config.local.memory
+    }
+
+    fn slot_bytes(&self) -> u64 {
+        u64::from(self.config.receive_bytes + GRH_BYTES).next_multiple_of(64)
+    }
+
+    fn receive_wr(&self, slot: u64, datagram: bool) -> RecvWr {
+        let header = if datagram { GRH_BYTES } else { 0 };
+        let mr = self.receive_mr.expect("there are receives");
+        let sge = mr.sge(slot * self.slot_bytes(), self.config.receive_bytes + header);
+        RecvWr { wr_id: slot, sge: sge.expect("sized by open") }
+    }
+
+    /// Posts the first receives of link `i`, whose QPs are in RTS.
+    fn fill<T: Control>(&mut self, t: &mut T, i: usize) -> Result<(), Failure> {
+        let (n, ty) = (self.config.links[i].receives, self.config.links[i].link.ty);
+        if n == 0 {
+            return Ok(());
+        }
+        let slots_of = |l: &ResponderLink| u64::from(l.receives) * u64::from(l.link.qps);
+        let mut first_slot: u64 = self.config.links[..i].iter().map(slots_of).sum();
+        for lane in self.links[i].lanes().to_vec() {
+            let slots = first_slot..first_slot + u64::from(n);
+            let wrs: Vec<_> = slots.map(|s| self.receive_wr(s, ty == QpType::Ud)).collect();
+            t.post_recv(RecvQueue::Qp(lane.qp), &wrs)?;
+            let to_post = Vec::with_capacity(n as usize);
+            self.receives.push(Receives { qp: lane.qp, first_slot, to_post });
+            first_slot += u64::from(n);
+        }
+        Ok(())
+    }
+
+    fn owns(&self, link: usize, qp: QpId) -> bool {
+        self.links[link].lanes().iter().any(|l| l.qp == qp)
+    }
+
+    /// Connects what is not connected; what to wait for, if anything.
+    fn connect<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
+        let local = match self.local {
+            Some(l) => l,
+            None => self.open(t)?,
+        };
+        let mut wait = None;
+        for i in 0..self.links.len() {
+            let part = self.config.local.region_bytes;
+            let offer = Target::part_of(&local.mr, i as u64 * part, part);
+            let mut progress = self.links[i].step(t, &local, offer)?;
+            if progress == Progress::Linked {
+                self.fill(t, i)?;
+                self.links[i].announce(t);
+                progress = self.links[i].step(t, &local, offer)?;
+            }
+            if let Progress::Wait(next) = progress {
+                wait = Some(earlier(wait, next));
+            }
+        }
+        Ok(wait)
+    }
+
+    fn drain<T: Control>(&mut self, t: &mut T, local: &Local) -> Result<bool, Failure> {
+        self.polled.clear();
+        t.poll_cq(local.recv_cq, &mut self.polled)?;
+        for i in 0..self.polled.as_slice().len() {
+            let c = self.polled.as_slice()[i];
+            if let Some(f) = failed(&c) {
+                return Err(f);
+            }
+            if let Completion::Recv { wr_id, qp, len, .. } = c {
+                let now = t.now();
+                self.results.first.get_or_insert(now);
+                self.results.receive(len, now);
+                self.repost(t, qp, wr_id)?;
+            }
+        }
+        Ok(self.polled.is_full())
+    }
+
+    fn repost<T: Control>(&mut self, t: &mut T, qp: QpId, slot: u64) -> Result<(), Failure> {
+        let i = (0..self.links.len()).find(|&i| self.owns(i, qp)).expect("a QP of ours");
+        let wr = self.receive_wr(slot, self.config.links[i].link.ty == QpType::Ud);
+        let n = self.config.links[i].receives;
+        let r = self.receives.iter_mut().find(|r| r.qp == qp).expect("it has receives");
+        debug_assert!((r.first_slot..r.first_slot + u64::from(n)).contains(&slot));
+        r.to_post.push(wr);
+        if r.to_post.len() as u32 >= self.config.repost_batch.min(n) {
+            t.post_recv(RecvQueue::Qp(qp), &r.to_post)?;
+            r.to_post.clear();
+        }
+        Ok(())
+    }
+
+    /// Whether every peer is done and, on RC, everything that it sent was seen.
+    fn finished<T: Control>(&self, t: &mut T) -> bool {
+        let mut expected = 0;
+        for l in &self.config.links {
+            let Some(n) = lookup_done(t, l.link.peer) else { return false };
+            expected += if l.link.ty == QpType::Rc { n } else { 0 };
+        }
+        self.results.received >= expected
+    }
+
+    fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
+        let full = match self.local {
+            Some(local) => self.drain(t, &local)?,
+            None => false,
+        };
+        let connecting = self.connect(t)?;
+        if full {
+            return Ok(Next::Again);
+        }
+        if connecting.is_none() && self.finished(t) {
+            return Ok(Next::Done);
+        }
+        let cq = self.local.expect("connect opened it").recv_cq;
+        let on = WaitSet::cq(cq).or(WaitSet::BOOTSTRAP);
+        let until = match connecting {
+            Some(Next::Wait { until, .. }) => until,
+            _ => None,
+        };
+        Ok(Next::Wait { on, until })
+    }
+}
+
+/// The wait with the earlier deadline.
+fn earlier(a: Option<Next>, b: Next) -> Next {
+    match (a, b) {
+        (Some(a @ Next::Wait { until: Some(x), .. }), Next::Wait { until: Some(y), .. })
+            if x <= y =>
+        {
+            a
+        }
+        _ => b,
+    }
+}
+
+impl Program for Responder {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        self.run(t).unwrap_or_else(|f| {
+            self.results.failure = Some(f);
+            Next::Done
+        })
+    }
+}

@@ -1,0 +1,528 @@
+//! A list of verbs calls, written out one by one, and a log of what came of each.
+//!
+//! A refused call is logged and the script goes on: scripts show what the verbs do. A wait
+//! without a deadline that can never be satisfied stays there, and the run ends as a stall that
+//! names the un-rung WQEs; that is how they are shown to be stuck.
+
+use std::collections::VecDeque;
+
+use doorbell_core::transport::{
+    Completion, Completions, Control, FenceScope, ModifyError, Next, PostRecvCause, Program,
+    QpAttr, RecvQueue, RecvWr, Ring, RingError, Rung, StageError, Transport, WaitSet,
+};
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::{AccessFlags, QpAttrMask, QpState, SendFlags};
+
+use super::common::{Failure, Poster, Results, Shape};
+use super::connect::{Client, Lane, LinkConfig, Local, LocalConfig, publish_done};
+
+/// One line of a script. `qp` counts from 0 within the link.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ScriptStep {
+    /// Stages `count` messages. Stops at the first that is refused.
+    Post {
+        /// QP.
+        qp: u32,
+        /// How many.
+        count: u32,
+        /// Shape of each.
+        shape: Shape,
+        /// `SIGNALED`, `FENCE`, `SOLICITED`.
+        flags: SendFlags,
+    },
+    /// Rings for everything that is staged on the QP.
+    Ring {
+        /// QP.
+        qp: u32,
+        /// How.
+        how: Ring,
+    },
+    /// Forgets what is staged.
+    Unstage {
+        /// QP.
+        qp: u32,
+    },
+    /// Polls once for up to `max` completions, of the send queue first, then of the receive queue.
+    Poll {
+        /// Most completions.
+        max: u32,
+    },
+    /// Polls until both queues are empty.
+    PollEmpty,
+    /// Waits until `count` completions (of either queue) have been polled since this line began.
+    Await {
+        /// How many.
+        count: u32,
+        /// How long at most; `None`: for ever.
+        deadline: Option<Span>,
+    },
+    /// Does nothing for a time; the core is free.
+    Wait {
+        /// How long.
+        time: Span,
+    },
+    /// Computes for a time; the core is busy.
+    Compute {
+        /// How long.
+        time: Span,
+    },
+    /// Posts `count` receives.
+    PostRecv {
+        /// QP.
+        qp: u32,
+        /// How many.
+        count: u32,
+        /// Bytes of each buffer.
+        bytes: u32,
+    },
+    /// Fences the initiator's stores.
+    Fence {
+        /// Scope.
+        scope: FenceScope,
+    },
+    /// Asks for a state with the mask that names only the state.
+    Modify {
+        /// QP.
+        qp: u32,
+        /// State.
+        to: QpState,
+    },
+}
+
+/// What came of a line.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Messages staged, and the refusal of the next one.
+    Staged(u32, Option<StageError>),
+    /// A ring.
+    Rang(Result<Rung, RingError>),
+    /// Work requests forgotten.
+    Unstaged(u32),
+    /// A completion.
+    Completed(Completion),
+    /// A poll or an await ended with that many completions.
+    Polled(u32),
+    /// An await ran into its deadline with that many completions.
+    TimedOut(u32),
+    /// A wait or computation ended.
+    Waited,
+    /// Receives posted, and the refusal of the next one.
+    PostedRecv(u32, Option<PostRecvCause>),
+    /// A fence.
+    Fenced,
+    /// A modify; work requests that it unstaged.
+    Modified(Result<u32, ModifyError>),
+}
+
+/// One entry of the log.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LogEntry {
+    /// Local clock after the call.
+    pub at: Time,
+    /// Number of the line in the script, from 0.
+    pub line: u32,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// Configuration of [`Script`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScriptConfig {
+    /// Own memory and queues.
+    pub local: LocalConfig,
+    /// The link.
+    pub link: LinkConfig,
+    /// Receives of 4 KiB posted on each QP before the peer may send.
+    pub receives: u32,
+    /// The lines.
+    pub steps: Vec<ScriptStep>,
+}
+
+impl ScriptConfig {
+    /// One RC QP, no receives, nothing to do.
+    pub fn to(peer: u32) -> Self {
+        let (local, link) = (LocalConfig::default(), LinkConfig::to(peer));
+        Self { local, link, receives: 0, steps: vec![] }
+    }
+}
+
+/// Bytes of the receives that are posted before the first line.
+const FIRST_RECEIVE_BYTES: u32 = 4096;
+/// Completions of one poll where the script does not say.
+const POLL_BATCH: u32 = 16;
+
+/// Messages of a QP that hold slots: for each whether it takes a receive at the peer.
+#[derive(Clone, Debug, Default)]
+struct Sent {
+    staged: VecDeque<bool>,
+    rung: VecDeque<bool>,
+}
+
+/// See the module. Results: the log, rings, messages by completion.
+#[derive(Clone, Debug)]
+pub struct Script {
+    config: ScriptConfig,
+    client: Client,
+    results: Results,
+    up: bool,
+    line: usize,
+    /// When the current line began; set when it had to wait.
+    since: Option<Time>,
+    /// Completions polled by the current line.
+    seen: u32,
+    /// Messages staged: the next `wr_id`.
+    posted: u64,
+    sent: Vec<Sent>,
+    /// Completed messages that took a receive.
+    receives: u64,
+}
+
+impl Script {
+    /// A program that has not started.
+    pub fn new(config: ScriptConfig) -> Self {
+        let sent = vec![Sent::default(); config.link.qps as usize];
+        Self {
+            client: Client::new(config.local, config.link),
+            config,
+            results: Results::default(),
+            up: false,
+            line: 0,
+            since: None,
+            seen: 0,
+            posted: 0,
+            sent,
+            receives: 0,
+        }
+    }
+
+    /// The log and counts.
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
+    fn lane(&self, qp: u32) -> Result<Lane, Failure> {
+        let unknown = Failure::Config("the script names a QP that the link does not have");
+        self.client.lanes().get(qp as usize).copied().ok_or(unknown)
+    }
+
+    fn log<T: Transport>(&mut self, t: &T, outcome: Outcome) {
+        self.results.log.push(LogEntry { at: t.now(), line: self.line as u32, outcome });
+    }
+
+    fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
+        if !self.up {
+            let n = self.config.receives;
+            let first = |t: &mut T, l: &Local, lanes: &[Lane]| {
+                let wr = receive(l, FIRST_RECEIVE_BYTES)?;
+                let wrs = vec![wr; n as usize];
+                for lane in lanes.iter().filter(|_| n > 0) {
+                    t.post_recv(RecvQueue::Qp(lane.qp), &wrs)?;
+                }
+                Ok(())
+            };
+            if let Some(next) = self.client.up(t, first)? {
+                return Ok(next);
+            }
+            self.up = true;
+        }
+        while let Some(&step) = self.config.steps.get(self.line) {
+            if let Some(next) = self.step_line(t, step)? {
+                return Ok(next);
+            }
+            self.line += 1;
+            (self.since, self.seen) = (None, 0);
+        }
+        publish_done(t, self.client.peer(), self.receives);
+        Ok(Next::Done)
+    }
+
+    /// Executes a line; what to wait for if it is not finished.
+    fn step_line<T: Control>(
+        &mut self,
+        t: &mut T,
+        step: ScriptStep,
+    ) -> Result<Option<Next>, Failure> {
+        match step {
+            ScriptStep::Post { qp, count, shape, flags } => {
+                self.post(t, qp, count, shape, flags)?
+            }
+            ScriptStep::Ring { qp, how } => {
+                let lane = self.lane(qp)?;
+                let rung = t.ring(lane.qp, how);
+                self.rang(qp, &rung);
+                self.log(t, Outcome::Rang(rung));
+            }
+            ScriptStep::Unstage { qp } => {
+                let n = t.unstage(self.lane(qp)?.qp);
+                self.sent[qp as usize].staged.clear();
+                self.log(t, Outcome::Unstaged(n));
+            }
+            ScriptStep::Poll { max } => {
+                self.poll(t, max)?;
+                self.log(t, Outcome::Polled(self.seen));
+            }
+            ScriptStep::PollEmpty => {
+                if !self.poll(t, POLL_BATCH)? {
+                    return Ok(Some(Next::Again));
+                }
+                self.log(t, Outcome::Polled(self.seen));
+            }
+            ScriptStep::Await { count, deadline } => return self.wait_for(t, count, deadline),
+            ScriptStep::Wait { time } => {
+                let until = *self.since.get_or_insert(t.now()) + time;
+                if t.now() < until {
+                    return Ok(Some(Next::Wait { on: WaitSet::EMPTY, until: Some(until) }));
+                }
+                self.log(t, Outcome::Waited);
+            }
+            ScriptStep::Compute { time } => {
+                t.compute(time);
+                self.log(t, Outcome::Waited);
+            }
+            ScriptStep::PostRecv { qp, count, bytes } => {
+                let (lane, wr) = (self.lane(qp)?, receive(self.client.local(), bytes)?);
+                let wrs = vec![wr; count as usize];
+                let (n, cause) = match t.post_recv(RecvQueue::Qp(lane.qp), &wrs) {
+                    Ok(()) => (count, None),
+                    Err(e) => (e.posted, Some(e.cause)),
+                };
+                self.log(t, Outcome::PostedRecv(n, cause));
+            }
+            ScriptStep::Fence { scope } => {
+                t.fence(scope);
+                self.log(t, Outcome::Fenced);
+            }
+            ScriptStep::Modify { qp, to } => {
+                let attr = QpAttr { state: to, access: AccessFlags::empty(), ..QpAttr::default() };
+                let modified = t.modify_qp(self.lane(qp)?.qp, &attr, QpAttrMask::STATE);
+                if modified.is_ok() {
+                    self.sent[qp as usize].staged.clear();
+                }
+                self.log(t, Outcome::Modified(modified));
+            }
+        }
+        Ok(None)
+    }
+
+    fn post<T: Control>(
+        &mut self,
+        t: &mut T,
+        qp: u32,
+        count: u32,
+        shape: Shape,
+        flags: SendFlags,
+    ) -> Result<(), Failure> {
+        let (lane, mr, poster) = (self.lane(qp)?, self.client.local().mr, Poster::new(shape));
+        let mut staged = 0;
+        let mut refusal = None;
+        while staged < count && refusal.is_none() {
+            match poster.stage(t, &lane, &mr, 0, self.posted, flags) {
+                Ok(()) => {
+                    self.posted += 1;
+                    staged += 1;
+                    self.sent[qp as usize].staged.push_back(shape.op.takes_receive());
+                }
+                Err(Failure::Stage(e)) => refusal = Some(e),
+                Err(f) => return Err(f),
+            }
+        }
+        self.log(t, Outcome::Staged(staged, refusal));
+        Ok(())
+    }
+
+    fn rang(&mut self, qp: u32, rung: &Result<Rung, RingError>) {
+        let posted = match rung {
+            Ok(r) => r.wqes,
+            Err(e) => e.posted,
+        };
+        self.results.rings += u64::from(posted > 0);
+        let sent = &mut self.sent[qp as usize];
+        let n = (posted as usize).min(sent.staged.len());
+        sent.rung.extend(sent.staged.drain(..n));
+        sent.staged.clear();
+    }
+
+    /// One poll of each queue; whether both were seen empty.
+    fn poll<T: Control>(&mut self, t: &mut T, max: u32) -> Result<bool, Failure> {
+        if max == 0 {
+            return Ok(false);
+        }
+        let mut polled = Completions::with_capacity(max as usize);
+        let local = *self.client.local();
+        t.poll_cq(local.send_cq, &mut polled)?;
+        if !polled.is_full() {
+            t.poll_cq(local.recv_cq, &mut polled)?;
+        }
+        for c in polled.as_slice() {
+            self.completed(t, *c);
+        }
+        Ok(!polled.is_full())
+    }
+
+    fn completed<T: Control>(&mut self, t: &T, c: Completion) {
+        self.seen += 1;
+        match c {
+            Completion::Recv { len, .. } => self.results.receive(len, t.now()),
+            Completion::Send { qp, len, retired, .. } => {
+                self.results.completed(retired.into(), len, t.now());
+                let lanes = self.client.lanes();
+                let i = lanes.iter().position(|l| l.qp == qp).expect("a QP of the link");
+                let rung = &mut self.sent[i].rung;
+                let n = (retired as usize).min(rung.len());
+                self.receives += rung.drain(..n).filter(|takes| *takes).count() as u64;
+            }
+            Completion::Error { .. } => {}
+        }
+        self.log(t, Outcome::Completed(c));
+    }
+
+    fn wait_for<T: Control>(
+        &mut self,
+        t: &mut T,
+        count: u32,
+        deadline: Option<Span>,
+    ) -> Result<Option<Next>, Failure> {
+        let since = *self.since.get_or_insert(t.now());
+        let empty = self.poll(t, (count - self.seen.min(count)).clamp(1, POLL_BATCH))?;
+        if self.seen >= count {
+            self.log(t, Outcome::Polled(self.seen));
+            return Ok(None);
+        }
+        let until = deadline.map(|d| since + d);
+        if until.is_some_and(|u| t.now() >= u) {
+            self.log(t, Outcome::TimedOut(self.seen));
+            return Ok(None);
+        }
+        let local = self.client.local();
+        let on = WaitSet::cq(local.send_cq).or(WaitSet::cq(local.recv_cq));
+        Ok(Some(if empty { Next::Wait { on, until } } else { Next::Again }))
+    }
+}
+
+fn receive(local: &Local, bytes: u32) -> Result<RecvWr, Failure> {
+    let mr = &local.mr;
+    let sge = mr.sge(0, bytes).ok_or(Failure::OwnRegion { got: mr.len, need: bytes.into() })?;
+    Ok(RecvWr { wr_id: 0, sge })
+}
+
+impl Program for Script {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        self.run(t).unwrap_or_else(|f| {
+            self.results.failure = Some(f);
+            publish_done(t, self.client.peer(), self.receives);
+            Next::Done
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::common::Op;
+    use super::super::responder::{Responder, ResponderConfig};
+    use super::*;
+    use doorbell_core::ideal::{Ideal, Stalled, run};
+    use doorbell_core::transport::RungBy;
+    use doorbell_core::verbs::{TransitionError, WcStatus};
+
+    fn post(count: u32) -> ScriptStep {
+        let shape = Shape { op: Op::Send, size: 8, inline: false };
+        ScriptStep::Post { qp: 0, count, shape, flags: SendFlags::SIGNALED }
+    }
+
+    const RING: ScriptStep = ScriptStep::Ring { qp: 0, how: Ring::Doorbell };
+
+    fn play(steps: Vec<ScriptStep>) -> (Script, Responder, Ideal, Result<(), Stalled>) {
+        let mut a = Script::new(ScriptConfig { steps, ..ScriptConfig::to(1) });
+        let mut b = Responder::new(ResponderConfig::to(0));
+        let mut world = Ideal::new(2);
+        let end = run(&mut world, &mut [&mut a, &mut b]);
+        (a, b, world, end)
+    }
+
+    fn outcomes(s: &Script) -> Vec<Outcome> {
+        let log = s.results().log.iter().map(|e| e.outcome);
+        log.filter(|o| !matches!(o, Outcome::Completed(_))).collect()
+    }
+
+    #[test]
+    fn what_is_posted_after_the_last_ring_is_never_executed() {
+        let wait = ScriptStep::Await { count: 13, deadline: None };
+        let (a, b, world, end) = play(vec![post(1), RING, post(12), wait]);
+        assert_eq!((b.results().received, world.unrung()), (1, 12));
+        let stalled = end.unwrap_err();
+        assert!(matches!(stalled, Stalled::NoProgress { unrung: 12, blocked: 0, .. }));
+        assert_eq!(outcomes(&a).len(), 3);
+    }
+
+    #[test]
+    fn without_the_wait_the_script_ends_and_leaves_them() {
+        let wait = ScriptStep::Await { count: 13, deadline: Some(Span::from_us(10)) };
+        let (a, b, world, end) = play(vec![post(1), RING, post(12), wait]);
+        end.unwrap();
+        assert_eq!((b.results().received, world.unrung()), (1, 12));
+        let rung = Rung { wqes: 1, by: RungBy::Doorbell };
+        let expect = [
+            Outcome::Staged(1, None),
+            Outcome::Rang(Ok(rung)),
+            Outcome::Staged(12, None),
+            Outcome::TimedOut(1),
+        ];
+        assert_eq!(outcomes(&a), expect);
+        assert_eq!(a.results().log.last().unwrap().at.since(Time::ZERO), Span::from_us(10));
+    }
+
+    #[test]
+    fn refusals_are_logged_and_the_script_goes_on() {
+        let steps = vec![
+            post(129),
+            ScriptStep::Unstage { qp: 0 },
+            RING,
+            ScriptStep::Modify { qp: 0, to: QpState::Init },
+            ScriptStep::Modify { qp: 0, to: QpState::Err },
+            post(1),
+            RING,
+            ScriptStep::Await { count: 1, deadline: None },
+            ScriptStep::PollEmpty,
+        ];
+        let (a, _, _, end) = play(steps);
+        end.unwrap();
+        let o = outcomes(&a);
+        assert_eq!(o[0], Outcome::Staged(64, Some(StageError::StagedFull)));
+        assert_eq!(o[1], Outcome::Unstaged(64));
+        assert_eq!(o[2], Outcome::Rang(Ok(Rung { wqes: 0, by: RungBy::Nothing })));
+        let Outcome::Modified(Err(ModifyError::Transition(e))) = o[3] else { panic!("{o:?}") };
+        assert!(matches!(e, TransitionError::NoSuchTransition { .. }));
+        assert_eq!(o[4], Outcome::Modified(Ok(0)));
+        assert_eq!(o[7..], [Outcome::Polled(1), Outcome::Polled(0)]);
+        let flushed = a.results().log.iter().any(|e| {
+            matches!(
+                e.outcome,
+                Outcome::Completed(Completion::Error { status: WcStatus::WrFlushErr, .. })
+            )
+        });
+        assert!(flushed);
+    }
+
+    #[test]
+    fn waits_and_computations_pass_time() {
+        let time = Span::from_us(2);
+        let steps = vec![
+            ScriptStep::Wait { time },
+            ScriptStep::Compute { time },
+            ScriptStep::Fence { scope: FenceScope::System },
+            ScriptStep::PostRecv { qp: 0, count: 200, bytes: 64 },
+            ScriptStep::Poll { max: 4 },
+        ];
+        let (a, _, _, end) = play(steps);
+        end.unwrap();
+        let at: Vec<_> = a.results().log.iter().map(|e| e.at.as_ps() / 1_000_000).collect();
+        assert_eq!(at, [2, 4, 4, 4, 4]);
+        assert_eq!(outcomes(&a)[3], Outcome::PostedRecv(128, Some(PostRecvCause::Full)));
+    }
+
+    #[test]
+    fn an_unknown_qp_is_a_mistake_in_the_file() {
+        let (a, ..) = play(vec![ScriptStep::Ring { qp: 1, how: Ring::Auto }]);
+        assert!(matches!(a.results().failure, Some(Failure::Config(_))));
+    }
+}

@@ -1,0 +1,321 @@
+//! From a configuration to nodes: checks first, then wiring.
+
+use std::collections::BTreeSet;
+
+use doorbell_core::units::{Span, Time};
+
+use super::config::{Buffering, ConfigError, End, FabricConfig, Forwarding, Noise, ReceiveBuffer};
+use super::egress::{EgressPort, Wiring};
+use super::event::{Drops, Tally};
+use super::host::{HostNode, HostPort};
+use super::ingress::Ingress;
+use super::link::Link;
+use super::noise::IngressNoise;
+use super::routes;
+use super::switch::{SwitchNode, SwitchPort};
+use crate::engine::SimRng;
+use crate::wire::{HostId, NodeId, PortId};
+
+/// What is at the other end of a port.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Plug {
+    pub peer: End,
+    pub peer_port: PortId,
+    pub link: Link,
+}
+
+/// The ports of every node.
+pub(super) struct Graph {
+    pub hosts: Vec<Vec<Plug>>,
+    pub switches: Vec<Vec<Plug>>,
+}
+
+impl Graph {
+    fn of(c: &FabricConfig) -> Result<Self, ConfigError> {
+        let mut g = Self {
+            hosts: vec![Vec::new(); c.hosts.len()],
+            switches: vec![Vec::new(); c.switches.len()],
+        };
+        for (link, l) in c.links.iter().enumerate() {
+            for end in [l.a, l.b] {
+                if g.ports(end).is_none() {
+                    return Err(ConfigError::UnknownNode { link, end });
+                }
+            }
+            if l.a == l.b {
+                return Err(ConfigError::SelfLink { link });
+            }
+            if l.link.propagation == Span::ZERO {
+                return Err(ConfigError::ZeroDelay { link });
+            }
+            let (a_port, b_port) = (g.next_port(l.a)?, g.next_port(l.b)?);
+            g.plug(l.a, Plug { peer: l.b, peer_port: b_port, link: l.link });
+            g.plug(l.b, Plug { peer: l.a, peer_port: a_port, link: l.link });
+        }
+        Ok(g)
+    }
+
+    fn ports(&self, end: End) -> Option<&Vec<Plug>> {
+        match end {
+            End::Host(i) => self.hosts.get(i as usize),
+            End::Switch(i) => self.switches.get(i as usize),
+        }
+    }
+
+    fn plug(&mut self, end: End, plug: Plug) {
+        match end {
+            End::Host(i) => self.hosts[i as usize].push(plug),
+            End::Switch(i) => self.switches[i as usize].push(plug),
+        }
+    }
+
+    /// The number of the next port. The highest one is kept free: tables use it for "none".
+    fn next_port(&self, node: End) -> Result<PortId, ConfigError> {
+        match u16::try_from(self.ports(node).map_or(0, Vec::len)) {
+            Ok(p) if p < u16::MAX => Ok(PortId(p)),
+            _ => Err(ConfigError::TooManyPorts { node }),
+        }
+    }
+
+    /// Host ports at a switch, with the switch's own port.
+    pub fn attached(&self, switch: usize) -> Vec<(HostId, PortId, PortId)> {
+        let ports = self.switches[switch].iter().enumerate();
+        ports
+            .filter_map(|(i, p)| match p.peer {
+                End::Host(h) => Some((HostId(h), p.peer_port, PortId(i as u16))),
+                End::Switch(_) => None,
+            })
+            .collect()
+    }
+
+    /// Switches next to a switch, with the port that leads there.
+    pub fn switch_neighbours(&self, switch: usize) -> impl Iterator<Item = (usize, PortId)> {
+        self.switches[switch].iter().enumerate().filter_map(|(i, p)| match p.peer {
+            End::Host(_) => None,
+            End::Switch(s) => Some((s as usize, PortId(i as u16))),
+        })
+    }
+}
+
+/// Hosts and switches, checked and wired.
+pub(super) fn build(
+    c: &FabricConfig,
+    seed: u64,
+) -> Result<(Vec<HostNode>, Vec<SwitchNode>), ConfigError> {
+    if u32::try_from(c.hosts.len() + c.switches.len()).is_err() {
+        return Err(ConfigError::TooManyNodes);
+    }
+    let g = Graph::of(c)?;
+    check_sizes(c)?;
+    check_reachable(&g)?;
+    let tables = routes::tables(c, &g)?;
+    let b = Builder { c, g: &g, seed };
+    let hosts = (0..c.hosts.len()).map(|i| b.host(i)).collect();
+    let switches = tables.into_iter().enumerate().map(|(i, t)| b.switch(i, t)).collect();
+    Ok((hosts, switches))
+}
+
+fn check_sizes(c: &FabricConfig) -> Result<(), ConfigError> {
+    if c.hosts.is_empty() {
+        return Err(ConfigError::NoHosts);
+    }
+    let needed = c.max_packet_bytes;
+    if needed == 0 {
+        return Err(ConfigError::NoPacketSize);
+    }
+    let fits = |node, bytes| {
+        if bytes < u64::from(needed) {
+            return Err(ConfigError::BufferTooSmall { node, bytes, needed });
+        }
+        Ok(())
+    };
+    for (i, h) in c.hosts.iter().enumerate() {
+        let node = End::Host(i as u32);
+        if let Some(bytes) = h.tx_queue_bytes {
+            fits(node, bytes)?;
+        }
+        if let ReceiveBuffer::Lossless { bytes, .. } = h.receive {
+            fits(node, bytes)?;
+        }
+    }
+    for (i, s) in c.switches.iter().enumerate() {
+        let (Buffering::TailDrop { port_bytes } | Buffering::Lossless { port_bytes }) = s.buffering;
+        fits(End::Switch(i as u32), port_bytes)?;
+    }
+    Ok(())
+}
+
+/// Every host reaches every other by some pair of their ports. Hosts do not forward, so two ports
+/// of a host may belong to networks that are separate otherwise.
+fn check_reachable(g: &Graph) -> Result<(), ConfigError> {
+    let part = parts(g);
+    let mut kinds: Vec<(BTreeSet<usize>, usize)> = Vec::new();
+    for (host, plugs) in g.hosts.iter().enumerate() {
+        if plugs.is_empty() {
+            return Err(ConfigError::Unconnected { host: host as u32 });
+        }
+        let mine = plugs.iter().enumerate().map(|(p, plug)| match plug.peer {
+            End::Switch(s) => part[s as usize],
+            // A cable between hosts is a network of its own, named by its lower end.
+            End::Host(h) => {
+                let here = (host, p);
+                let there = (h as usize, plug.peer_port.index());
+                let (low, port) = here.min(there);
+                g.switches.len() + (low << 16) + port
+            }
+        });
+        let mine = mine.collect::<BTreeSet<_>>();
+        if !kinds.iter().any(|(k, _)| *k == mine) {
+            kinds.push((mine, host));
+        }
+    }
+    for (i, (a, from)) in kinds.iter().enumerate() {
+        for (b, to) in &kinds[i + 1..] {
+            if a.is_disjoint(b) {
+                return Err(ConfigError::Unreachable { from: *from as u32, to: *to as u32 });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// For each switch, the lowest switch that it is connected with.
+fn parts(g: &Graph) -> Vec<usize> {
+    let mut part = vec![usize::MAX; g.switches.len()];
+    for first in 0..part.len() {
+        if part[first] != usize::MAX {
+            continue;
+        }
+        part[first] = first;
+        let mut todo = vec![first];
+        while let Some(s) = todo.pop() {
+            for (n, _) in g.switch_neighbours(s) {
+                if part[n] == usize::MAX {
+                    part[n] = first;
+                    todo.push(n);
+                }
+            }
+        }
+    }
+    part
+}
+
+struct Builder<'a> {
+    c: &'a FabricConfig,
+    g: &'a Graph,
+    seed: u64,
+}
+
+impl Builder<'_> {
+    fn id(&self, end: End) -> NodeId {
+        match end {
+            End::Host(i) => NodeId(i),
+            End::Switch(i) => NodeId(self.c.hosts.len() as u32 + i),
+        }
+    }
+
+    fn host(&self, i: usize) -> HostNode {
+        let end = End::Host(i as u32);
+        let config = &self.c.hosts[i];
+        let held = matches!(config.receive, ReceiveBuffer::Lossless { held: true, .. });
+        let ports = self.g.hosts[i].iter().enumerate().map(|(p, plug)| HostPort {
+            egress: self.egress(end, p, plug, config.tx_queue_bytes),
+            ingress: self.ingress(end, plug),
+            held,
+            ready_at_bytes: None,
+        });
+        HostNode {
+            id: self.id(end),
+            host: HostId(i as u32),
+            max_packet_bytes: self.c.max_packet_bytes,
+            ports: ports.collect(),
+            sent: Tally::default(),
+            delivered: Tally::default(),
+        }
+    }
+
+    fn switch(&self, i: usize, routes: routes::RouteTable) -> SwitchNode {
+        let end = End::Switch(i as u32);
+        let config = &self.c.switches[i];
+        let limit = match config.buffering {
+            Buffering::TailDrop { port_bytes } => Some(port_bytes),
+            Buffering::Lossless { .. } => None,
+        };
+        let ports = self.g.switches[i].iter().enumerate().map(|(p, plug)| SwitchPort {
+            egress: self.egress(end, p, plug, limit),
+            ingress: self.ingress(end, plug),
+        });
+        SwitchNode {
+            id: self.id(end),
+            cut_through: config.forwarding == Forwarding::CutThrough,
+            ports: ports.collect(),
+            routes,
+            storing: Tally::default(),
+            dropped: Drops::default(),
+        }
+    }
+
+    /// Room of the buffer behind each input port of a node.
+    fn input_buffer(&self, end: End) -> Option<u64> {
+        match end {
+            End::Host(i) => match self.c.hosts[i as usize].receive {
+                ReceiveBuffer::Unlimited => None,
+                ReceiveBuffer::Lossless { bytes, .. } => Some(bytes),
+            },
+            End::Switch(i) => match self.c.switches[i as usize].buffering {
+                Buffering::TailDrop { .. } => None,
+                Buffering::Lossless { port_bytes } => Some(port_bytes),
+            },
+        }
+    }
+
+    fn egress(&self, end: End, port: usize, plug: &Plug, limit: Option<u64>) -> EgressPort {
+        let (head, transit) = match plug.peer {
+            End::Host(_) => (false, Span::ZERO),
+            End::Switch(s) => {
+                let s = &self.c.switches[s as usize];
+                (s.forwarding == Forwarding::CutThrough, s.transit)
+            }
+        };
+        EgressPort::new(Wiring {
+            node: self.id(end),
+            port: PortId(port as u16),
+            peer: self.id(plug.peer),
+            peer_port: plug.peer_port,
+            rate: plug.link.rate,
+            propagation: plug.link.propagation,
+            head,
+            transit,
+            noise: self.noise(plug),
+            credits: self.input_buffer(plug.peer),
+            limit,
+        })
+    }
+
+    fn ingress(&self, end: End, plug: &Plug) -> Ingress {
+        Ingress {
+            peer: self.id(plug.peer),
+            peer_port: plug.peer_port,
+            rate: plug.link.rate,
+            propagation: plug.link.propagation,
+            buffer: self.input_buffer(end),
+            occupied: 0,
+            received: Tally::default(),
+            last_stored: Time::ZERO,
+        }
+    }
+
+    /// Named after the input of the switch to which it belongs, so a host more elsewhere moves
+    /// no draw.
+    fn noise(&self, plug: &Plug) -> Option<Box<IngressNoise>> {
+        let End::Switch(s) = plug.peer else { return None };
+        let bound = match self.c.noise {
+            Noise::Off => Span::ZERO,
+            Noise::OnePacket => plug.link.rate.time_for(u64::from(self.c.max_packet_bytes)),
+            Noise::UpTo(bound) => bound,
+        };
+        let component = format!("switch{s}.port{}", plug.peer_port.0);
+        let rng = SimRng::stream(self.seed, &component, "ingress_noise");
+        IngressNoise::new(rng, bound).map(Box::new)
+    }
+}

@@ -1,0 +1,298 @@
+//! The description that a fabric is built from: nodes, links, and helpers for the usual shapes.
+
+use core::fmt;
+
+use doorbell_core::units::Span;
+
+use super::link::Link;
+use crate::wire::{HostId, PortId};
+
+/// Largest packet of an MTU of 4096 bytes, with room for every header: RoCEv2 on IPv6 with a
+/// WRITE Only with Immediate takes 4218 bytes.
+pub const DEFAULT_MAX_PACKET_BYTES: u32 = 4224;
+
+/// One end of a link. The ports of a node are numbered in the order in which links name it.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum End {
+    /// A host, by its index.
+    Host(u32),
+    /// A switch, by its index among the switches.
+    Switch(u32),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(i) => write!(f, "host {i}"),
+            Self::Switch(i) => write!(f, "switch {i}"),
+        }
+    }
+}
+
+/// What a host does with packets that arrive.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub enum ReceiveBuffer {
+    /// Takes every packet; the NIC decides what it drops.
+    #[default]
+    Unlimited,
+    /// Pushes back when `bytes` are in use, per port. Smaller: the sender waits for room more
+    /// often; it keeps the line busy with at least rate times round trip plus two packets.
+    Lossless {
+        /// Size of the buffer, bytes on the wire.
+        bytes: u64,
+        /// A packet stays in the buffer until the NIC says so ([`rx_done`]); else it leaves with
+        /// its delivery.
+        ///
+        /// [`rx_done`]: super::Fabric::rx_done
+        held: bool,
+    },
+}
+
+/// A host's side of the network.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct HostConfig {
+    /// Most bytes that each transmit port holds, `None` without limit. A full port refuses the
+    /// packet, it does not drop it.
+    pub tx_queue_bytes: Option<u64>,
+    /// What each port does with packets that arrive.
+    pub receive: ReceiveBuffer,
+}
+
+/// When a switch begins to send a packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Forwarding {
+    /// As soon as it has the header, if the output port is not faster than the input port; from
+    /// a slower to a faster port it stores the packet first, as real ones do.
+    CutThrough,
+    /// When it has the last bit.
+    StoreAndForward,
+}
+
+/// What a switch does when a port cannot send as fast as packets arrive for it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Buffering {
+    /// Each output port holds `port_bytes` and drops what does not fit as a whole.
+    TailDrop {
+        /// Bytes on the wire per output port, the packet being sent included. More: fewer drops,
+        /// more delay.
+        port_bytes: u64,
+    },
+    /// Each input port has room for `port_bytes`; its sender waits for room and nothing is lost.
+    /// Room comes back when the packet's last bit has left the switch, one propagation delay
+    /// later at the sender.
+    Lossless {
+        /// Bytes on the wire per input port. Less: links idle while they wait for room.
+        port_bytes: u64,
+    },
+}
+
+/// A switch.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SwitchConfig {
+    /// When it begins to send a packet.
+    pub forwarding: Forwarding,
+    /// From first bit in to first bit out (cut-through) or from last bit in to first bit out
+    /// (store and forward), with an idle output port. The time to read the header is included.
+    pub transit: Span,
+    /// What it does with packets that wait.
+    pub buffering: Buffering,
+}
+
+impl Default for SwitchConfig {
+    /// Cut-through in 90 ns (R-LAT-001), 5.2 MB per output port with tail drop (C-INC-001).
+    fn default() -> Self {
+        Self {
+            forwarding: Forwarding::CutThrough,
+            transit: Span::from_ns(90),
+            buffering: Buffering::TailDrop { port_bytes: 5_200_000 },
+        }
+    }
+}
+
+/// A link between two nodes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LinkConfig {
+    /// One end.
+    pub a: End,
+    /// The other end.
+    pub b: End,
+    /// The cable.
+    pub link: Link,
+}
+
+/// Bounded random delay at every input of a switch; the order of an input is kept.
+///
+/// Without it two senders in step stay in step for ever, and one of them loses every contested
+/// slot of a full queue.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub enum Noise {
+    /// None: closed forms hold to the picosecond.
+    Off,
+    /// Below the time of one packet of the largest size.
+    #[default]
+    OnePacket,
+    /// Below this time.
+    UpTo(Span),
+}
+
+/// A route that replaces the computed one.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct StaticRoute {
+    /// At this switch
+    pub switch: u32,
+    /// packets to this host
+    pub host: HostId,
+    /// and this port of it
+    pub host_port: PortId,
+    /// leave by this port of the switch.
+    pub out: PortId,
+}
+
+/// A whole network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FabricConfig {
+    /// The hosts.
+    pub hosts: Vec<HostConfig>,
+    /// The switches.
+    pub switches: Vec<SwitchConfig>,
+    /// The links.
+    pub links: Vec<LinkConfig>,
+    /// Routes that differ from the shortest path.
+    pub routes: Vec<StaticRoute>,
+    /// Size on the wire of the largest packet: no buffer may be smaller, and it bounds
+    /// [`Noise::OnePacket`].
+    pub max_packet_bytes: u32,
+    /// Noise at the inputs of switches.
+    pub noise: Noise,
+}
+
+impl FabricConfig {
+    /// Two hosts and a cable.
+    pub fn back_to_back(link: Link) -> Self {
+        Self {
+            hosts: vec![HostConfig::default(); 2],
+            switches: Vec::new(),
+            links: vec![LinkConfig { a: End::Host(0), b: End::Host(1), link }],
+            routes: Vec::new(),
+            max_packet_bytes: DEFAULT_MAX_PACKET_BYTES,
+            noise: Noise::default(),
+        }
+    }
+
+    /// `hosts` hosts at one switch, each by the same kind of link; host `h` at port `h`.
+    pub fn single_switch(hosts: u32, link: Link, switch: SwitchConfig) -> Self {
+        let links =
+            (0..hosts).map(|h| LinkConfig { a: End::Host(h), b: End::Switch(0), link }).collect();
+        Self {
+            hosts: vec![HostConfig::default(); hosts as usize],
+            switches: vec![switch],
+            links,
+            routes: Vec::new(),
+            max_packet_bytes: DEFAULT_MAX_PACKET_BYTES,
+            noise: Noise::default(),
+        }
+    }
+}
+
+/// Why no fabric can be built from a [`FabricConfig`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// A network without hosts.
+    NoHosts,
+    /// The largest packet has no bytes.
+    NoPacketSize,
+    /// A link without delay; `link` is its index.
+    ZeroDelay {
+        /// Index of the link.
+        link: usize,
+    },
+    /// A link names a node that does not exist.
+    UnknownNode {
+        /// Index of the link.
+        link: usize,
+        /// The node.
+        end: End,
+    },
+    /// A link from a node to itself.
+    SelfLink {
+        /// Index of the link.
+        link: usize,
+    },
+    /// More links at one node than ports can be numbered.
+    TooManyPorts {
+        /// The node.
+        node: End,
+    },
+    /// More hosts and switches than nodes can be numbered.
+    TooManyNodes,
+    /// A host without a link.
+    Unconnected {
+        /// The host.
+        host: u32,
+    },
+    /// No path between two hosts.
+    Unreachable {
+        /// One host.
+        from: u32,
+        /// The other.
+        to: u32,
+    },
+    /// A buffer or queue that the largest packet does not fit in: it would never be sent.
+    BufferTooSmall {
+        /// The node.
+        node: End,
+        /// The size given.
+        bytes: u64,
+        /// The largest packet.
+        needed: u32,
+    },
+    /// A static route that names a switch, host or port that does not exist.
+    BadRoute {
+        /// Index of the route.
+        route: usize,
+    },
+    /// Static routes by which packets to this host port never arrive.
+    RouteMisses {
+        /// The switch from which they go astray.
+        switch: u32,
+        /// The destination.
+        host: HostId,
+        /// Its port.
+        host_port: PortId,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoHosts => write!(f, "a network without hosts"),
+            Self::NoPacketSize => write!(f, "the largest packet has a size of zero"),
+            Self::ZeroDelay { link } => {
+                write!(f, "link {link} has no delay; give it a length or at least 1 ps")
+            }
+            Self::UnknownNode { link, end } => {
+                write!(f, "link {link} ends at {end}, which does not exist")
+            }
+            Self::SelfLink { link } => write!(f, "link {link} joins a node with itself"),
+            Self::TooManyPorts { node } => write!(f, "{node} has more than 65535 ports"),
+            Self::TooManyNodes => write!(f, "more than 2^32 nodes"),
+            Self::Unconnected { host } => write!(f, "host {host} has no link"),
+            Self::Unreachable { from, to } => write!(f, "no path from host {from} to host {to}"),
+            Self::BufferTooSmall { node, bytes, needed } => write!(
+                f,
+                "a buffer of {bytes} bytes at {node} never takes the largest packet, which has \
+                 {needed} bytes on the wire"
+            ),
+            Self::BadRoute { route } => {
+                write!(f, "static route {route} names a switch, host or port that does not exist")
+            }
+            Self::RouteMisses { switch, host, host_port } => write!(
+                f,
+                "with the static routes given, packets at switch {switch} never reach \
+                 {host_port} of {host}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}

@@ -1,0 +1,258 @@
+//! An output port: one FIFO, one link direction.
+//!
+//! A packet occupies the queue from its arrival until its last bit has left, because a switch
+//! frees the cells of a packet as it sends them. One wake-up is pending per port at most, and
+//! only while a packet waits behind another.
+
+use std::collections::VecDeque;
+
+use doorbell_core::units::{BitRate, Serialiser, Span, Time};
+
+use super::event::{DropCause, FabricEvent, PortCounters};
+use super::noise::IngressNoise;
+use crate::engine::{Class, Out};
+use crate::wire::{NodeId, PacketId, PortId};
+
+/// A packet in a queue.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Queued {
+    pub packet: PacketId,
+    pub wire_bytes: u32,
+    /// The input port whose buffer the packet occupies; meaningless at a host.
+    pub ingress: PortId,
+}
+
+/// A packet whose transmission has begun.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Started {
+    pub item: Queued,
+    /// When its last bit leaves.
+    pub end: Time,
+}
+
+/// No room: the packet would pass the byte limit.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Full;
+
+/// Where an output port stands and what is at the other end of its link.
+#[derive(Clone, Debug)]
+pub(super) struct Wiring {
+    pub node: NodeId,
+    pub port: PortId,
+    pub peer: NodeId,
+    pub peer_port: PortId,
+    pub rate: BitRate,
+    pub propagation: Span,
+    /// The peer acts on the first bit of a packet (cut-through) and not on the last.
+    pub head: bool,
+    /// Transit latency of the peer. Added here, so that a hop costs one event: every packet that
+    /// the peer gets is delayed alike, hence its output queues see the same order.
+    pub transit: Span,
+    /// Boxed: the generator is larger than the rest of the port, and often absent.
+    pub noise: Option<Box<IngressNoise>>,
+    /// Room at the peer for packets of this port, `None` when the peer never pushes back.
+    pub credits: Option<u64>,
+    /// Most bytes that may be in the queue, `None` without limit.
+    pub limit: Option<u64>,
+}
+
+/// An output port of a switch, or the transmit port of a NIC.
+#[derive(Clone, Debug)]
+pub struct EgressPort {
+    wiring: Wiring,
+    serialiser: Serialiser,
+    queue: VecDeque<Queued>,
+    /// Bytes that wait, without the packet being sent.
+    waiting: u64,
+    /// Size of the packet being sent, until `free_at`.
+    in_service: u32,
+    free_at: Time,
+    /// A [`FabricEvent::PortFree`] is pending.
+    wake: bool,
+    /// Room left at the peer; `u64::MAX` when it never pushes back.
+    credits: u64,
+    blocked_since: Option<Time>,
+    /// Arrival of the last packet, below which noise may not push the next one.
+    last_arrival: Time,
+    counters: PortCounters,
+}
+
+impl EgressPort {
+    pub(super) fn new(wiring: Wiring) -> Self {
+        Self {
+            serialiser: Serialiser::new(wiring.rate),
+            queue: VecDeque::new(),
+            waiting: 0,
+            in_service: 0,
+            free_at: Time::ZERO,
+            wake: false,
+            credits: wiring.credits.unwrap_or(u64::MAX),
+            blocked_since: None,
+            last_arrival: Time::ZERO,
+            counters: PortCounters::default(),
+            wiring,
+        }
+    }
+
+    /// The node and port at the other end of the link.
+    pub const fn peer(&self) -> (NodeId, PortId) {
+        (self.wiring.peer, self.wiring.peer_port)
+    }
+
+    /// Rate of the link.
+    pub const fn rate(&self) -> BitRate {
+        self.wiring.rate
+    }
+
+    /// When the last bit of what is being sent now leaves. Packets that wait come after it.
+    pub const fn free_at(&self) -> Time {
+        self.free_at
+    }
+
+    /// Bytes that wait, without the packet being sent.
+    pub const fn waiting_bytes(&self) -> u64 {
+        self.waiting
+    }
+
+    /// Packets that wait, without the one being sent.
+    pub fn waiting_packets(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Bytes in the queue, the packet being sent included until its last bit has left.
+    pub fn queue_bytes(&self, now: Time) -> u64 {
+        if now < self.free_at { self.waiting + u64::from(self.in_service) } else { self.waiting }
+    }
+
+    /// Whether a packet waits only because the far end has no room.
+    pub const fn is_blocked(&self) -> bool {
+        self.blocked_since.is_some()
+    }
+
+    /// Bytes that the far end still has room for, `None` when it never pushes back.
+    pub const fn credits(&self) -> Option<u64> {
+        if self.wiring.credits.is_some() { Some(self.credits) } else { None }
+    }
+
+    /// What the port has done up to `now`, a block that still lasts included.
+    pub fn counters(&self, now: Time) -> PortCounters {
+        let mut c = self.counters;
+        if let Some(since) = self.blocked_since {
+            c.blocked += now.since(since);
+        }
+        c
+    }
+
+    pub(super) fn sent(&self) -> super::Tally {
+        self.counters.sent
+    }
+
+    pub(super) fn dropped(&self) -> &super::Drops {
+        &self.counters.dropped
+    }
+
+    pub(super) fn queued(&self) -> impl Iterator<Item = &Queued> {
+        self.queue.iter()
+    }
+
+    /// Takes a packet: sends it at once or lets it wait. Gives what was sent.
+    ///
+    /// # Errors
+    /// [`Full`] when it would pass the byte limit; the port is as before.
+    pub(super) fn enqueue(
+        &mut self,
+        now: Time,
+        item: Queued,
+        out: &mut Out<FabricEvent>,
+    ) -> Result<Option<Started>, Full> {
+        let filled = self.queue_bytes(now) + u64::from(item.wire_bytes);
+        if self.wiring.limit.is_some_and(|limit| filled > limit) {
+            return Err(Full);
+        }
+        self.counters.max_queue_bytes = self.counters.max_queue_bytes.max(filled);
+        let idle = self.queue.is_empty() && now >= self.free_at;
+        if idle && u64::from(item.wire_bytes) <= self.credits {
+            return Ok(Some(self.start(now, item, out)));
+        }
+        if idle {
+            self.blocked_since = Some(now);
+        }
+        self.queue.push_back(item);
+        self.waiting += u64::from(item.wire_bytes);
+        self.wake_if_waiting(out);
+        Ok(None)
+    }
+
+    pub(super) fn count_drop(&mut self, cause: DropCause, wire_bytes: u32) {
+        self.counters.dropped.add(cause, wire_bytes);
+    }
+
+    /// The last bit of a packet has left: gives the next one if the far end has room.
+    pub(super) fn on_free(&mut self, now: Time, out: &mut Out<FabricEvent>) -> Option<Started> {
+        assert!(self.wake && now == self.free_at, "a wake-up that was not asked for");
+        self.wake = false;
+        self.next(now, out)
+    }
+
+    /// The far end has room for `bytes` more.
+    pub(super) fn on_credit(
+        &mut self,
+        now: Time,
+        bytes: u32,
+        out: &mut Out<FabricEvent>,
+    ) -> Option<Started> {
+        self.credits += u64::from(bytes);
+        assert!(
+            self.wiring.credits.is_some_and(|all| self.credits <= all),
+            "more credits came back than were spent"
+        );
+        let since = self.blocked_since.take()?;
+        self.counters.blocked += now.since(since);
+        self.next(now, out)
+    }
+
+    fn next(&mut self, now: Time, out: &mut Out<FabricEvent>) -> Option<Started> {
+        let item = *self.queue.front()?;
+        if u64::from(item.wire_bytes) > self.credits {
+            self.blocked_since = Some(now);
+            return None;
+        }
+        self.queue.pop_front();
+        self.waiting -= u64::from(item.wire_bytes);
+        let started = self.start(now, item, out);
+        self.wake_if_waiting(out);
+        Some(started)
+    }
+
+    fn wake_if_waiting(&mut self, out: &mut Out<FabricEvent>) {
+        if self.wake || self.blocked_since.is_some() || self.queue.is_empty() {
+            return;
+        }
+        self.wake = true;
+        let Wiring { node, port, .. } = self.wiring;
+        out.at(self.free_at, Class::Release, FabricEvent::PortFree { node, port });
+    }
+
+    fn start(&mut self, now: Time, item: Queued, out: &mut Out<FabricEvent>) -> Started {
+        debug_assert!(now >= self.free_at && u64::from(item.wire_bytes) <= self.credits);
+        if self.wiring.credits.is_some() {
+            self.credits -= u64::from(item.wire_bytes);
+        }
+        let time = self.serialiser.next(u64::from(item.wire_bytes));
+        let end = now + time;
+        self.free_at = end;
+        self.in_service = item.wire_bytes;
+        self.counters.busy += time;
+        self.counters.sent.add(item.wire_bytes);
+        let w = &mut self.wiring;
+        let mut arrival = if w.head { now } else { end } + w.propagation + w.transit;
+        if let Some(noise) = &mut w.noise {
+            arrival = (arrival + noise.draw()).max(self.last_arrival);
+            self.last_arrival = arrival;
+        }
+        let (packet, wire_bytes) = (item.packet, item.wire_bytes);
+        let ev = FabricEvent::Arrive { node: w.peer, port: w.peer_port, packet, wire_bytes };
+        out.at(arrival, Class::Arrival, ev);
+        Started { item, end }
+    }
+}

@@ -1,0 +1,162 @@
+//! A host's side of the network: its transmit ports and its receive buffers.
+
+use doorbell_core::units::Time;
+
+use super::egress::{EgressPort, Queued};
+use super::event::{Delivery, FabricEvent, Outcome, Tally};
+use super::ingress::Ingress;
+use crate::engine::Out;
+use crate::wire::{HostId, NodeId, PacketId, PortId};
+
+/// The transmit queue has no room for the packet; it stays the caller's.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct TxQueueFull;
+
+impl core::fmt::Display for TxQueueFull {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "the transmit queue is full; ask for TxReady and send again")
+    }
+}
+
+impl std::error::Error for TxQueueFull {}
+
+/// One port of a host.
+#[derive(Clone, Debug)]
+pub(super) struct HostPort {
+    pub egress: EgressPort,
+    pub ingress: Ingress,
+    /// Packets stay in the receive buffer until the NIC has done with them.
+    pub held: bool,
+    /// The NIC wants to know when at most so many bytes wait.
+    pub ready_at_bytes: Option<u64>,
+}
+
+/// All ports of one host. It shares nothing with other nodes.
+#[derive(Clone, Debug)]
+pub struct HostNode {
+    pub(super) id: NodeId,
+    pub(super) host: HostId,
+    pub(super) max_packet_bytes: u32,
+    pub(super) ports: Vec<HostPort>,
+    pub(super) sent: Tally,
+    pub(super) delivered: Tally,
+}
+
+impl HostNode {
+    /// The node's id.
+    pub const fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Number of ports.
+    pub fn ports(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// The transmit side of a port.
+    pub fn egress(&self, port: PortId) -> &EgressPort {
+        &self.ports[port.index()].egress
+    }
+
+    /// The receiving side of a port.
+    pub fn ingress(&self, port: PortId) -> &Ingress {
+        &self.ports[port.index()].ingress
+    }
+
+    /// Packets that this host gave to the network.
+    pub const fn sent(&self) -> Tally {
+        self.sent
+    }
+
+    /// Packets that the network gave to this host.
+    pub const fn delivered(&self) -> Tally {
+        self.delivered
+    }
+
+    /// Puts a packet into the transmit queue of `port`. `wire_bytes` is the size of the packet on
+    /// the wire and stays the same on all its way.
+    ///
+    /// # Errors
+    /// [`TxQueueFull`] when the port has a limit and the packet would pass it.
+    ///
+    /// # Panics
+    /// When the packet has no bytes or is larger than the largest packet of the configuration:
+    /// no buffer is checked to hold it.
+    pub fn send(
+        &mut self,
+        now: Time,
+        port: PortId,
+        packet: PacketId,
+        wire_bytes: u32,
+        out: &mut Out<FabricEvent>,
+    ) -> Result<(), TxQueueFull> {
+        assert!(
+            (1..=self.max_packet_bytes).contains(&wire_bytes),
+            "a packet of {wire_bytes} bytes where the largest has {}",
+            self.max_packet_bytes
+        );
+        let item = Queued { packet, wire_bytes, ingress: PortId(u16::MAX) };
+        let egress = &mut self.ports[port.index()].egress;
+        egress.enqueue(now, item, out).map_err(|_| TxQueueFull)?;
+        self.sent.add(wire_bytes);
+        Ok(())
+    }
+
+    /// Asks for one [`Outcome::TxReady`] when at most `waiting_bytes` wait at `port`, the packet
+    /// being sent not counted. True when that is so already; then nothing will come.
+    pub fn arm_tx_ready(&mut self, port: PortId, waiting_bytes: u64) -> bool {
+        let p = &mut self.ports[port.index()];
+        let ready = p.egress.waiting_bytes() <= waiting_bytes;
+        p.ready_at_bytes = (!ready).then_some(waiting_bytes);
+        ready
+    }
+
+    /// The NIC has taken a delivered packet out of the receive buffer of `port`. Only for
+    /// buffers whose packets are held.
+    pub fn rx_done(
+        &mut self,
+        now: Time,
+        port: PortId,
+        wire_bytes: u32,
+        out: &mut Out<FabricEvent>,
+    ) {
+        let p = &mut self.ports[port.index()];
+        assert!(p.held, "the receive buffer gives room back by itself");
+        p.ingress.give_back(now, wire_bytes, out);
+    }
+
+    /// Handles an event of this node.
+    pub fn on_event(&mut self, now: Time, ev: FabricEvent, out: &mut Out<FabricEvent>) -> Outcome {
+        match ev {
+            FabricEvent::Arrive { port, packet, wire_bytes, .. } => {
+                let p = &mut self.ports[port.index()];
+                p.ingress.arrived(wire_bytes);
+                if !p.held {
+                    p.ingress.give_back(now, wire_bytes, out);
+                }
+                self.delivered.add(wire_bytes);
+                Outcome::Delivered(Delivery { host: self.host, port, packet, wire_bytes })
+            }
+            FabricEvent::PortFree { port, .. } => {
+                let _ = self.ports[port.index()].egress.on_free(now, out);
+                self.tell_ready(port)
+            }
+            FabricEvent::Credit { port, bytes, .. } => {
+                let _ = self.ports[port.index()].egress.on_credit(now, bytes, out);
+                self.tell_ready(port)
+            }
+            FabricEvent::Stored { .. } => unreachable!("hosts take whole packets"),
+        }
+    }
+
+    fn tell_ready(&mut self, port: PortId) -> Outcome {
+        let p = &mut self.ports[port.index()];
+        match p.ready_at_bytes {
+            Some(limit) if p.egress.waiting_bytes() <= limit => {
+                p.ready_at_bytes = None;
+                Outcome::TxReady { host: self.host, port }
+            }
+            _ => Outcome::Nothing,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! A cable: rate and propagation delay, the same in both directions.
+
+use doorbell_core::units::{BitRate, Span};
+
+/// Propagation delay of a metre of fibre or copper, 5 ns: light in glass takes 4.9 ns.
+pub const PROPAGATION_PER_MM: Span = Span::from_ps(5);
+
+/// A full-duplex link. Both directions carry the full rate at the same time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Data rate of one direction, after line coding (FDR: 54.5 Gb/s, not 56).
+    pub rate: BitRate,
+    /// Time from a bit's departure to its arrival; at least 1 ps, because what is joined by a
+    /// link of no delay could not be simulated apart.
+    pub propagation: Span,
+}
+
+impl Link {
+    /// A link of the given delay.
+    pub const fn new(rate: BitRate, propagation: Span) -> Self {
+        Self { rate, propagation }
+    }
+
+    /// A link of `mm` millimetres at [`PROPAGATION_PER_MM`].
+    pub const fn with_length_mm(rate: BitRate, mm: u32) -> Self {
+        Self { rate, propagation: Span::from_ps(PROPAGATION_PER_MM.as_ps() * mm as u64) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metre_is_five_nanoseconds() {
+        let l = Link::with_length_mm(BitRate::gbps(100), 1_000);
+        assert_eq!(l.propagation, Span::from_ns(5));
+        assert_eq!(Link::with_length_mm(BitRate::gbps(100), 0).propagation, Span::ZERO);
+    }
+}

@@ -1,0 +1,156 @@
+//! Links, egress ports and switches.
+//!
+//! The fabric is sans-IO: it is told the time and an event, and it answers with an [`Outcome`] and
+//! with events in an [`Out`] list. Each node (a host's ports, or a switch) is a struct of its own
+//! and speaks to other nodes only by events that are at least a link's propagation delay ahead, so
+//! a run may be split between nodes. The one thing they share is the arena of packets, and only a
+//! switch reads it, to see where a packet goes.
+//!
+//! A hop of an uncontested packet costs one event, its arrival. A packet that waits adds the
+//! wake-up of its port, and one that crosses a lossless link adds the credit that comes back.
+
+mod balance;
+mod build;
+mod config;
+mod egress;
+mod event;
+mod host;
+mod ingress;
+mod link;
+mod noise;
+mod routes;
+mod switch;
+#[cfg(test)]
+mod tests;
+
+use doorbell_core::units::Time;
+
+pub use balance::{Balance, Imbalance};
+pub use config::{
+    Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, End, FabricConfig, Forwarding, HostConfig,
+    LinkConfig, Noise, ReceiveBuffer, StaticRoute, SwitchConfig,
+};
+pub use egress::EgressPort;
+pub use event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, PortCounters, Tally};
+pub use host::{HostNode, TxQueueFull};
+pub use ingress::Ingress;
+pub use link::{Link, PROPAGATION_PER_MM};
+pub use routes::RouteTable;
+pub use switch::SwitchNode;
+
+use crate::engine::{Out, Slab};
+use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
+
+/// A network: the ports of all hosts, the switches and the links between them.
+///
+/// ```
+/// use doorbell_core::units::{BitRate, Span, Time};
+/// use doorbell_sim::engine::{Out, Slab};
+/// use doorbell_sim::fabric::{Fabric, FabricConfig, Link, Outcome};
+/// use doorbell_sim::wire::{HostId, PacketId, PortId};
+///
+/// // Two hosts, three metres of cable, one packet of 1082 bytes on the wire.
+/// let link = Link::with_length_mm(BitRate::gbps(100), 3_000);
+/// let mut fabric = Fabric::new(&FabricConfig::back_to_back(link), 1)?;
+/// let mut out = Out::new();
+/// fabric.send(Time::ZERO, HostId(0), PortId(0), PacketId(0), 1_082, &mut out)?;
+///
+/// // The owner brings each event back at its time; here there is one, the arrival.
+/// let (at, _, event) = out.as_slice()[0];
+/// assert_eq!(at, Time::ZERO + Span::from_ps(1_082 * 80) + Span::from_ns(15));
+/// let outcome = fabric.on_event(at, event, &Slab::new(), &mut out);
+/// assert!(matches!(outcome, Outcome::Delivered(d) if d.host == HostId(1)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Fabric {
+    hosts: Vec<HostNode>,
+    switches: Vec<SwitchNode>,
+}
+
+impl Fabric {
+    /// Builds the network. `seed` names the random streams of the noise.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the place, before anything is built.
+    pub fn new(config: &FabricConfig, seed: u64) -> Result<Self, ConfigError> {
+        let (hosts, switches) = build::build(config, seed)?;
+        Ok(Self { hosts, switches })
+    }
+
+    /// The hosts, by [`HostId`].
+    pub fn hosts(&self) -> &[HostNode] {
+        &self.hosts
+    }
+
+    /// The ports of a host.
+    pub fn host_mut(&mut self, host: HostId) -> &mut HostNode {
+        &mut self.hosts[host.index()]
+    }
+
+    /// The switches; switch `i` is node `hosts().len() + i`.
+    pub fn switches(&self) -> &[SwitchNode] {
+        &self.switches
+    }
+
+    /// The nodes one by one, for an owner that keeps each in its own island.
+    pub fn into_nodes(self) -> (Vec<HostNode>, Vec<SwitchNode>) {
+        (self.hosts, self.switches)
+    }
+
+    /// The transmit side of a host's port.
+    pub fn tx_port(&self, host: HostId, port: PortId) -> &EgressPort {
+        self.hosts[host.index()].egress(port)
+    }
+
+    /// A host gives a packet to the network by one of its ports.
+    ///
+    /// # Errors
+    /// As [`HostNode::send`].
+    ///
+    /// # Panics
+    /// As [`HostNode::send`].
+    pub fn send(
+        &mut self,
+        now: Time,
+        host: HostId,
+        port: PortId,
+        packet: PacketId,
+        wire_bytes: u32,
+        out: &mut Out<FabricEvent>,
+    ) -> Result<(), TxQueueFull> {
+        self.hosts[host.index()].send(now, port, packet, wire_bytes, out)
+    }
+
+    /// As [`HostNode::arm_tx_ready`].
+    pub fn arm_tx_ready(&mut self, host: HostId, port: PortId, waiting_bytes: u64) -> bool {
+        self.hosts[host.index()].arm_tx_ready(port, waiting_bytes)
+    }
+
+    /// As [`HostNode::rx_done`].
+    pub fn rx_done(
+        &mut self,
+        now: Time,
+        host: HostId,
+        port: PortId,
+        wire_bytes: u32,
+        out: &mut Out<FabricEvent>,
+    ) {
+        self.hosts[host.index()].rx_done(now, port, wire_bytes, out);
+    }
+
+    /// Handles one event at its time.
+    pub fn on_event(
+        &mut self,
+        now: Time,
+        ev: FabricEvent,
+        packets: &Slab<Packet>,
+        out: &mut Out<FabricEvent>,
+    ) -> Outcome {
+        let NodeId(node) = ev.node();
+        match (node as usize).checked_sub(self.hosts.len()) {
+            None => self.hosts[node as usize].on_event(now, ev, out),
+            Some(s) => self.switches[s].on_event(now, ev, packets, out),
+        }
+    }
+}

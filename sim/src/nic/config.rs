@@ -1,0 +1,135 @@
+//! Parameters of the NIC model. A hardware profile gives every one of them.
+
+use doorbell_core::units::{Ratio, Span, Time};
+
+use crate::rc::{AckPolicy, AckReqLast};
+use crate::wire::Encapsulation;
+
+/// Limits that the device refuses to exceed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct NicLimits {
+    /// Queue pairs.
+    pub max_qp: u32,
+    /// Work requests in a queue.
+    pub max_qp_wr: u32,
+    /// Scatter/gather elements of a send.
+    pub max_sge: u32,
+    /// Completion queues.
+    pub max_cq: u32,
+    /// Entries of a completion queue.
+    pub max_cqe: u32,
+    /// Inline bytes.
+    pub max_inline: u32,
+    /// READs and ATOMICs outstanding per QP, both sides.
+    pub max_rd_atomic: u8,
+    /// Longest message in bytes.
+    pub max_msg_bytes: u32,
+}
+
+/// How ATOMICs are executed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct AtomicConfig {
+    /// Lock buckets, indexed by low address bits. 1: all ATOMICs of the device queue behind each
+    /// other (ConnectX-3); 4096: only those to equal low bits (Connect-IB, C-ATOM-003). Higher:
+    /// more ATOMICs at once.
+    pub buckets: u32,
+    /// Work of the atomic unit per operation, beside the PCIe read and write.
+    pub unit: Span,
+    /// Whether the bucket is held during the PCIe read of the old value. If not, the device keeps
+    /// the value on chip and only the unit's time serialises.
+    pub hold_over_pcie: bool,
+}
+
+/// Timing and sizes of the NIC's stages.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NicConfig {
+    /// NUMA node that the NIC's PCIe slot belongs to.
+    pub numa: u8,
+    /// Doorbell unit, per doorbell or BlueFlame write. Higher: fewer doorbells per second.
+    pub doorbell: Span,
+    /// Latency from the doorbell unit to the first action (WQE fetch or execution).
+    pub doorbell_latency: Span,
+    /// 64-byte blocks that one WQE fetch reads at most. Higher: fewer PCIe reads per WQE after a
+    /// batched doorbell.
+    pub wqe_fetch_blocks: u32,
+    /// WQE fetches that one QP has under way. Higher: deeper prefetch of a batch.
+    pub wqe_fetches: u32,
+    /// WQEs of one QP that may be on the chip and not yet started. Bounds the prefetch.
+    pub wqe_window: u32,
+    /// Send processing units. One QP is served by one unit, so one QP cannot exceed
+    /// 1 / (`pu_wqe` + packets · `pu_packet`).
+    pub pu_count: u16,
+    /// A unit's time per WQE.
+    pub pu_wqe: Span,
+    /// More time per WQE when the payload is gathered by DMA rather than inline.
+    pub pu_gather: Span,
+    /// More time per READ or ATOMIC WQE.
+    pub pu_read: Span,
+    /// A unit's time per packet, the first one included.
+    pub pu_packet: Span,
+    /// A unit's time per READ response packet.
+    pub pu_response: Span,
+    /// Pipeline latency from a unit to the transmit port, not occupying the unit.
+    pub tx_latency: Span,
+    /// Receive processing units, chosen by destination QP.
+    pub rx_count: u16,
+    /// A receive unit's time per packet.
+    pub rx_packet: Span,
+    /// More time per packet that takes a receive WQE.
+    pub rx_recv: Span,
+    /// Least distance of packets at the receive side of the whole device.
+    pub rx_device: Span,
+    /// Pipeline latency from the port to the receive unit's result.
+    pub rx_latency: Span,
+    /// Time from accepting a request to its ACK at the transmit port.
+    pub ack_latency: Span,
+    /// Time from an ACK or last response to the CQE write.
+    pub completion_latency: Span,
+    /// More time from an ACK to the CQE write than `completion_latency`, i.e. the NIC's wait
+    /// before it reports a send.
+    pub cqe_latency: Span,
+    /// Payload and response bytes that may be on their way from memory to the wire. Lower: the
+    /// wire starves when memory is slow.
+    pub tx_buffer: u32,
+    /// Bytes of a CQE as written over PCIe.
+    pub cqe_bytes: u32,
+    /// Bytes of a receive WQE with one scatter element.
+    pub rq_wqe_bytes: u32,
+    /// Receive WQEs that one fetch reads.
+    pub rq_fetch: u32,
+    /// QP contexts held on the chip. With more active QPs than this, contexts are read again over
+    /// PCIe.
+    pub qp_cache: u32,
+    /// Bytes of a QP context as read over PCIe.
+    pub qp_context_bytes: u32,
+    /// WQEs of outstanding READs and ATOMICs held on the chip; beyond, a response makes the NIC
+    /// read the WQE again.
+    pub wqe_cache: u32,
+    /// Bytes that a BlueFlame write can carry; 0: no BlueFlame.
+    pub bf_bytes: u32,
+    /// Whether BlueFlame is used also for WQEs that are not inline (mlx5: on by default).
+    pub prefer_bf: bool,
+    /// ATOMIC execution.
+    pub atomic: AtomicConfig,
+    /// Limits.
+    pub limits: NicLimits,
+    /// Clock over time: from each instant, the NIC's own stage times are multiplied by the ratio.
+    /// Empty: nominal clock. Entries in order of time. A synthetic setting: no public figure of
+    /// thermal throttling is known.
+    pub clock: Vec<(Time, Ratio)>,
+}
+
+/// Points of the RC transport on which implementations differ.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RcConfig {
+    /// Unacknowledged packets at which a requester pauses.
+    pub max_outstanding_packets: u32,
+    /// AckReq on every n-th packet; 0: only at message ends.
+    pub ack_req_every: u32,
+    /// AckReq at message ends.
+    pub ack_req_last: AckReqLast,
+    /// When the responder sends ACKs.
+    pub ack: AckPolicy,
+    /// Encapsulation on the wire.
+    pub encapsulation: Encapsulation,
+}

@@ -1,0 +1,326 @@
+//! The NIC: what happens between a doorbell and a completion queue entry.
+//!
+//! The stages of a send, each a resource with its own time: doorbell unit → QP context → WQE fetch
+//! over PCIe (skipped by BlueFlame) → processing unit → payload fetch (skipped by inline data) →
+//! transmit port. Of a receive: receive unit → receive WQE → payload write → CQE write → ACK. Of an
+//! ACK: receive unit → CQE write. The room holds no protocol: packets are described by
+//! [`rc`](crate::rc); and no memory or link: those are [`memory`](crate::memory) and
+//! [`pcie`](crate::pcie).
+//!
+//! | File | Stage |
+//! |---|---|
+//! | `doorbell.rs` | doorbell unit, QP context, WQE fetch, staleness |
+//! | `transmit.rs` | processing units, payload fetch, order, transmit port |
+//! | `receive.rs` | receive units, receive WQEs, payload writes, ATOMICs |
+//! | `complete.rs` | completions, errors, flush |
+//! | `control.rs` | creation and states of QPs, CQs, SRQs |
+
+mod cache;
+mod complete;
+mod config;
+mod control;
+mod doorbell;
+mod env;
+mod qp;
+mod queues;
+mod receive;
+mod transmit;
+mod wqe;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use doorbell_core::units::{Ratio, Span, Time};
+use doorbell_core::verbs::Qpn;
+
+pub use cache::Cache;
+pub use complete::NicAsync;
+pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
+pub use control::QpRequest;
+pub use doorbell::subject;
+pub use env::{Env, NicEvent, Wake};
+pub use qp::{FIRST_QPN, NicQp, QpStats};
+pub use queues::{CompletionQueue, Cqe, CqeKind, RecvQueue, SendQueue, completion};
+pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
+
+use crate::engine::{Busy, SimRng, Slab};
+use crate::pcie::{Done, NodeId};
+use crate::rc::PacketDesc;
+use crate::wire::HostId;
+use env::Tag;
+use receive::{AtomicJob, RxWrite};
+
+/// What a processing unit works on.
+#[derive(Debug)]
+struct Running {
+    qp: u32,
+    desc: PacketDesc,
+    response: bool,
+}
+
+/// A send processing unit.
+#[derive(Debug, Default)]
+struct Pu {
+    busy: Busy,
+    /// QPs with work, in turn.
+    ready: VecDeque<u32>,
+    running: Option<Running>,
+}
+
+/// Counters of the device.
+#[derive(Copy, Clone, Default, Debug)]
+pub struct NicStats {
+    /// 8-byte doorbells.
+    pub doorbells: u64,
+    /// BlueFlame writes.
+    pub blueflames: u64,
+    /// WQE fetches over PCIe.
+    pub wqe_fetches: u64,
+    /// WQEs executed.
+    pub wqes: u64,
+    /// WQEs read again because they had left the cache.
+    pub wqe_refetches: u64,
+    /// QP contexts read over PCIe.
+    pub context_reads: u64,
+    /// CQEs written.
+    pub cqes: u64,
+    /// Data and control packets sent.
+    pub tx_packets: u64,
+    /// Of these, acknowledgements.
+    pub tx_acks: u64,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets dropped without an answer: no such QP, wrong state, stale.
+    pub rx_dropped: u64,
+    /// `out_of_buffer`: packets that found no receive.
+    pub out_of_buffer: u64,
+    /// Payload bytes sent.
+    pub tx_payload: u64,
+    /// Payload bytes received and placed.
+    pub rx_payload: u64,
+    /// Completion queues that overran.
+    pub cq_overruns: u64,
+}
+
+/// The NIC of a host.
+#[derive(Debug)]
+pub struct Nic {
+    cfg: NicConfig,
+    rc: RcConfig,
+    host: HostId,
+    node: NodeId,
+    qps: Vec<Option<Box<NicQp>>>,
+    cqs: Vec<Option<CompletionQueue>>,
+    srqs: Vec<Option<RecvQueue>>,
+    doorbell: Busy,
+    pus: Vec<Pu>,
+    rx_device: Busy,
+    rx: Vec<Busy>,
+    atomic_unit: Busy,
+    /// ATOMICs that wait for their bucket, by bucket; an entry exists while one is at work.
+    buckets: BTreeMap<u32, VecDeque<u32>>,
+    atomics: Slab<AtomicJob>,
+    rx_writes: Slab<RxWrite>,
+    cqes: Slab<(u32, Cqe)>,
+    /// Receive WQE fetches under way: queue and count.
+    contexts: Cache,
+    wqe_cache: Cache,
+    /// Bytes from the start of a packet at a processing unit to its start at the port.
+    tx_bytes: u32,
+    /// Processing units that wait for room.
+    tx_blocked: bool,
+    /// Bytes waiting at the port when last armed.
+    tx_armed: bool,
+    /// Index into the clock's steps.
+    clock_step: usize,
+    scratch: Vec<u8>,
+    /// Asynchronous events that nobody has taken, with the initiator that they are for.
+    events: Vec<(u16, NicAsync)>,
+    /// Counters.
+    pub stats: NicStats,
+}
+
+impl Nic {
+    /// The NIC at `node` of the host's PCIe tree. `name` names its random streams.
+    pub fn new(
+        cfg: &NicConfig,
+        rc: &RcConfig,
+        host: HostId,
+        node: NodeId,
+        seed: u64,
+        name: &str,
+    ) -> Self {
+        let context_rng = SimRng::stream(seed, name, "qp-context-cache");
+        let wqe_rng = SimRng::stream(seed, name, "wqe-cache");
+        Self {
+            contexts: Cache::new(cfg.qp_cache, context_rng),
+            wqe_cache: Cache::new(cfg.wqe_cache, wqe_rng),
+            pus: (0..cfg.pu_count).map(|_| Pu::default()).collect(),
+            rx: vec![Busy::new(); usize::from(cfg.rx_count)],
+            cfg: cfg.clone(),
+            rc: *rc,
+            host,
+            node,
+            qps: Vec::new(),
+            cqs: Vec::new(),
+            srqs: Vec::new(),
+            doorbell: Busy::new(),
+            rx_device: Busy::new(),
+            atomic_unit: Busy::new(),
+            buckets: BTreeMap::new(),
+            atomics: Slab::new(),
+            rx_writes: Slab::new(),
+            cqes: Slab::new(),
+            tx_bytes: 0,
+            tx_blocked: false,
+            tx_armed: false,
+            clock_step: 0,
+            scratch: Vec::new(),
+            events: Vec::new(),
+            stats: NicStats::default(),
+        }
+    }
+
+    /// Parameters.
+    pub const fn config(&self) -> &NicConfig {
+        &self.cfg
+    }
+
+    /// Transport settings.
+    pub const fn rc_config(&self) -> &RcConfig {
+        &self.rc
+    }
+
+    /// The QP at `index`.
+    pub fn qp(&self, index: u32) -> Option<&NicQp> {
+        self.qps.get(index as usize)?.as_deref()
+    }
+
+    /// The QP at `index`.
+    pub fn qp_mut(&mut self, index: u32) -> Option<&mut NicQp> {
+        self.qps.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    /// All QPs with their indices.
+    pub fn qps(&self) -> impl Iterator<Item = (u32, &NicQp)> {
+        self.qps.iter().enumerate().filter_map(|(i, q)| Some((i as u32, q.as_deref()?)))
+    }
+
+    /// The completion queue at `index`.
+    pub fn cq(&self, index: u32) -> Option<&CompletionQueue> {
+        self.cqs.get(index as usize)?.as_ref()
+    }
+
+    /// The completion queue at `index`.
+    pub fn cq_mut(&mut self, index: u32) -> Option<&mut CompletionQueue> {
+        self.cqs.get_mut(index as usize)?.as_mut()
+    }
+
+    /// The shared receive queue at `index`.
+    pub fn srq(&self, index: u32) -> Option<&RecvQueue> {
+        self.srqs.get(index as usize)?.as_ref()
+    }
+
+    /// The shared receive queue at `index`.
+    pub fn srq_mut(&mut self, index: u32) -> Option<&mut RecvQueue> {
+        self.srqs.get_mut(index as usize)?.as_mut()
+    }
+
+    /// Index of the QP with number `qpn`, whether it exists or not.
+    pub const fn qp_index(qpn: Qpn) -> Option<u32> {
+        qpn.value().checked_sub(FIRST_QPN)
+    }
+
+    /// Time of a stage of the NIC's own clock domain at `now`.
+    fn clocked(&mut self, now: Time, span: Span) -> Span {
+        if self.cfg.clock.is_empty() {
+            return span;
+        }
+        while let Some((from, _)) = self.cfg.clock.get(self.clock_step)
+            && *from <= now
+        {
+            self.clock_step += 1;
+        }
+        match self.clock_step.checked_sub(1) {
+            Some(step) => span.scaled(self.cfg.clock[step].1),
+            None => span.scaled(Ratio::ONE),
+        }
+    }
+
+    /// Busy time of the stages, for the report: name, time, and how many units share it.
+    pub fn resources(&self) -> Vec<(&'static str, Span, u32)> {
+        let total = |busy: &mut dyn Iterator<Item = Span>| busy.fold(Span::ZERO, |a, b| a + b);
+        let most = |busy: &mut dyn Iterator<Item = Span>| busy.max().unwrap_or_default();
+        vec![
+            ("nic doorbell unit", self.doorbell.busy(), 1),
+            ("nic processing unit (busiest)", most(&mut self.pus.iter().map(|p| p.busy.busy())), 1),
+            (
+                "nic processing units (all)",
+                total(&mut self.pus.iter().map(|p| p.busy.busy())),
+                u32::from(self.cfg.pu_count),
+            ),
+            ("nic receive device", self.rx_device.busy(), 1),
+            ("nic receive unit (busiest)", most(&mut self.rx.iter().map(Busy::busy)), 1),
+            ("nic atomic unit", self.atomic_unit.busy(), 1),
+        ]
+    }
+
+    /// Hits and misses of the QP-context cache and of the WQE cache.
+    pub const fn cache_counts(&self) -> [(u64, u64); 2] {
+        [self.contexts.counts(), self.wqe_cache.counts()]
+    }
+
+    /// Handles an event of this NIC.
+    pub fn on_event(&mut self, env: &mut Env<'_>, ev: NicEvent) {
+        match ev {
+            NicEvent::Doorbell { qp, prod, blueflame } => self.on_doorbell(env, qp, prod, blueflame),
+            NicEvent::Pu(pu) => self.on_pu(env, pu),
+            NicEvent::Rx(packet) => self.on_rx(env, packet),
+            NicEvent::Respond(qp) => self.on_respond(env, qp),
+            NicEvent::Cqe(id) => self.on_cqe(env, id),
+            NicEvent::Atomic(id) => self.on_atomic(env, id),
+        }
+    }
+
+    /// The initiator of an MMIO write that has arrived, and its 64-byte lines.
+    pub fn doorbell_of(done: &Done) -> Option<(u16, u32)> {
+        match Tag::unpack(done.tag) {
+            Tag::Doorbell { initiator, .. } => {
+                Some((initiator.into(), done.bytes.div_ceil(WQEBB)))
+            }
+            _ => None,
+        }
+    }
+
+    /// A read of this NIC has reached memory: its bytes are those of this instant.
+    pub fn on_memory(&mut self, env: &mut Env<'_>, tag: u64) {
+        match Tag::unpack(tag) {
+            Tag::Wqe { qp, first, count } => self.wqes_at_memory(env, qp, first, count),
+            Tag::Payload { qp, seq, response } => self.payload_at_memory(env, (qp, seq, response)),
+            Tag::AtomicRead(id) => self.atomic_at_memory(env, id),
+            _ => {}
+        }
+    }
+
+    /// A PCIe transaction of this NIC, or an MMIO write to it, has ended.
+    pub fn on_done(&mut self, env: &mut Env<'_>, done: &Done) {
+        let submitted = done.submitted;
+        match Tag::unpack(done.tag) {
+            Tag::Doorbell { qp, prod, blueflame, .. } => {
+                let index = prod.wrapping_sub(1);
+                self.record(env, qp, index, "doorbell (PCIe MMIO write)", submitted, env.now);
+                self.doorbell_arrived(env, qp, prod, blueflame);
+            }
+            Tag::Wqe { qp, first, count } => self.wqes_fetched(env, (qp, first, count), submitted),
+            Tag::Context { qp } => self.context_arrived(env, qp),
+            Tag::Payload { qp, seq, response } => {
+                self.payload_fetched(env, (qp, seq, response), submitted);
+            }
+            Tag::RxWrite(id) => self.rx_written(env, id),
+            Tag::Cqe(id) => self.cqe_landed(env, id),
+            Tag::RecvFetch { queue, srq, count } => self.recv_fetched(env, queue, srq, count),
+            Tag::AtomicRead(id) => self.atomic_read(env, id),
+            Tag::AtomicWrite(id) => self.atomic_written(env, id),
+            Tag::WqeRefetch { qp } => self.wqe_refetched(env, qp),
+        }
+    }
+}

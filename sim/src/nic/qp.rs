@@ -1,0 +1,179 @@
+//! A queue pair as the NIC holds it.
+
+use std::collections::VecDeque;
+
+use doorbell_core::transport::{QpAttr, QpCaps};
+use doorbell_core::units::Time;
+use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
+
+use super::queues::{RecvQueue, SendQueue};
+use super::wqe::RqWqe;
+use crate::memory::RegionKind;
+use crate::rc::{PacketDesc, Requester, Responder};
+use crate::wire::{HostId, PacketId};
+
+/// Index of the first QP's number: 0 and 1 are the management QPs.
+pub const FIRST_QPN: u32 = 16;
+
+/// A packet that waits for its payload, or behind one that does. Packets of a FIFO leave in order.
+#[derive(Debug)]
+pub(super) struct TxJob {
+    pub packet: PacketId,
+    /// DMA reads still under way.
+    pub pending: u8,
+}
+
+/// Packets of one QP in one direction (requests or responses), in order.
+#[derive(Debug, Default)]
+pub(super) struct TxFifo {
+    pub jobs: VecDeque<TxJob>,
+    /// Free-running number of the first job.
+    pub first: u32,
+}
+
+impl TxFifo {
+    pub fn push(&mut self, packet: PacketId, pending: u8) -> u32 {
+        self.jobs.push_back(TxJob { packet, pending });
+        self.first.wrapping_add(self.jobs.len() as u32 - 1)
+    }
+
+    pub fn job(&mut self, seq: u32) -> Option<&mut TxJob> {
+        self.jobs.get_mut(seq.wrapping_sub(self.first) as usize)
+    }
+
+    /// The next packet whose payload is complete.
+    pub fn pop_ready(&mut self) -> Option<PacketId> {
+        let job = self.jobs.pop_front_if(|j| j.pending == 0)?;
+        self.first = self.first.wrapping_add(1);
+        Some(job.packet)
+    }
+}
+
+/// A write of the NIC to host memory on behalf of a QP.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum HostWrite {
+    /// Payload of a READ or ATOMIC that waits for its WQE.
+    AwaitsWqe(u32),
+    /// Payload.
+    Payload(u32),
+    /// Completion queue entry.
+    Cqe(u32),
+}
+
+/// Where the QP's context is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Context {
+    /// On the chip, or not tracked.
+    Held,
+    /// Being read from host memory.
+    Loading,
+}
+
+/// What waits for the QP's context.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Deferred {
+    Doorbell { prod: u32, blueflame: bool },
+    Rx(PacketId),
+}
+
+/// Counters of a QP, by what they count.
+#[derive(Copy, Clone, Default, Debug)]
+pub struct QpStats {
+    /// Doorbells and BlueFlame writes that reached the NIC.
+    pub rings: u64,
+    /// WQEs executed.
+    pub wqes: u64,
+    /// Rings whose WQE stores the initiator had not ordered before them.
+    pub unordered_rings: u64,
+    /// WQEs whose content was stale when the NIC read them.
+    pub stale_wqes: u64,
+    /// Payload reads that came before the initiator's stores.
+    pub stale_payloads: u64,
+    /// RNR NAKs that this QP sent.
+    pub rnr_naks_sent: u64,
+    /// RNR NAKs that this QP got.
+    pub rnr_naks_received: u64,
+}
+
+/// One QP.
+#[derive(Debug)]
+pub struct NicQp {
+    /// Number.
+    pub qpn: Qpn,
+    /// Service.
+    pub ty: QpType,
+    /// Protection domain.
+    pub pd: u32,
+    /// State of the device.
+    pub state: QpState,
+    /// Where its work queues are.
+    pub queue_space: RegionKind,
+    /// Index of the CQ for sends.
+    pub send_cq: u32,
+    /// Index of the CQ for receives.
+    pub recv_cq: u32,
+    /// Index of the shared receive queue.
+    pub srq: Option<u32>,
+    /// What was granted.
+    pub caps: QpCaps,
+    /// Attributes set so far.
+    pub attr: QpAttr,
+    /// The peer's host, once connected.
+    pub peer: HostId,
+    /// First PSN that it will send, unless the program sets another.
+    pub first_psn: Psn,
+    /// Whether every send is signalled.
+    pub sig_all: bool,
+    /// Initiator that made it.
+    pub owner: u16,
+    /// Send queue.
+    pub sq: SendQueue,
+    /// Own receive queue; empty with an SRQ.
+    pub rq: RecvQueue,
+    /// Sending half.
+    pub requester: Option<Requester>,
+    /// Receiving half.
+    pub responder: Option<Responder>,
+    /// Counters.
+    pub stats: QpStats,
+    /// When a packet of this QP last moved it on.
+    pub last_progress: Time,
+    pub(super) pu: u16,
+    pub(super) rx: u16,
+    pub(super) in_pu: bool,
+    pub(super) context: Context,
+    pub(super) deferred: Vec<Deferred>,
+    pub(super) tx_req: TxFifo,
+    pub(super) tx_resp: TxFifo,
+    /// Packets behind one that waits for a receive WQE.
+    pub(super) rx_wait: VecDeque<PacketId>,
+    pub(super) current_recv: Option<RqWqe>,
+    /// UDP source port of its packets.
+    pub(super) udp_source_port: u16,
+    pub(super) respond_pending: bool,
+    /// Writes to memory that keep their order behind a WQE that is read again.
+    pub(super) held_writes: VecDeque<HostWrite>,
+}
+
+impl NicQp {
+    /// The next packet of this QP that needs a processing unit, and whether it is a response.
+    pub(super) fn next_packet(&mut self, now: Time) -> Option<(PacketDesc, bool)> {
+        if let Some(r) = &mut self.responder
+            && r.peek_read()
+        {
+            return r.poll_transmit(now).map(|d| (d, true));
+        }
+        self.requester.as_mut()?.poll_transmit(now).map(|d| (d, false))
+    }
+
+    /// Whether requests went out whose answers the QP needs to go on.
+    pub fn has_awaited_answers(&self) -> bool {
+        self.requester.as_ref().is_some_and(|r| r.outstanding() > 0 && !r.completes_at_link())
+    }
+
+    /// Whether a processing unit has something to do for this QP.
+    pub(super) fn has_work(&self) -> bool {
+        self.responder.as_ref().is_some_and(Responder::peek_read)
+            || self.requester.as_ref().is_some_and(Requester::peek_transmit)
+    }
+}

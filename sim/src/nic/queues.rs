@@ -1,0 +1,393 @@
+//! Send, receive and completion queues, as the host and the NIC share them.
+
+use std::collections::VecDeque;
+
+use doorbell_core::transport::{Completion, WorkQueue};
+use doorbell_core::units::Time;
+use doorbell_core::verbs::{Rkey, WcOpcode, WcStatus};
+
+use super::wqe::{RqWqe, SqSlot, Wqe};
+
+/// A send queue: a ring of WQEs, indices free-running and compared modulo 2³².
+#[derive(Debug, Default)]
+pub struct SendQueue {
+    /// WQEs from `tail` to `prod`.
+    slots: VecDeque<SqSlot>,
+    /// Oldest WQE whose slot has not come back.
+    tail: u32,
+    /// End of what the host has posted.
+    prod: u32,
+    /// End of what a doorbell has announced.
+    pub announced: u32,
+    /// End of what the NIC has asked for.
+    pub requested: u32,
+    /// End of what the NIC has read.
+    pub fetched: u32,
+    /// End of what a processing unit has started.
+    pub started: u32,
+    /// Fetches under way.
+    pub fetches: u32,
+    /// Slots taken, staged ones included.
+    pub used: u32,
+    /// 64-byte blocks taken, staged ones included.
+    pub used_blocks: u32,
+    /// What the ring's slots held before, for initiators whose stores may come late.
+    history: VecDeque<Wqe>,
+    history_len: usize,
+}
+
+impl SendQueue {
+    /// An empty queue. `history`: ring slots whose former content can still be read.
+    pub fn new(history: u32) -> Self {
+        Self { history_len: history as usize, ..Self::default() }
+    }
+
+    /// End of what was posted.
+    pub const fn prod(&self) -> u32 {
+        self.prod
+    }
+
+    /// Oldest slot in use.
+    pub const fn tail(&self) -> u32 {
+        self.tail
+    }
+
+    /// Posts a WQE; its slot was reserved before.
+    pub fn push(&mut self, wqe: Wqe, visible_at: Time) -> u32 {
+        let index = self.prod;
+        self.slots.push_back(SqSlot { wqe, visible_at, executed: None, fetched: false });
+        self.prod = index.wrapping_add(1);
+        index
+    }
+
+    /// The slot of `index`, if it is in use.
+    pub fn slot(&self, index: u32) -> Option<&SqSlot> {
+        self.slots.get(index.wrapping_sub(self.tail) as usize)
+    }
+
+    /// The slot of `index`, if it is in use.
+    pub fn slot_mut(&mut self, index: u32) -> Option<&mut SqSlot> {
+        self.slots.get_mut(index.wrapping_sub(self.tail) as usize)
+    }
+
+    /// What the ring slot of `index` held before, `depth` WQEs ago.
+    pub fn former(&self, index: u32, depth: u32) -> Wqe {
+        let old = index.wrapping_sub(depth);
+        if let Some(slot) = self.slot(old) {
+            return slot.wqe.clone();
+        }
+        let back = self.tail.wrapping_sub(old) as usize;
+        match self.history.len().checked_sub(back) {
+            Some(i) if back > 0 => self.history[i].clone(),
+            _ => Wqe::EMPTY,
+        }
+    }
+
+    /// Gives back every slot up to and including `index`; returns how many.
+    pub fn retire(&mut self, index: u32) -> u32 {
+        let n = index.wrapping_sub(self.tail).wrapping_add(1);
+        if n as usize > self.slots.len() {
+            return 0;
+        }
+        for _ in 0..n {
+            let slot = self.slots.pop_front().expect("counted");
+            self.used_blocks -= u32::from(slot.wqe.blocks);
+            if self.history_len > 0 {
+                if self.history.len() == self.history_len {
+                    self.history.pop_front();
+                }
+                self.history.push_back(slot.wqe);
+            }
+        }
+        self.used -= n;
+        self.tail = index.wrapping_add(1);
+        n
+    }
+
+    /// Whether a WQE in use was signalled.
+    pub fn any_signalled(&self) -> bool {
+        let signalled = doorbell_core::verbs::SendFlags::SIGNALED;
+        self.slots.iter().any(|s| s.wqe.flags.contains(signalled))
+    }
+
+    /// WQEs posted and not announced by any doorbell.
+    pub const fn unannounced(&self) -> u32 {
+        self.prod.wrapping_sub(self.announced)
+    }
+
+    /// Forgets everything (RESET).
+    pub fn reset(&mut self) {
+        *self = Self::new(self.history_len as u32);
+    }
+}
+
+/// A receive queue or shared receive queue.
+#[derive(Debug, Default)]
+pub struct RecvQueue {
+    /// Posted receives, oldest first.
+    wqes: VecDeque<RqWqe>,
+    /// How many of the oldest the NIC has read.
+    pub fetched: u32,
+    /// Whether a fetch is under way.
+    pub fetching: bool,
+    /// Most that may be posted.
+    depth: u32,
+    /// Posted so far.
+    posted: u64,
+    /// Receives whose posting has been called for and not taken effect.
+    coming: u32,
+    /// Limit at which an event is due; 0: not armed.
+    pub limit: u32,
+    /// Fewest receives left after one was taken.
+    pub low_water: u32,
+}
+
+impl RecvQueue {
+    /// An empty queue for `depth` receives.
+    pub fn new(depth: u32) -> Self {
+        Self { depth, low_water: u32::MAX, ..Self::default() }
+    }
+
+    /// Receives posted and not taken.
+    pub fn len(&self) -> u32 {
+        self.wqes.len() as u32
+    }
+
+    /// Whether none is posted.
+    pub fn is_empty(&self) -> bool {
+        self.wqes.is_empty()
+    }
+
+    /// Most that may be posted.
+    pub const fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Posted since creation.
+    pub const fn posted(&self) -> u64 {
+        self.posted
+    }
+
+    /// Receives posted, those included whose posting has not taken effect.
+    pub fn reserved(&self) -> u32 {
+        self.len() + self.coming
+    }
+
+    /// Keeps room for `n` receives that will be posted at a later local clock.
+    pub fn reserve(&mut self, n: u32) {
+        self.coming += n;
+    }
+
+    /// Posts a receive; room was reserved before.
+    pub fn push(&mut self, wqe: RqWqe) {
+        self.posted += 1;
+        self.coming = self.coming.saturating_sub(1);
+        self.wqes.push_back(wqe);
+    }
+
+    /// Takes the oldest receive that the NIC has read.
+    pub fn take(&mut self) -> Option<RqWqe> {
+        if self.fetched == 0 {
+            return None;
+        }
+        self.fetched -= 1;
+        let wqe = self.wqes.pop_front();
+        self.low_water = self.low_water.min(self.len());
+        wqe
+    }
+
+    /// Takes the oldest receive whether read or not, to flush it.
+    pub fn flush_one(&mut self) -> Option<RqWqe> {
+        self.fetched = self.fetched.saturating_sub(1);
+        self.wqes.pop_front()
+    }
+}
+
+/// What a CQE says.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum CqeKind {
+    /// The send WQE at `index` succeeded.
+    Send {
+        /// Free-running send-queue index.
+        index: u32,
+        /// What completed.
+        op: WcOpcode,
+        /// Bytes.
+        len: u32,
+    },
+    /// A receive completed.
+    Recv {
+        /// What completed.
+        op: WcOpcode,
+        /// Bytes.
+        len: u32,
+        /// Immediate data.
+        imm: Option<u32>,
+        /// Key that was invalidated.
+        invalidated: Option<Rkey>,
+    },
+    /// A WQE failed.
+    Error {
+        /// Which queue.
+        queue: WorkQueue,
+        /// Send-queue index; 0 for receives.
+        index: u32,
+        /// Why.
+        status: WcStatus,
+    },
+}
+
+/// A completion queue entry as the NIC writes it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Cqe {
+    /// NIC index of the QP.
+    pub qp: u32,
+    /// Of the work request.
+    pub wr_id: u64,
+    /// The rest.
+    pub kind: CqeKind,
+    /// Whether it counts for solicited-only notification.
+    pub solicited: bool,
+    /// When it became visible.
+    pub landed: Time,
+}
+
+/// A completion queue.
+#[derive(Debug)]
+pub struct CompletionQueue {
+    entries: VecDeque<Cqe>,
+    depth: u32,
+    /// Overrun: the queue is lost.
+    pub lost: bool,
+    /// CQEs that landed.
+    pub landed: u64,
+    /// Initiator that polls it.
+    pub owner: u16,
+    /// Most entries that waited at a time.
+    pub high_water: u32,
+}
+
+impl CompletionQueue {
+    /// An empty queue of `depth` entries, polled by `owner`.
+    pub const fn new(depth: u32, owner: u16) -> Self {
+        Self { entries: VecDeque::new(), depth, lost: false, landed: 0, owner, high_water: 0 }
+    }
+
+    /// A CQE lands. False: it found no free entry, and the queue is lost.
+    pub fn land(&mut self, cqe: Cqe) -> bool {
+        if self.lost || self.entries.len() as u32 >= self.depth {
+            self.lost = true;
+            return false;
+        }
+        self.landed += 1;
+        self.entries.push_back(cqe);
+        self.high_water = self.high_water.max(self.entries.len() as u32);
+        true
+    }
+
+    /// The oldest entry that landed no later than `by`.
+    pub fn poll(&mut self, by: Time) -> Option<Cqe> {
+        self.entries.pop_front_if(|e| e.landed <= by)
+    }
+
+    /// When the oldest entry landed.
+    pub fn oldest(&self) -> Option<Time> {
+        self.entries.front().map(|e| e.landed)
+    }
+
+    /// Entries that wait.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Drops the entries of a QP that was reset or destroyed.
+    pub fn forget(&mut self, qp: u32) {
+        self.entries.retain(|e| e.qp != qp);
+    }
+}
+
+/// Turns a CQE into what the program sees.
+pub fn completion(cqe: &Cqe, qp: doorbell_core::transport::QpId, retired: u32) -> Completion {
+    let wr_id = cqe.wr_id;
+    match cqe.kind {
+        CqeKind::Send { op, len, .. } => Completion::Send { wr_id, qp, op, len, retired },
+        CqeKind::Recv { op, len, imm, invalidated } => {
+            Completion::Recv { wr_id, qp, op, len, imm, invalidated }
+        }
+        CqeKind::Error { queue, status, .. } => {
+            Completion::Error { wr_id, qp, queue, status, vendor_err: 0, retired }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wqe(id: u64) -> Wqe {
+        Wqe { wr_id: id, ..Wqe::EMPTY }
+    }
+
+    #[test]
+    fn one_completion_retires_all_before_it() {
+        let mut q = SendQueue::new(0);
+        for i in 0..5 {
+            q.used += 1;
+            q.used_blocks += 1;
+            assert_eq!(q.push(wqe(i), Time::ZERO), i as u32);
+        }
+        assert_eq!(q.retire(2), 3);
+        assert_eq!((q.used, q.used_blocks, q.tail()), (2, 2, 3));
+        assert_eq!(q.retire(2), 0, "a second completion for the same slot retires nothing");
+        assert_eq!(q.slot(3).unwrap().wqe.wr_id, 3);
+        assert!(q.slot(2).is_none());
+    }
+
+    #[test]
+    fn the_former_content_of_a_ring_slot() {
+        let mut q = SendQueue::new(4);
+        assert_eq!(q.former(0, 4), Wqe::EMPTY, "a slot that was never written");
+        for i in 0..4 {
+            q.used += 1;
+            q.used_blocks += 1;
+            q.push(wqe(100 + i), Time::ZERO);
+        }
+        assert_eq!(q.former(4, 4).wr_id, 100, "still in use");
+        q.retire(1);
+        assert_eq!(q.former(4, 4).wr_id, 100);
+        assert_eq!(q.former(5, 4).wr_id, 101);
+        assert_eq!(q.former(6, 4).wr_id, 102);
+    }
+
+    #[test]
+    fn a_receive_is_taken_only_after_it_was_read() {
+        let mut q = RecvQueue::new(4);
+        q.push(RqWqe { wr_id: 1, sge: Default::default() });
+        assert!(q.take().is_none());
+        q.fetched = 1;
+        assert_eq!(q.take().unwrap().wr_id, 1);
+        assert_eq!(q.low_water, 0);
+    }
+
+    #[test]
+    fn overrun_at_the_exact_entry() {
+        let e = |landed| Cqe {
+            qp: 0,
+            wr_id: 0,
+            kind: CqeKind::Send { index: 0, op: WcOpcode::RdmaWrite, len: 0 },
+            solicited: false,
+            landed: Time::from_ps(landed),
+        };
+        let mut cq = CompletionQueue::new(2, 0);
+        assert!(cq.land(e(5)));
+        assert!(cq.land(e(6)));
+        assert_eq!(cq.poll(Time::from_ps(4)), None, "not landed yet");
+        assert!(!cq.land(e(7)));
+        assert!(cq.lost);
+    }
+}

@@ -1,0 +1,187 @@
+//! A packet in flight.
+
+use core::fmt;
+
+use super::encap::{Encapsulation, wire_bytes};
+use super::id::{HostId, PortId};
+use crate::rc::PacketDesc;
+
+/// Payloads up to this size are kept inside the packet; longer ones on the heap. Holds inline
+/// words, immediates and atomics, and keeps [`Payload`] at 32 bytes.
+pub const SMALL_PAYLOAD: usize = 30;
+
+/// The payload bytes that a packet carries.
+///
+/// The length is in the packet's descriptor; here are only the bytes, and only where a region is
+/// real. A packet from a virtual region takes the same time on the wire and carries nothing.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub enum Payload {
+    /// The packet has no payload.
+    #[default]
+    None,
+    /// The payload comes from a virtual region: it has a length and no bytes.
+    Lengths,
+    /// Few bytes.
+    Small {
+        /// How many of `bytes` count.
+        len: u8,
+        /// The bytes, zero from `len` on.
+        bytes: [u8; SMALL_PAYLOAD],
+    },
+    /// Many bytes.
+    Heap(Box<[u8]>),
+}
+
+impl Payload {
+    /// A copy of `data`; allocates only above [`SMALL_PAYLOAD`] bytes.
+    pub fn copy_from(data: &[u8]) -> Self {
+        if data.is_empty() {
+            return Self::None;
+        }
+        if data.len() > SMALL_PAYLOAD {
+            return Self::Heap(data.into());
+        }
+        let mut bytes = [0; SMALL_PAYLOAD];
+        bytes[..data.len()].copy_from_slice(data);
+        Self::Small { len: data.len() as u8, bytes }
+    }
+
+    /// The bytes: `None` for a virtual region, empty without payload.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::None => Some(&[]),
+            Self::Lengths => None,
+            Self::Small { len, bytes } => Some(&bytes[..usize::from(*len)]),
+            Self::Heap(bytes) => Some(bytes),
+        }
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bytes() {
+            None => write!(f, "virtual"),
+            Some(b) => write!(f, "{} bytes", b.len()),
+        }
+    }
+}
+
+/// A packet. It lives in the run's arena from its transmission to its arrival or its loss.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// The sending host,
+    pub src: HostId,
+    /// and its port.
+    pub src_port: PortId,
+    /// The destination,
+    pub dst: HostId,
+    /// and its port.
+    pub dst_port: PortId,
+    /// Bytes on the wire, everything included.
+    pub wire_bytes: u32,
+    /// UDP source port of RoCEv2, the entropy of the path choice; native InfiniBand: unused.
+    pub udp_source_port: u16,
+    /// Sending QP as its NIC numbers it; for records only, it does not travel.
+    pub src_qp: u32,
+    /// Transport headers, and where the payload came from.
+    pub desc: PacketDesc,
+    /// The payload bytes.
+    pub payload: Payload,
+}
+
+impl Packet {
+    /// A packet between two ports, with the size that `encap` gives it.
+    ///
+    /// # Panics
+    /// When the payload has bytes and their number is not the descriptor's.
+    pub fn new(
+        encap: Encapsulation,
+        (src, src_port): (HostId, PortId),
+        (dst, dst_port): (HostId, PortId),
+        desc: PacketDesc,
+        payload: Payload,
+        udp_source_port: u16,
+    ) -> Self {
+        if let Some(bytes) = payload.bytes() {
+            assert_eq!(bytes.len(), desc.len as usize, "payload of another length");
+        }
+        let wire_bytes = wire_bytes(encap, desc.opcode, desc.len);
+        Self {
+            src,
+            src_port,
+            dst,
+            dst_port,
+            wire_bytes,
+            udp_source_port,
+            src_qp: 0,
+            desc,
+            payload,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use doorbell_core::verbs::{Opcode, Psn, Qpn};
+
+    use crate::rc::Ext;
+
+    #[test]
+    fn packets_stay_small() {
+        assert_eq!(core::mem::size_of::<Payload>(), 32);
+        assert!(core::mem::size_of::<Packet>() <= 128, "two cache lines");
+    }
+
+    fn packet(len: u32, payload: Payload) -> Packet {
+        let desc = PacketDesc {
+            opcode: Opcode::RcSendOnly,
+            psn: Psn::new(1),
+            dest: Qpn::new(2),
+            ack_req: true,
+            solicited: false,
+            wqe: 0,
+            offset: 0,
+            len,
+            ext: Ext::None,
+        };
+        let (from, to) = ((HostId(0), PortId(1)), (HostId(2), PortId(3)));
+        Packet::new(Encapsulation::RoceV2Ipv4, from, to, desc, payload, 0xC000)
+    }
+
+    #[test]
+    fn a_packet_knows_its_size_and_its_way() {
+        let p = packet(5, Payload::copy_from(b"hello"));
+        assert_eq!(p.wire_bytes, 82 + 8);
+        assert_eq!(
+            (p.src, p.src_port, p.dst, p.dst_port),
+            (HostId(0), PortId(1), HostId(2), PortId(3))
+        );
+        assert_eq!(packet(4096, Payload::Lengths).wire_bytes, 82 + 4096);
+    }
+
+    #[test]
+    #[should_panic(expected = "payload of another length")]
+    fn payload_and_descriptor_agree_on_the_length() {
+        packet(6, Payload::copy_from(b"hello"));
+    }
+
+    #[test]
+    fn payload_moves_to_the_heap_above_its_limit() {
+        let data: Vec<u8> = (0..=SMALL_PAYLOAD as u8).collect();
+        let small = Payload::copy_from(&data[..SMALL_PAYLOAD]);
+        assert!(matches!(small, Payload::Small { len, .. } if usize::from(len) == SMALL_PAYLOAD));
+        assert_eq!(small.bytes(), Some(&data[..SMALL_PAYLOAD]));
+        let heap = Payload::copy_from(&data);
+        assert!(matches!(heap, Payload::Heap(_)));
+        assert_eq!(heap.bytes(), Some(&data[..]));
+    }
+
+    #[test]
+    fn no_payload_is_not_a_virtual_one() {
+        assert_eq!(Payload::copy_from(&[]), Payload::None);
+        assert_eq!(Payload::None.bytes(), Some(&[][..]));
+        assert_eq!(Payload::Lengths.bytes(), None);
+    }
+}
