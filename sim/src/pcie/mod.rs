@@ -2,6 +2,10 @@
 //!
 //! Sans-IO: [`PcieTree::submit`] and [`PcieTree::on_event`] answer with events in an
 //! [`Out`](crate::engine::Out) list, and `on_event` returns a [`Done`] when a transaction has ended.
+//!
+//! Simplified: one virtual channel, each link direction a FIFO; completions are accepted without
+//! credits, since a requester keeps room for them; a returned credit is known at once; payloads
+//! are not padded to double words. Absent: IOMMU, ECRC, replay after link errors, reads by cores.
 
 mod account;
 pub mod bench;

@@ -276,6 +276,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn noise_repeats_with_its_seed_and_only_with_it() {
+        let mut cfg = nfp6000(Host::Haswell, true);
+        let run = |cfg: &BenchConfig| read_latency(cfg, Dma, 64, 500).unwrap();
+        let first = run(&cfg);
+        assert_eq!(first, run(&cfg));
+        assert!(first.quantile(0) < first.median() && first.median() < first.quantile(1_000_000));
+        cfg.seed = 2;
+        assert_ne!(first, run(&cfg));
+    }
+
+    #[test]
     fn every_published_row_is_within_10_percent() {
         for row in rows(4_000).unwrap() {
             assert!(row.error().abs() <= 0.10, "{row:?}: {:+.1} %", 100.0 * row.error());
