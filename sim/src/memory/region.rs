@@ -383,7 +383,7 @@ impl RegionTable {
         addr: u64,
         change: impl FnOnce(u64) -> Option<u64>,
     ) -> Result<u64, DataError> {
-        if addr % 8 != 0 {
+        if !addr.is_multiple_of(8) {
             return Err(DataError::Misaligned);
         }
         let (offset, pages) = self.bytes_mut(id, addr, 8)?;

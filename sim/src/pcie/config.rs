@@ -76,11 +76,12 @@ pub enum Generation {
 /// One link, both directions alike.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LinkConfig {
-    /// Generation trained to; one lower halves the rate.
+    /// Generation trained to; one lower halves the rate, and nothing else tells.
     pub generation: Generation,
-    /// Lanes: 1, 2, 4, 8 or 16.
+    /// Lanes trained to: 1, 2, 4, 8 or 16. Half the lanes, half the rate.
     pub width: u8,
     /// One way, from the last bit sent to the last bit accepted: PHY, data link layer, trace.
+    /// Some tens of nanoseconds. Higher: every read pays twice.
     pub latency: Span,
     /// Buffers that the receiver of either direction offers.
     pub credits: Credits,
@@ -109,18 +110,21 @@ impl Credits {
 #[derive(Clone, Debug)]
 pub struct SocketConfig {
     /// Root complex, from the last bit of a TLP at the root port to the memory system, and from
-    /// one root port to another for peer-to-peer TLPs.
+    /// one root port to another for peer-to-peer TLPs. Some tens of nanoseconds.
     pub root_latency: Span,
-    /// From the memory system's order point to the data of a read, line in the LLC.
+    /// From the memory system's order point to the data of a read, line in the LLC. 150 to
+    /// 250 ns. Higher: WQE and payload fetches take longer, and the same tags carry less.
     pub llc_read: Span,
     /// Added to `llc_read` when the line is in DRAM (C-PCIE-036: 40 ns).
     pub dram_extra: Span,
     /// From the memory system's order point until written data is visible to cores and to
-    /// later reads of the same device.
+    /// later reads of the same device (C-PCIE-033: about 110 ns). Higher: CQEs are seen later,
+    /// and a read right behind a write waits longer.
     pub write_commit: Span,
     /// From a core's store leaving the core to the root port. 0 saves one event per MMIO write.
     pub mmio_latency: Span,
-    /// DRAM of this socket, shared by DMA that misses the LLC, cores and reductions.
+    /// DRAM of this socket, shared by DMA that misses the LLC, cores and reductions. A channel
+    /// of DDR4-3200 has 205 Gb/s at most.
     pub dram_rate: BitRate,
     /// Added to the latency of each read of this socket's memory. `None`: no noise, no draw.
     pub noise: Option<NoiseTable>,
@@ -129,9 +133,11 @@ pub struct SocketConfig {
 /// The path between two sockets.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct InterconnectConfig {
-    /// Added one way to everything that crosses.
+    /// Added one way to everything that crosses; a read crosses twice (C-NUMA-001: 107 ns in
+    /// all).
     pub latency: Span,
-    /// Rate per direction and pair of sockets.
+    /// Rate per direction and pair of sockets. Lower than a device's link: remote memory is
+    /// slower also for large transfers.
     pub rate: BitRate,
     /// Bytes that each crossing TLP occupies beyond its payload.
     pub request_bytes: u32,
@@ -165,16 +171,18 @@ pub enum NodeKind {
 /// A device as requester and as target.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct EndpointConfig {
-    /// Read requests outstanding at a time (tags), at least 1. Fewer: throughput of small reads
-    /// is `tags / round trip`.
+    /// Read requests outstanding at a time (tags), at least 1; devices have 32 to 768. The rate
+    /// of small reads is at most `tags / round trip`.
     pub read_tags: u32,
-    /// Bytes of read data outstanding at a time (completion buffer); at least MRRS.
+    /// Bytes of read data outstanding at a time (completion buffer); at least MRRS. The
+    /// throughput of large reads is at most `bytes / round trip`.
     pub read_bytes: u32,
-    /// Own memory read by a peer (GPU memory): request at the device to first data.
+    /// Own memory read by a peer (GPU memory): request at the device to first data. GPUs are
+    /// slower here than host memory.
     pub read_latency: Span,
     /// Own memory written by a peer: last bit at the device to visible.
     pub write_latency: Span,
-    /// Rate at which the device's memory serves peers.
+    /// Rate of the device's memory for peers, and for the copies and reductions that run in it.
     pub memory_rate: BitRate,
 }
 
@@ -272,10 +280,10 @@ impl PcieConfig {
             if posted_headers == 0 || nonposted_headers == 0 || posted_data < needed {
                 return Err(PcieConfigError::Credits { index });
             }
-            if let NodeKind::Endpoint(e) = node.kind {
-                if e.read_tags == 0 || e.read_bytes < self.format.max_read_request {
-                    return Err(PcieConfigError::Reads { index });
-                }
+            if let NodeKind::Endpoint(e) = node.kind
+                && (e.read_tags == 0 || e.read_bytes < self.format.max_read_request)
+            {
+                return Err(PcieConfigError::Reads { index });
             }
         }
         Ok(())

@@ -1,10 +1,18 @@
 //! The PCIe tree of a host: TLP bytes, links, switches, tags, credits, DMA and MMIO.
 //!
 //! Sans-IO: [`PcieTree::submit`] and [`PcieTree::on_event`] answer with events in an
-//! [`Out`](crate::engine::Out) list, and `on_event` returns a [`Done`] when a transaction has ended.
+//! [`Out`](crate::engine::Out) list, and `on_event` returns a [`Done`] when a transaction has
+//! ended.
+//!
+//! Simplified: one virtual channel, each link direction a FIFO; completions are accepted without
+//! credits, since a requester keeps room for them; a returned credit is known at once; payloads
+//! are not padded to double words. Absent: IOMMU, ECRC, replay after link errors, reads by cores.
 
 mod account;
+pub mod bench;
+mod burst;
 mod config;
+mod ends;
 mod route;
 mod station;
 #[cfg(test)]

@@ -122,7 +122,7 @@ impl TlpFormat {
         let request_cuts = len.div_ceil(mrrs) - 1;
         let finer = if size < mrrs { size } else { mrrs };
         let rarer = if aligned_cuts < request_cuts { aligned_cuts } else { request_cuts };
-        let common = if offset % finer == 0 { rarer } else { 0 };
+        let common = if offset.is_multiple_of(finer) { rarer } else { 0 };
         1 + aligned_cuts + request_cuts - common
     }
 
@@ -207,7 +207,7 @@ mod tests {
             }
             at += 1;
             request_left -= 1;
-            if at % u64::from(f.completion_size()) == 0 {
+            if at.is_multiple_of(u64::from(f.completion_size())) {
                 open = false;
             }
         }

@@ -5,118 +5,17 @@
 //! through). Events per burst on a single link: two for a read (data ready, data delivered),
 //! one for a write (visible). Each further station costs one.
 
-use std::collections::VecDeque;
-
 use doorbell_core::units::{BitRate, Span, Time};
 
-use super::account::RequesterAccount;
+use super::burst::{Burst, NONE, Whole};
 use super::config::{NodeKind, PcieConfig, PcieConfigError, TlpFormat};
-use super::route::{Route, Topology, socket_of};
+use super::ends::{Order, Requester, Terminal};
+use super::route::{Topology, socket_of};
 use super::station::{Flow, Need};
 use super::tlp::{Cut, MMIO_LINE, to_page_end};
-use super::{Cause, Done, Kind, NodeId, PcieEvent, Target, Transaction};
-use crate::engine::{Class, NoiseTable, Out, SimRng, Slab};
+use super::{Done, Kind, NodeId, PcieEvent, Target, Transaction};
+use crate::engine::{Class, Out, SimRng, Slab};
 use crate::memory::{MemoryPlace, MemorySystem};
-
-const NONE: u32 = u32::MAX;
-
-/// TLPs of one transaction that travel together.
-#[derive(Debug)]
-struct Burst {
-    tag: u64,
-    submitted: Time,
-    started: Time,
-    /// No earlier can the last bit leave the next station.
-    tail: Time,
-    /// From the first to the last request of the burst, at the target.
-    lag: Span,
-    /// Request: from the target's order point to the first data.
-    access: Span,
-    /// Request: writes of the same way that must be visible before.
-    after: u64,
-    len: u32,
-    /// Bytes on a link.
-    wire: u32,
-    tlps: u32,
-    /// Requests sent for it, hence tags.
-    requests: u32,
-    /// The transaction that it is part of, [`NONE`] if it is all of it.
-    whole: u32,
-    route: Route,
-    hop: u8,
-    /// Offset in its 4-KiB page.
-    offset: u16,
-    from: u16,
-    to: u16,
-    flow: Flow,
-    kind: Kind,
-    cause: Cause,
-    /// Goes through the target's memory (not its cache).
-    uses_memory: bool,
-    /// Has waited for the target's memory.
-    drained: bool,
-}
-
-impl Burst {
-    const fn need(&self) -> Need {
-        match self.flow {
-            Flow::Posted => Need { headers: self.tlps, data: self.len.div_ceil(16) },
-            Flow::Request => Need { headers: self.tlps, data: 0 },
-            Flow::Completion => Need { headers: 0, data: 0 },
-        }
-    }
-}
-
-/// A transaction of several bursts, or one that waits for tags.
-#[derive(Debug)]
-struct Whole {
-    transaction: Transaction,
-    submitted: Time,
-    started: Time,
-    /// Bytes of which no burst was made yet.
-    left: u32,
-    bursts: u32,
-}
-
-#[derive(Debug)]
-pub(super) struct Requester {
-    tags: u32,
-    all_tags: u32,
-    bytes: u32,
-    /// Most requests of one burst: a quarter of all, so that the pipe does not run empty
-    /// between two bursts.
-    burst_requests: u32,
-    queue: VecDeque<u32>,
-    pub account: RequesterAccount,
-}
-
-/// Latencies of a place as target.
-#[derive(Debug)]
-pub(super) struct Terminal {
-    /// Request at the place to its order point.
-    pub root: Span,
-    /// Order point to first data: cached, and added when not.
-    pub read: Span,
-    pub miss: Span,
-    /// Last bit of a write to visible.
-    pub write: Span,
-    /// A core's store to the root port.
-    pub mmio: Span,
-    pub noise: Option<NoiseTable>,
-}
-
-/// Order of one way: writes become visible in order, reads wait for the writes before them.
-#[derive(Debug, Default)]
-struct Order {
-    departed: u64,
-    committed: u64,
-    /// No later write is visible earlier.
-    visible: Time,
-    /// Writes that wait for the target's memory, and when the last of them has it.
-    draining: u32,
-    drained_at: Time,
-    waiting_reads: VecDeque<(u64, u32)>,
-}
 
 /// The PCIe tree of one host, with the memories at its ends.
 #[derive(Debug)]
@@ -434,7 +333,7 @@ impl PcieTree {
         let hop = self.topology.hops[at];
         let index = usize::from(hop.station);
         let station = &mut self.topology.stations[index];
-        let wire = if hop.cross { cross_wire(b, self.cross_bytes) } else { b.wire };
+        let wire = if hop.cross { b.cross_wire(self.cross_bytes) } else { b.wire };
         station.take_credits(b.flow, b.need());
         station.count(b.cause, b.tlps, wire);
         let (start, end) = station.reserve(now, wire);
@@ -626,59 +525,5 @@ pub(super) fn place(target: Target) -> u16 {
     match target {
         Target::HostMemory { numa, .. } => u16::from(numa),
         Target::Node(node) => node.0,
-    }
-}
-
-/// Bytes of a burst between sockets.
-fn cross_wire(b: &Burst, per_tlp: u32) -> u32 {
-    let payload = if b.flow == Flow::Request { 0 } else { b.len };
-    payload + b.tlps * per_tlp
-}
-
-impl Requester {
-    fn new(cfg: &PcieConfig, place: usize) -> Self {
-        let node = place.checked_sub(cfg.sockets.len()).map(|i| cfg.nodes[i].kind);
-        let (tags, bytes) = match node {
-            Some(NodeKind::Endpoint(e)) => (e.read_tags, e.read_bytes),
-            _ => (0, 0),
-        };
-        // No more than half of any link's credits, so that no burst waits for more than there
-        // are.
-        let credits = cfg.nodes.iter().map(|n| n.link.credits.nonposted_headers).min();
-        let most = tags.min(credits.unwrap_or(1).saturating_mul(2)) / 4;
-        Self {
-            tags,
-            all_tags: tags,
-            bytes,
-            burst_requests: most.clamp(1, 64),
-            queue: VecDeque::new(),
-            account: RequesterAccount::default(),
-        }
-    }
-
-    /// Longest burst of a read.
-    pub fn burst_bytes(&self, format: &TlpFormat) -> u32 {
-        self.burst_requests * format.max_read_request
-    }
-}
-
-impl Terminal {
-    fn new(cfg: &PcieConfig, place: usize) -> Self {
-        if let Some(socket) = cfg.sockets.get(place) {
-            return Self {
-                root: socket.root_latency,
-                read: socket.llc_read,
-                miss: socket.dram_extra,
-                write: socket.write_commit,
-                mmio: socket.mmio_latency,
-                noise: socket.noise.clone(),
-            };
-        }
-        let (read, write) = match cfg.nodes[place - cfg.sockets.len()].kind {
-            NodeKind::Endpoint(e) => (e.read_latency, e.write_latency),
-            NodeKind::Switch { .. } => (Span::ZERO, Span::ZERO),
-        };
-        let none = Span::ZERO;
-        Self { root: none, read, miss: none, write, mmio: none, noise: None }
     }
 }
