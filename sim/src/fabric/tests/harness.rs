@@ -105,6 +105,7 @@ impl Net {
             dst_port: to,
             wire_bytes: f.wire_bytes,
             udp_source_port: 0,
+            src_qp: 0,
             desc: self.desc,
             payload: Payload::Lengths,
         });
