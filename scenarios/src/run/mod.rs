@@ -7,11 +7,15 @@ pub mod hardware;
 mod latency;
 mod metric;
 mod outcome;
+mod programs;
+mod simulate;
+mod timeline;
 
 use std::sync::Arc;
 
 pub use batch::{Run, run_points};
 pub use error::RunError;
+pub use simulate::Simulator;
 pub use latency::{LatencyRecorder, LatencySummary};
 pub(crate) use metric::number_text;
 pub use metric::{Metric, MetricUnit, MetricValue};

@@ -242,6 +242,14 @@ impl Host {
         self.initiators.iter().find(|i| i.rank == rank)?.program.as_deref()
     }
 
+    /// WQEs that are staged and not rung.
+    pub fn unrung(&self) -> u64 {
+        let staged = |i: &InitiatorState| {
+            i.handles.qps.0.iter().flatten().map(|l| l.staged.len() as u64).sum::<u64>()
+        };
+        self.initiators.iter().map(staged).sum()
+    }
+
     /// Lock waits of shared QPs: contended acquisitions and time waited.
     pub fn lock_waits(&self) -> (u64, Span) {
         let sum = |(n, t), l: &QpLock| (n + l.contended, t + l.waited);

@@ -312,6 +312,7 @@ impl Transport for SimTransport<'_> {
         // On a shared QP the WQE is written inside the lock, so the ring pays for it.
         if !shared {
             let cost = self.build_cost(&wqe, space);
+            self.record_staged(qp, "WQE build (core)", self.local, self.local + cost, 0);
             self.spend(cost);
             self.init_mut().stats.post += cost;
         }
@@ -358,7 +359,9 @@ impl Transport for SimTransport<'_> {
                 self.spend(span);
             }
         }
+        let start = self.local;
         self.spend(cost);
+        self.record_staged(qp, "ring: doorbell record, fence, MMIO store (core)", start, self.local, 1);
         let local = qp.index();
         self.effect(Effect::Ring { local, qp: index, count, blueflame });
         if shared {
@@ -588,6 +591,19 @@ impl Transport for SimTransport<'_> {
 }
 
 impl SimTransport<'_> {
+    /// Records a stage of the WQE that is `back` positions before the next one to be staged.
+    fn record_staged(&mut self, qp: QpId, stage: &'static str, start: Time, end: Time, back: u32) {
+        if !self.shared.timeline.enabled() {
+            return;
+        }
+        let Some(l) = self.local_qp(qp) else { return };
+        let (nic_qp, staged) = (l.qp, l.staged.len() as u32);
+        let prod = self.host.nic.qp(nic_qp).map_or(0, |q| q.sq.prod());
+        let index = prod.wrapping_add(staged).wrapping_sub(back);
+        let subject = crate::nic::subject(self.host.id.0, nic_qp, index);
+        self.shared.timeline.stage(subject, stage, start, end, 0);
+    }
+
     fn record_poll(&mut self, qp: u32, index: u32, landed: Time) {
         let subject = crate::nic::subject(self.host.id.0, qp, index);
         let end = self.local;

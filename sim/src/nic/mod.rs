@@ -246,21 +246,26 @@ impl Nic {
         }
     }
 
-    /// Busy time of the stages, for the report: name, time, and how many units share it.
-    pub fn resources(&self) -> Vec<(&'static str, Span, u32)> {
-        let total = |busy: &mut dyn Iterator<Item = Span>| busy.fold(Span::ZERO, |a, b| a + b);
-        let most = |busy: &mut dyn Iterator<Item = Span>| busy.max().unwrap_or_default();
+    /// The stages for the report: name, busy time, units, things served, time waited.
+    pub fn resources(&self) -> Vec<(&'static str, Span, u32, u64, Span)> {
+        let most = |name, units: &mut dyn Iterator<Item = &Busy>| {
+            let b = units.max_by_key(|b| b.busy()).copied().unwrap_or_default();
+            (name, b.busy(), 1, b.jobs(), b.waited())
+        };
+        let units = |name, units: &mut dyn Iterator<Item = &Busy>, count| {
+            units.fold((name, Span::ZERO, count, 0, Span::ZERO), |(n, t, c, jobs, w), b| {
+                (n, t + b.busy(), c, jobs + b.jobs(), w + b.waited())
+            })
+        };
+        let pus = || self.pus.iter().map(|p| &p.busy);
+        let pu_count = u32::from(self.cfg.pu_count);
         vec![
-            ("nic doorbell unit", self.doorbell.busy(), 1),
-            ("nic processing unit (busiest)", most(&mut self.pus.iter().map(|p| p.busy.busy())), 1),
-            (
-                "nic processing units (all)",
-                total(&mut self.pus.iter().map(|p| p.busy.busy())),
-                u32::from(self.cfg.pu_count),
-            ),
-            ("nic receive device", self.rx_device.busy(), 1),
-            ("nic receive unit (busiest)", most(&mut self.rx.iter().map(Busy::busy)), 1),
-            ("nic atomic unit", self.atomic_unit.busy(), 1),
+            most("nic doorbell unit", &mut std::iter::once(&self.doorbell)),
+            most("nic processing unit (busiest)", &mut pus()),
+            units("nic processing units (all)", &mut pus(), pu_count),
+            most("nic receive device", &mut std::iter::once(&self.rx_device)),
+            most("nic receive unit (busiest)", &mut self.rx.iter()),
+            most("nic atomic unit", &mut std::iter::once(&self.atomic_unit)),
         ]
     }
 

@@ -75,6 +75,22 @@ impl Cause {
         Self::Atomic,
         Self::Other,
     ];
+
+    /// Name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Doorbell => "doorbell",
+            Self::BlueFlame => "blueflame",
+            Self::WqeFetch => "wqe-fetch",
+            Self::PayloadRead => "payload-read",
+            Self::PayloadWrite => "payload-write",
+            Self::Cqe => "cqe",
+            Self::RecvWqeFetch => "recv-wqe-fetch",
+            Self::QpContext => "qp-context",
+            Self::Atomic => "atomic",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// Kind of a transaction.

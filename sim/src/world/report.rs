@@ -17,6 +17,10 @@ pub struct ResourceUse {
     pub busy: Span,
     /// Units that share it.
     pub units: u32,
+    /// Things served.
+    pub served: u64,
+    /// Time for which things waited for it, summed.
+    pub waited: Span,
 }
 
 impl ResourceUse {
@@ -66,19 +70,21 @@ impl World {
         let mut links = Vec::new();
         for (h, host) in self.hosts.iter().enumerate() {
             let h = h as u32;
-            let mut add = |name: String, busy, units| {
-                resources.push(ResourceUse { host: h, name, busy, units });
+            let mut add = |name: String, busy, units, served, waited| {
+                resources.push(ResourceUse { host: h, name, busy, units, served, waited });
             };
             for (who, rank, stats) in host.initiators() {
-                add(format!("{} (program {rank})", initiator_name(who)), stats.work, 1);
+                let name = format!("{} (program {rank})", initiator_name(who));
+                add(name, stats.work, 1, stats.steps, stats.blocked);
             }
-            for (name, busy, units) in host.nic().resources() {
-                add(name.to_owned(), busy, units);
+            for (name, busy, units, served, waited) in host.nic().resources() {
+                add(name.to_owned(), busy, units, served, waited);
             }
             for account in host.pcie().accounts() {
                 let down = account.direction == Direction::Down;
                 let arrow = if down { "down" } else { "up" };
-                add(format!("PCIe {} {arrow}", account.name), account.busy, 1);
+                let tlps = account.total().tlps;
+                add(format!("PCIe {} {arrow}", account.name), account.busy, 1, tlps, account.queued);
                 for cause in Cause::ALL {
                     let c = account.of(cause);
                     if c.tlps > 0 {
@@ -94,7 +100,8 @@ impl World {
                 }
             }
             let port = self.shared.fabric.hosts()[h as usize].egress(PortId(0));
-            add("port transmit".into(), port.counters(now).busy, 1);
+            let c = port.counters(now);
+            add("port transmit".into(), c.busy, 1, c.sent.packets, c.blocked);
         }
         RunReport { elapsed: now.since(Time::ZERO), resources, links }
     }
