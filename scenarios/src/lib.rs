@@ -5,12 +5,14 @@
 //! expands them to points, hands each point to a [`run::Runner`] and reports what came back.
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod expect;
 pub mod format;
 pub mod input;
 pub mod library;
 pub mod profile;
 pub mod quantity;
+pub mod report;
 pub mod run;
 #[cfg(test)]
 mod testing;
