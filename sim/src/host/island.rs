@@ -288,15 +288,16 @@ impl Host {
         (&mut self.nic, env)
     }
 
-    /// Handles an event of this island.
-    pub fn on_event(&mut self, s: &mut Shared, now: Time, ev: HostEvent) {
+    /// Handles an event of this island. False: a wake-up that was overtaken by an earlier one.
+    pub fn on_event(&mut self, s: &mut Shared, now: Time, ev: HostEvent) -> bool {
         match ev {
             HostEvent::Pcie(ev) => self.on_pcie(s, now, ev),
             HostEvent::Nic(ev) => self.on_nic(s, now, ev),
             HostEvent::Step { initiator, generation } => {
-                if self.initiators[usize::from(initiator)].generation == generation {
-                    self.step(s, now, initiator);
+                if self.initiators[usize::from(initiator)].generation != generation {
+                    return false;
                 }
+                self.step(s, now, initiator);
             }
             HostEvent::Memory(ev) => self.on_memory(s, now, ev),
             HostEvent::Effect { initiator } => self.run_effects(s, now, initiator),
@@ -305,6 +306,7 @@ impl Host {
             }
         }
         self.wake_all(s, now);
+        true
     }
 
     fn on_pcie(&mut self, s: &mut Shared, now: Time, ev: PcieEvent) {

@@ -70,6 +70,8 @@ pub enum RunEnd {
 pub struct World {
     hosts: Vec<Host>,
     shared: Shared,
+    /// Time of the last event that changed something.
+    reached: Time,
 }
 
 impl World {
@@ -110,6 +112,7 @@ impl World {
                 hosts: cfg.hosts.len() as u32,
             },
             hosts,
+            reached: Time::ZERO,
         })
     }
 
@@ -164,7 +167,11 @@ impl World {
     fn dispatch(&mut self, now: Time, event: Event) {
         let s = &mut self.shared;
         match event {
-            Event::Host(host, ev) => self.hosts[host.index()].on_event(s, now, ev),
+            Event::Host(host, ev) => {
+                if !self.hosts[host.index()].on_event(s, now, ev) {
+                    return;
+                }
+            }
             Event::Bootstrap { host, message } => {
                 let (from, key, bytes, left) = &mut s.messages[message];
                 let (from, key, bytes) = (*from, *key, bytes.clone());
@@ -195,11 +202,12 @@ impl World {
                 }
             }
         }
+        self.reached = now;
     }
 
-    /// Now.
-    pub fn now(&self) -> Time {
-        self.shared.engine.now()
+    /// Time of the last event that changed something: overtaken deadlines do not count.
+    pub const fn now(&self) -> Time {
+        self.reached
     }
 
     /// Events handled.
