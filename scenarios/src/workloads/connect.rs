@@ -166,6 +166,11 @@ impl Target {
         Self::part_of(mr, 0, mr.len)
     }
 
+    /// The same memory with its first `bytes` left out.
+    pub const fn shifted(&self, bytes: u64) -> Self {
+        Self { remote: self.at(bytes), len: self.len.saturating_sub(bytes) }
+    }
+
     /// The address at `offset`.
     pub const fn at(&self, offset: u64) -> Remote {
         Remote { addr: self.remote.addr.wrapping_add(offset), rkey: self.remote.rkey }

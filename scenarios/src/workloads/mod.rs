@@ -6,6 +6,7 @@
 mod common;
 pub mod connect;
 mod latency;
+mod pingpong;
 mod rate;
 mod responder;
 pub mod script;
@@ -13,6 +14,7 @@ mod sharing;
 
 pub use common::*;
 pub use latency::{Latency, LatencyConfig};
+pub use pingpong::{PingPong, PingPongBy, PingPongConfig};
 pub use rate::{Arrivals, Rate, RateConfig, Stop};
 pub use responder::{Responder, ResponderConfig, ResponderLink};
 pub use sharing::Sharing;
