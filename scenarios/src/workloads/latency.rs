@@ -7,7 +7,7 @@ use doorbell_core::transport::{Completions, Control, FenceScope, Next, Program, 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::SendFlags;
 
-use super::common::{Failure, Poster, Results, Shape, Window, failed};
+use super::common::{Failure, Message, Poster, Results, Shape, Window, failed};
 use super::connect::{Client, LinkConfig, LocalConfig, publish_done};
 
 /// Configuration of [`Latency`].
@@ -143,7 +143,8 @@ impl Latency {
         let lane = self.client.lanes()[0];
         let now = t.now();
         let mr = self.client.local().mr;
-        self.poster.stage(t, &lane, &mr, 0, self.posted, SendFlags::SIGNALED)?;
+        let (wr_id, flags) = (self.posted, SendFlags::SIGNALED);
+        self.poster.stage(t, &lane, &mr, Message { wr_id, n: wr_id, offset: 0, flags })?;
         if self.must_fence {
             t.fence(FenceScope::System);
         }

@@ -11,7 +11,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{QpType, SendFlags};
 
-use super::common::{Failure, Op, Poster, Results, Shape, Window, failed};
+use super::common::{Failure, Message, Op, Poster, Results, Shape, Window, failed};
 use super::connect::{Client, Lane, LinkConfig, Local, LocalConfig};
 
 /// How the other side learns of a message.
@@ -310,7 +310,8 @@ impl PingPong {
         // A WRITE goes from the out part to the in part of the peer.
         let shift = layout.input() - layout.out();
         let lane = Lane { remote: lane.remote.shifted(shift), ..lane };
-        self.poster.stage(t, &lane, &mr, layout.out(), self.sent, flags)?;
+        let message = Message { wr_id: self.sent, n: self.sent, offset: layout.out(), flags };
+        self.poster.stage(t, &lane, &mr, message)?;
         if self.must_fence {
             t.fence(doorbell_core::transport::FenceScope::System);
         }

@@ -16,7 +16,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{QpType, SendFlags};
 
-use super::common::{Failure, Poster, Results, Shape, Window, failed};
+use super::common::{Failure, Message, Poster, Results, Shape, Window, failed};
 use super::connect::{Card, Client, Lane, LinkConfig, LocalConfig, publish_done};
 use super::sharing::{Credits, Sharing};
 
@@ -431,12 +431,14 @@ impl Rate {
         let last = flow.quota == Some(flow.total + 1);
         let signal = last || flow.unsignalled + 1 == self.config.signal_every;
         let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
-        let (offset, id) = (i as u64 * self.config.shape.stride(), self.credits.tag(flow.total));
+        let offset = i as u64 * self.config.shape.stride();
+        let wr_id = self.credits.tag(self.handed);
+        let message = Message { wr_id, n: flow.total, offset, flags };
         let (lane, mr) = (self.lanes[i], self.mr.expect("up"));
-        let mut staged = self.poster.stage(t, &lane, &mr, offset, id, flags);
+        let mut staged = self.poster.stage(t, &lane, &mr, message);
         if staged == Err(Failure::Stage(StageError::StagedFull)) {
             self.ring(t, i)?;
-            staged = self.poster.stage(t, &lane, &mr, offset, id, flags);
+            staged = self.poster.stage(t, &lane, &mr, message);
         }
         match staged {
             Ok(()) => {}

@@ -13,7 +13,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AccessFlags, QpAttrMask, QpState, SendFlags};
 
-use super::common::{Failure, Poster, Results, Shape};
+use super::common::{Failure, Message, Poster, Results, Shape};
 use super::connect::{
     ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, ReceiveOrder, Topic, key,
     publish_done,
@@ -386,7 +386,8 @@ impl Script {
         let mut staged = 0;
         let mut refusal = None;
         while staged < count && refusal.is_none() {
-            match poster.stage(t, &lane, &mr, 0, self.posted, flags) {
+            let (wr_id, offset) = (self.posted, 0);
+            match poster.stage(t, &lane, &mr, Message { wr_id, n: wr_id, offset, flags }) {
                 Ok(()) => {
                     self.posted += 1;
                     staged += 1;
