@@ -196,10 +196,10 @@ impl PingPong {
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
-        if !self.up {
-            if let Some(next) = self.open(t)? {
-                return Ok(next);
-            }
+        if !self.up
+            && let Some(next) = self.open(t)?
+        {
+            return Ok(next);
         }
         self.poll_sends(t)?;
         let full = match self.config.by {

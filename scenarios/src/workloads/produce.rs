@@ -234,10 +234,10 @@ impl Produce {
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
-        if self.ready.is_none() {
-            if let Some(next) = self.up(t)? {
-                return Ok(next);
-            }
+        if self.ready.is_none()
+            && let Some(next) = self.up(t)?
+        {
+            return Ok(next);
         }
         let ready = self.ready.expect("up");
         let full = match ready.flags {

@@ -147,10 +147,10 @@ impl Verify {
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
-        if !self.up {
-            if let Some(next) = self.open(t)? {
-                return Ok(next);
-            }
+        if !self.up
+            && let Some(next) = self.open(t)?
+        {
+            return Ok(next);
         }
         let cq = self.client.local().recv_cq;
         self.polled.clear();
