@@ -1,2 +1,9 @@
 //! The `doorbell` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+use doorbell::run::Simulator;
+
+fn main() -> ExitCode {
+    doorbell::cli::main(&Simulator)
+}

@@ -2,5 +2,12 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod event;
 pub mod fabric;
+pub mod host;
+pub mod memory;
+pub mod nic;
+pub mod pcie;
+pub mod rc;
 pub mod wire;
+pub mod world;

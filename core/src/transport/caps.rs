@@ -332,6 +332,31 @@ impl Reduce {
             Self::SumI64 | Self::SumF64 => 8,
         }
     }
+
+    /// Adds `from` to `to`, element by element. Bytes past the last whole element stay.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn apply(self, to: &mut [u8], from: &[u8]) {
+        assert_eq!(to.len(), from.len(), "a reduction of unequal lengths");
+        macro_rules! sum {
+            ($t:ty, $add:expr) => {
+                for (a, b) in to
+                    .chunks_exact_mut(size_of::<$t>())
+                    .zip(from.chunks_exact(size_of::<$t>()))
+                {
+                    let x = <$t>::from_le_bytes(a.try_into().expect("a whole element"));
+                    let y = <$t>::from_le_bytes(b.try_into().expect("a whole element"));
+                    a.copy_from_slice(&$add(x, y).to_le_bytes());
+                }
+            };
+        }
+        match self {
+            Self::SumI64 => sum!(i64, i64::wrapping_add),
+            Self::SumF32 => sum!(f32, |x: f32, y: f32| x + y),
+            Self::SumF64 => sum!(f64, |x: f64, y: f64| x + y),
+        }
+    }
 }
 
 /// Length of one `compute` call, for programs that model work between transfers.

@@ -40,6 +40,16 @@ impl WaitSet {
         Self(1 << (MAX_WAIT_CQS + watch.index()))
     }
 
+    /// The completion queue at `index` of the handle, if a set can name it.
+    pub const fn cq_index(index: u32) -> Option<Self> {
+        if index < MAX_WAIT_CQS { Some(Self(1 << index)) } else { None }
+    }
+
+    /// The watch at `index` of the handle, if a set can name it.
+    pub const fn watch_index(index: u32) -> Option<Self> {
+        if index < MAX_WAIT_WATCHES { Some(Self(1 << (MAX_WAIT_CQS + index))) } else { None }
+    }
+
     /// Either.
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)

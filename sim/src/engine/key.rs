@@ -105,18 +105,12 @@ impl Key {
         self.before_at_one_instant(other, seed)
     }
 
-    /// Who goes first among events of one instant and class, see [`tie`].
+    /// The key in its order, with the tie computed.
     #[inline]
-    pub(crate) fn tie(self, seed: u64) -> u64 {
-        tie(seed, self.time, self.origin())
-    }
-
-    /// [`before`](Self::before) with both ties at hand.
-    #[inline]
-    pub(crate) fn before_with_ties(self, tie: u64, other: Self, other_tie: u64) -> bool {
-        let class = self.rest >> CLASS_SHIFT;
-        let other_class = other.rest >> CLASS_SHIFT;
-        (self.time, class, tie, self.rest) < (other.time, other_class, other_tie, other.rest)
+    pub(crate) fn order(self, seed: u64) -> Order {
+        let class = self.rest >> CLASS_SHIFT << CLASS_SHIFT;
+        let class_and_tie = class | tie(seed, self.time, self.origin());
+        Order { time: self.time, class_and_tie, rest: self.rest }
     }
 
     /// Out of line: most comparisons end at the time, and the tie costs two multiplications.
@@ -125,22 +119,40 @@ impl Key {
         let same_class = (self.rest ^ other.rest) >> CLASS_SHIFT == 0;
         let same_origin = (self.rest ^ other.rest) >> ORIGIN_SHIFT == 0;
         if same_class && !same_origin {
-            // The tie of two different origins is never equal, see `tie`.
-            return self.tie(seed) < other.tie(seed);
+            let mine = tie(seed, self.time, self.origin());
+            let others = tie(seed, other.time, other.origin());
+            if mine != others {
+                return mine < others;
+            }
         }
         self.rest < other.rest
+    }
+}
+
+/// A key whose order is that of its numbers: (time, class and tie, origin and counter). Half as
+/// large again as [`Key`]; for entries that are compared often.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Order {
+    time: u64,
+    class_and_tie: u64,
+    rest: u64,
+}
+
+impl Order {
+    #[inline]
+    pub(crate) fn time(self) -> u64 {
+        self.time
     }
 }
 
 /// Who goes first among equal events of different origins at one instant.
 ///
 /// With a fixed order the same one of two equal senders would lose every contested slot. The tie
-/// is a function of (seed, time, origin), never of what was inserted first. For one (seed, time)
-/// every step below maps different origins to different values (odd factor, exclusive or, a
-/// mixer that can be undone), so two origins never tie.
-fn tie(seed: u64, time: u64, origin: ComponentId) -> u64 {
+/// is a function of (seed, time, origin), never of what was inserted first. It has as many bits
+/// as fit below the class; origins that tie even so go by their ids.
+pub(crate) fn tie(seed: u64, time: u64, origin: ComponentId) -> u64 {
     let at = seed.wrapping_add(time.wrapping_mul(0xd1b5_4a32_d192_ed03));
-    mix64(at ^ u64::from(origin.0).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    mix64(at ^ u64::from(origin.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> (64 - CLASS_SHIFT)
 }
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
@@ -150,4 +162,64 @@ pub(crate) const fn mix64(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn packing_keeps_both_ends_of_every_field() {
+        for class in Class::ALL {
+            for origin in [0, 1, MAX_COMPONENTS - 1] {
+                for counter in [0, 1, MAX_EVENTS_PER_COMPONENT - 1] {
+                    for periodic in [false, true] {
+                        let key = Key::new(9, class, ComponentId(origin), counter, periodic);
+                        assert_eq!(key.class(), class);
+                        assert_eq!(key.origin(), ComponentId(origin));
+                        assert_eq!(key.counter(), counter);
+                        assert_eq!(key.is_periodic(), periodic);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn classes_are_numbered_as_they_are_ordered() {
+        for (i, class) in Class::ALL.into_iter().enumerate() {
+            assert_eq!(class as usize, i);
+        }
+        assert!(Class::ALL.is_sorted());
+    }
+
+    #[test]
+    fn the_tie_has_the_bits_below_the_class() {
+        let all = (0..64).fold((0, u64::MAX), |(or, and), i| {
+            let t = tie(1, i, ComponentId(i as u32));
+            (or | t, and & t)
+        });
+        assert_eq!(all, ((1 << CLASS_SHIFT) - 1, 0));
+    }
+
+    proptest! {
+        /// The comparison that computes ties late and the one that computes them early agree,
+        /// and both follow the definition.
+        #[test]
+        fn both_comparisons_follow_the_definition(
+            seed: u64,
+            a in (0u64..3, 0usize..7, 0u32..5, 0u64..5),
+            b in (0u64..3, 0usize..7, 0u32..5, 0u64..5),
+        ) {
+            let key = |x: (u64, usize, u32, u64)| {
+                Key::new(x.0, Class::ALL[x.1], ComponentId(x.2), x.3, x.3 % 2 == 0)
+            };
+            let full = |x: (u64, usize, u32, u64)| {
+                (x.0, x.1, tie(seed, x.0, ComponentId(x.2)), x.2, x.3)
+            };
+            prop_assert_eq!(key(a).before(key(b), seed), full(a) < full(b));
+            prop_assert_eq!(key(a).order(seed) < key(b).order(seed), full(a) < full(b));
+        }
+    }
 }

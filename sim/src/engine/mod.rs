@@ -76,6 +76,24 @@ struct Component {
 }
 
 /// The clock and the event queue of one run.
+///
+/// ```
+/// use doorbell_core::units::{Span, Time};
+/// use doorbell_sim::engine::{Class, Engine};
+///
+/// let mut engine = Engine::new(42);
+/// let port = engine.add_component("switch/port0");
+/// engine.schedule(port, Time::from_ps(80), Class::Arrival, 3);
+/// while let Some((now, _, hops)) = engine.pop()? {
+///     engine.trace(port, 0, hops, 0);
+///     if hops > 0 {
+///         engine.schedule(port, now + Span::from_ns(1), Class::Arrival, hops - 1);
+///     }
+/// }
+/// assert_eq!(engine.now(), Time::from_ps(3_080));
+/// println!("trace hash {}", engine.trace_hash());
+/// # Ok::<(), doorbell_sim::engine::EngineError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Engine<E: Copy> {
     seed: u64,
@@ -266,3 +284,7 @@ impl<E: Copy> Engine<E> {
         trace::fold_components(self.components.iter().map(|c| (&*c.name, c.trace)))
     }
 }
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

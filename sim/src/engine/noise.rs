@@ -126,3 +126,117 @@ impl NoiseTable {
         self.quantile(rng.below(u64::from(QUANTILE_ONE) + 1) as u32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn table(points: &[(u32, u64)]) -> Result<NoiseTable, NoiseTableError> {
+        let points: Vec<_> = points.iter().map(|&(q, ps)| (q, Span::from_ps(ps))).collect();
+        NoiseTable::new(&points)
+    }
+
+    #[test]
+    fn each_rule_has_its_error() {
+        use NoiseTableError as E;
+        assert_eq!(table(&[]), Err(E::NoMinimum));
+        assert_eq!(table(&[(1, 5), (QUANTILE_ONE, 9)]), Err(E::NoMinimum));
+        assert_eq!(table(&[(0, 5)]), Err(E::NoMaximum));
+        assert_eq!(table(&[(0, 5), (QUANTILE_ONE - 1, 9)]), Err(E::NoMaximum));
+        assert_eq!(table(&[(0, 5), (QUANTILE_ONE + 1, 9)]), Err(E::NoMaximum));
+        let twice = [(0, 5), (500_000, 6), (500_000, 7), (QUANTILE_ONE, 9)];
+        assert_eq!(table(&twice), Err(E::QuantileOrder { index: 2 }));
+        let falls = [(0, 5), (500_000, 4), (QUANTILE_ONE, 9)];
+        assert_eq!(table(&falls), Err(E::SpanOrder { index: 1 }));
+        assert!(table(&[(0, 5), (500_000, 5), (QUANTILE_ONE, 5)]).is_ok());
+        assert!(E::SpanOrder { index: 1 }.to_string().contains("point 1"));
+    }
+
+    #[test]
+    fn linear_between_the_points_and_rounded_down() {
+        let t = table(&[(0, 100), (500_000, 200), (990_000, 200), (QUANTILE_ONE, 1_200)]).unwrap();
+        for (q, ps) in [
+            (0, 100),
+            (4_999, 100),
+            (5_000, 101),
+            (250_000, 150),
+            (499_999, 199),
+            (500_000, 200),
+            (700_000, 200),
+            (990_000, 200),
+            (995_000, 700),
+            (999_999, 1_199),
+            (QUANTILE_ONE, 1_200),
+            (u32::MAX, 1_200),
+        ] {
+            assert_eq!(t.quantile(q), Span::from_ps(ps), "{q}");
+        }
+        assert_eq!((t.min(), t.max()), (Span::from_ps(100), Span::from_ps(1_200)));
+    }
+
+    /// rise · part passes u64 between these two.
+    #[test]
+    fn wide_tables_do_not_overflow() {
+        let limit = u64::MAX / 500_000;
+        for top in [limit, limit + 1, u64::MAX] {
+            let t = table(&[(0, 0), (QUANTILE_ONE, top)]).unwrap();
+            assert_eq!(t.quantile(500_000), Span::from_ps(top / 2));
+            assert_eq!(t.quantile(QUANTILE_ONE), Span::from_ps(top));
+        }
+    }
+
+    #[test]
+    fn a_constant_table_draws_nothing() {
+        let flat = table(&[(0, 7), (300_000, 7), (QUANTILE_ONE, 7)]).unwrap();
+        let mut rng = SimRng::stream(1, "test", "noise");
+        let mut untouched = rng.clone();
+        for t in [NoiseTable::constant(Span::from_ps(7)), flat] {
+            assert!(t.is_constant());
+            assert_eq!(t.draw(&mut rng), Span::from_ps(7));
+        }
+        assert_eq!(rng.next_u64(), untouched.next_u64());
+        let t = table(&[(0, 7), (QUANTILE_ONE, 8)]).unwrap();
+        assert!(!t.is_constant());
+        t.draw(&mut rng);
+        assert_ne!(rng.next_u64(), untouched.next_u64());
+    }
+
+    /// Uniform between 1,000 and 3,000 for half of the draws, 10,000 and above for 1 %.
+    #[test]
+    fn draws_follow_the_table() {
+        let points = [(0, 1_000), (500_000, 3_000), (990_000, 10_000), (QUANTILE_ONE, 20_000)];
+        let t = table(&points).unwrap();
+        let mut rng = SimRng::stream(1, "test", "draws");
+        let draws: Vec<u64> = (0..100_000).map(|_| t.draw(&mut rng).as_ps()).collect();
+        let up_to = |ps| draws.iter().filter(|&&d| d <= ps).count();
+        assert!(draws.iter().all(|d| (1_000..=20_000).contains(d)));
+        // Five standard deviations each.
+        assert!(up_to(2_000).abs_diff(25_000) < 685, "{}", up_to(2_000));
+        assert!(up_to(3_000).abs_diff(50_000) < 791, "{}", up_to(3_000));
+        assert!(up_to(10_000).abs_diff(99_000) < 158, "{}", up_to(10_000));
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_never_fall_and_stay_inside(
+            mut inner in prop::collection::btree_map(1u32..QUANTILE_ONE, any::<u64>(), 0..6),
+            ends: (u64, u64),
+            mut asked in prop::collection::vec(0u32..=QUANTILE_ONE, 2..20),
+        ) {
+            inner.insert(0, ends.0);
+            inner.insert(QUANTILE_ONE, ends.1);
+            let mut spans: Vec<u64> = inner.values().copied().collect();
+            spans.sort_unstable();
+            let points: Vec<_> = inner.keys().copied().zip(spans).collect();
+            let t = table(&points).unwrap();
+            for &(q, ps) in &points {
+                prop_assert_eq!(t.quantile(q), Span::from_ps(ps));
+            }
+            asked.sort_unstable();
+            let got: Vec<Span> = asked.iter().map(|&q| t.quantile(q)).collect();
+            prop_assert!(got.is_sorted());
+            prop_assert!(got.iter().all(|&s| t.min() <= s && s <= t.max()));
+        }
+    }
+}

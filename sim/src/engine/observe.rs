@@ -85,3 +85,44 @@ impl Timeline {
         self.overflow
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(timeline: &mut Timeline, subject: u64) {
+        timeline.stage(subject, "wire", Time::from_ps(1), Time::from_ps(2), 64);
+    }
+
+    #[test]
+    fn keeps_the_first_and_counts_the_rest() {
+        let mut timeline = Timeline::with_capacity(2);
+        for subject in 0..2 {
+            record(&mut timeline, subject);
+        }
+        assert_eq!((timeline.records().len(), timeline.overflow()), (2, 0));
+        record(&mut timeline, 2);
+        assert_eq!((timeline.records().len(), timeline.overflow()), (2, 1));
+        assert!(timeline.records().iter().map(|r| r.subject).eq(0..2));
+        let (start, end) = (Time::from_ps(1), Time::from_ps(2));
+        let expected = StageRecord { subject: 1, stage: "wire", start, end, detail: 64 };
+        assert_eq!(timeline.records()[1], expected);
+    }
+
+    #[test]
+    fn records_nothing_while_off() {
+        let mut timeline = Timeline::disabled();
+        record(&mut timeline, 0);
+        assert_eq!(
+            (timeline.enabled(), timeline.records().len(), timeline.overflow()),
+            (false, 0, 0)
+        );
+        let mut timeline = Timeline::with_capacity(5);
+        record(&mut timeline, 1);
+        timeline.set_enabled(false);
+        record(&mut timeline, 2);
+        timeline.set_enabled(true);
+        record(&mut timeline, 3);
+        assert!(timeline.records().iter().map(|r| r.subject).eq([1, 3]));
+    }
+}

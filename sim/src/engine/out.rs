@@ -52,3 +52,22 @@ impl<E> Default for Out<E> {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_in_order_and_the_memory_stays() {
+        let mut out = Out::default();
+        assert!(out.is_empty());
+        for i in 0..10 {
+            out.at(Time::from_ps(100 - i), Class::Stage, i);
+        }
+        assert_eq!(out.len(), 10);
+        assert_eq!(out.as_slice()[3], (Time::from_ps(97), Class::Stage, 3));
+        assert!(out.drain().map(|e| e.2).eq(0..10));
+        assert!(out.is_empty());
+        assert!(out.entries.capacity() >= 10);
+    }
+}

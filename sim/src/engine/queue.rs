@@ -9,7 +9,7 @@
 //!   says where to look, so empty stretches of time cost nothing.
 //! - When **near** is empty, the earliest slot is emptied into it if it holds few entries, or
 //!   else spread over the levels below. Near covers the times up to `near_last` and is sorted
-//!   by the whole key, latest first, so that the next event is at its end.
+//!   by the whole key. With few entries in all, near alone holds them, for all of time.
 //! - When near covers a stretch that fills up later, it gives its later part back.
 //! - More than [`NEAR_MAX`] events at one picosecond cannot be told apart by time: those that
 //!   arrive then go to a heap, **crowd**.
@@ -19,7 +19,7 @@
 //! nothing is allocated once the arena has seen its peak.
 
 use super::heap::Heap;
-use super::key::Key;
+use super::key::{Key, Order};
 
 /// Bits of a digit of the wheel; 64 slots are one word of occupancy.
 const DIGIT_BITS: u32 = 6;
@@ -27,10 +27,11 @@ const SLOTS: usize = 1 << DIGIT_BITS;
 /// ⌈64 / 6⌉.
 const LEVELS: usize = 11;
 /// A slot of up to this many entries is sorted as a whole. Larger: fewer moves down the wheel,
-/// more work per sort. Measured with `benches/engine.rs`.
-const LOAD_MAX: u32 = 24;
+/// more work per sort. From 12 to 48 `benches/engine.rs` differs by a tenth; 16 was best with
+/// 1,000 pending events of a fabric.
+const LOAD_MAX: u32 = 16;
 /// Entries of near beyond which it gives its later part back. Larger: longer shifts on
-/// insertion; smaller: more entries move twice. Measured with `benches/engine.rs`.
+/// insertion; smaller: more entries move twice. 32 measured no different.
 const NEAR_MAX: usize = 64;
 const NONE: u32 = u32::MAX;
 
@@ -54,16 +55,8 @@ const EMPTY: Slot = Slot { head: NONE, len: 0 };
 /// A key with its tie computed, once instead of in every comparison.
 #[derive(Copy, Clone, Debug)]
 struct NearEntry {
-    key: Key,
-    tie: u64,
+    order: Order,
     node: u32,
-}
-
-impl NearEntry {
-    #[inline]
-    fn before(&self, other: &Self) -> bool {
-        self.key.before_with_ties(self.tie, other.key, other.tie)
-    }
 }
 
 /// Pending events in key order.
@@ -75,9 +68,12 @@ pub(crate) struct Queue<E> {
     floor: u64,
     nodes: Vec<Node<E>>,
     free: u32,
-    /// Latest first.
+    /// Earliest first; those before `first` have been popped. A new entry is looked for from the
+    /// late end, since most events are scheduled behind what is pending nearby.
     near: Vec<NearEntry>,
-    /// Near covers `base..=near_last`, which is one slot of the level `near_level`.
+    first: usize,
+    /// Near covers all up to `near_last`, the end of the slot of the level `near_level` that
+    /// begins at `base`. Level [`LEVELS`] is all of time.
     near_last: u64,
     near_level: u32,
     /// Entries at the instant of a near of level 0 that came when near was full.
@@ -105,6 +101,7 @@ impl<E: Copy> Queue<E> {
             nodes: Vec::new(),
             free: NONE,
             near: Vec::new(),
+            first: 0,
             near_last: 0,
             near_level: 0,
             crowd: Heap::default(),
@@ -121,7 +118,7 @@ impl<E: Copy> Queue<E> {
 
     /// The least key. Looks through one slot when near is empty, without moving anything.
     pub(crate) fn peek(&self) -> Option<Key> {
-        let near = self.near.last().map(|e| e.key);
+        let near = self.near.get(self.first).map(|e| self.nodes[e.node as usize].key);
         let least = |a: Key, b: Key| if b.before(a, self.seed) { b } else { a };
         match (near, self.crowd.peek()) {
             (Some(a), Some(b)) => Some(least(a, b)),
@@ -158,10 +155,13 @@ impl<E: Copy> Queue<E> {
         let index = if self.crowd.peek().is_some() {
             self.pop_crowded()
         } else {
-            if self.near.is_empty() {
+            if self.first == self.near.len() {
+                self.near.clear();
+                self.first = 0;
                 self.refill();
             }
-            self.near.pop()?.node
+            self.first += 1;
+            self.near[self.first - 1].node
         };
         self.len -= 1;
         let node = &mut self.nodes[index as usize];
@@ -187,6 +187,7 @@ impl<E: Copy> Queue<E> {
 
     #[inline]
     fn wheel_insert(&mut self, node: u32, time: u64) {
+        debug_assert!(time >= self.base, "the wheel cannot go back in time");
         // Equal times, possible while a slot is spread, belong to level 0.
         let highest = 63 - ((time ^ self.base) | 1).leading_zeros();
         let level = highest / DIGIT_BITS;
@@ -201,7 +202,13 @@ impl<E: Copy> Queue<E> {
 
     #[inline]
     fn near_insert(&mut self, key: Key, node: u32) {
-        if self.near.len() >= NEAR_MAX {
+        let live = self.near.len() - self.first;
+        if self.first >= NEAR_MAX && self.first >= live {
+            // What is moved here was paid for by the pops before.
+            self.near.drain(..self.first);
+            self.first = 0;
+        }
+        if live >= NEAR_MAX {
             if self.near_level == 0 {
                 self.crowd.push(key, node, self.seed);
                 return;
@@ -212,27 +219,32 @@ impl<E: Copy> Queue<E> {
                 return;
             }
         }
-        let entry = NearEntry { key, tie: key.tie(self.seed), node };
-        let at = self.near.partition_point(|e| entry.before(e));
-        self.near.insert(at, entry);
+        let entry = NearEntry { order: key.order(self.seed), node };
+        let mut at = self.near.len();
+        self.near.push(entry);
+        while at > self.first && entry.order < self.near[at - 1].order {
+            self.near[at] = self.near[at - 1];
+            at -= 1;
+        }
+        self.near[at] = entry;
     }
 
     /// Halves near, or more, by a lower level around the present instant.
     #[cold]
     fn give_back(&mut self) {
-        while self.near_level > 0 && self.near.len() > NEAR_MAX / 2 {
+        while self.near_level > 0 && self.near.len() - self.first > NEAR_MAX / 2 {
             self.near_level -= 1;
             let within = low_mask(self.near_level);
             // Nothing comes before the floor. Digits from the old level up stay as they were,
             // so the wheel's entries, which differ from the base there, keep their places.
             self.base = self.floor & !within;
             self.near_last = self.base | within;
-            let later = self.near.partition_point(|e| e.key.time > self.near_last);
-            for i in 0..later {
-                let NearEntry { key, node, .. } = self.near[i];
-                self.wheel_insert(node, key.time);
+            let later = self.near.partition_point(|e| e.order.time() <= self.near_last);
+            for i in later..self.near.len() {
+                let NearEntry { order, node } = self.near[i];
+                self.wheel_insert(node, order.time());
             }
-            self.near.drain(..later);
+            self.near.truncate(later);
         }
     }
 
@@ -248,19 +260,20 @@ impl<E: Copy> Queue<E> {
     /// that `floor` catches up with `base`.
     #[inline(never)]
     fn refill(&mut self) {
-        debug_assert!(self.near.is_empty());
+        debug_assert!(self.near.is_empty() && self.first == 0);
+        if self.len <= LOAD_MAX as usize {
+            self.load_all();
+            return;
+        }
         while let Some((level, slot)) = self.earliest_slot() {
-            let list = std::mem::replace(&mut self.slots[level][slot], EMPTY);
-            self.occupied[level] &= !(1 << slot);
-            if self.occupied[level] == 0 {
-                self.levels &= !(1 << level);
-            }
+            let list = self.take_slot(level, slot);
             let shift = level as u32 * DIGIT_BITS;
             self.base = (self.base & !low_mask(level as u32 + 1)) | (slot as u64) << shift;
             if level == 0 || list.len <= LOAD_MAX {
                 self.near_level = level as u32;
                 self.near_last = self.base | low_mask(level as u32);
                 self.load(list.head);
+                self.sort_near();
                 return;
             }
             let mut index = list.head;
@@ -269,18 +282,42 @@ impl<E: Copy> Queue<E> {
                 self.wheel_insert(index, key.time);
                 index = next;
             }
+            // Each round goes down a level, so this loop ends.
+            debug_assert!(self.earliest_slot().is_some_and(|(below, _)| below < level));
         }
+    }
+
+    fn take_slot(&mut self, level: usize, slot: usize) -> Slot {
+        self.occupied[level] &= !(1 << slot);
+        if self.occupied[level] == 0 {
+            self.levels &= !(1 << level);
+        }
+        std::mem::replace(&mut self.slots[level][slot], EMPTY)
+    }
+
+    /// With few entries in all, near alone does, for all of time.
+    fn load_all(&mut self) {
+        while let Some((level, slot)) = self.earliest_slot() {
+            let list = self.take_slot(level, slot);
+            self.load(list.head);
+        }
+        self.near_level = LEVELS as u32;
+        self.near_last = u64::MAX;
+        self.sort_near();
     }
 
     fn load(&mut self, head: u32) {
         let mut index = head;
         while index != NONE {
             let Node { key, next, .. } = self.nodes[index as usize];
-            self.near.push(NearEntry { key, tie: key.tie(self.seed), node: index });
+            self.near.push(NearEntry { order: key.order(self.seed), node: index });
             index = next;
         }
+    }
+
+    fn sort_near(&mut self) {
         if self.near.len() > 1 {
-            self.near.sort_unstable_by(|a, b| a.before(b).cmp(&b.before(a)));
+            self.near.sort_unstable_by_key(|e| e.order);
         }
     }
 
@@ -288,10 +325,10 @@ impl<E: Copy> Queue<E> {
     #[cold]
     fn pop_crowded(&mut self) -> u32 {
         let crowd = self.crowd.peek().expect("the caller looked");
-        match self.near.last() {
-            Some(e) if e.key.before(crowd, self.seed) => {
+        match self.near.get(self.first) {
+            Some(e) if e.order < crowd.order(self.seed) => {
                 let node = e.node;
-                self.near.pop();
+                self.first += 1;
                 node
             }
             _ => self.crowd.pop(self.seed).expect("the caller looked"),

@@ -88,3 +88,140 @@ fn fnv1a_128(bytes: impl Iterator<Item = u8>) -> u128 {
         (h ^ u128::from(b)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first<const N: usize>(rng: &mut SimRng) -> [u64; N] {
+        std::array::from_fn(|_| rng.next_u64())
+    }
+
+    /// Frozen: a new version of the generator's crate that draws differently, or a changed
+    /// derivation of the key, would change every stored run. The values were computed a second
+    /// time from the description above, not by this code.
+    #[test]
+    fn golden() {
+        let expected = [0xd45f_34dd_6e6a_f1d7, 0x9cc8_a469_68a1_6c24, 0x5914_fdfd_3000_3331];
+        assert_eq!(first(&mut SimRng::stream(0, "", "")), expected);
+        let expected = [0x1e3e_db70_e183_6067, 0x7acf_9fd1_1a62_3f47, 0x34fc_18e3_e5c1_ee1a];
+        assert_eq!(first(&mut SimRng::stream(42, "host0/nic", "loss")), expected);
+        let mut rng = SimRng::stream(7, "golden", "derived");
+        let below: [u64; 8] = std::array::from_fn(|_| rng.below(1_000));
+        assert_eq!(below, [650, 313, 782, 211, 544, 879, 288, 675]);
+        let mut order = [0, 1, 2, 3, 4, 5, 6, 7];
+        rng.shuffle(&mut order);
+        assert_eq!(order, [7, 2, 3, 1, 5, 0, 6, 4]);
+    }
+
+    /// The generator is ChaCha with 8 rounds: first words of the key stream of the zero key
+    /// (test vector TC1 of draft-strombergson-chacha-test-vectors, 256-bit key).
+    #[test]
+    fn it_is_chacha8() {
+        let mut rng = SimRng { chacha: ChaCha8Rng::from_seed([0; 32]) };
+        assert_eq!(rng.next_u64().to_le_bytes(), [0x3e, 0, 0xef, 0x2f, 0x89, 0x5f, 0x40, 0xd6]);
+    }
+
+    #[test]
+    fn streams_differ_in_each_part_of_their_name() {
+        let names = [
+            (1, "ab", "c"),
+            (1, "a", "bc"),
+            (1, "abc", ""),
+            (1, "", "abc"),
+            (2, "ab", "c"),
+            (1, "ab", "d"),
+            (u64::MAX, "ab", "c"),
+        ];
+        let mut draws: Vec<[u64; 4]> =
+            names.iter().map(|n| first(&mut SimRng::stream(n.0, n.1, n.2))).collect();
+        draws.sort_unstable();
+        draws.dedup();
+        assert_eq!(draws.len(), names.len());
+    }
+
+    #[test]
+    fn another_stream_shifts_nothing() {
+        let mut alone = SimRng::stream(3, "link0", "loss");
+        let expected: [u64; 200] = first(&mut alone);
+        let mut one = SimRng::stream(3, "link0", "loss");
+        let mut other = SimRng::stream(3, "link1", "loss");
+        let together: [u64; 200] = std::array::from_fn(|_| {
+            other.next_u64();
+            other.below(3);
+            one.next_u64()
+        });
+        assert_eq!(together, expected);
+    }
+
+    #[test]
+    fn below_reaches_both_ends_and_is_even() {
+        let mut rng = SimRng::stream(1, "test", "below");
+        assert!((0..100).all(|_| rng.below(1) == 0));
+        let mut counts = [0u32; 6];
+        for _ in 0..60_000 {
+            counts[rng.below(6) as usize] += 1;
+        }
+        // Standard deviation 91; five of them.
+        assert!(counts.iter().all(|&c| c.abs_diff(10_000) < 456), "{counts:?}");
+    }
+
+    /// With n = 3 · 2⁶² one in four raw values must be rejected; without rejection the results
+    /// divisible by 3 would be twice as frequent as the others.
+    #[test]
+    fn below_is_unbiased_where_bias_is_largest() {
+        let mut rng = SimRng::stream(1, "test", "bias");
+        let n = 3 << 62;
+        let mut counts = [0u32; 3];
+        for _ in 0..30_000 {
+            let x = rng.below(n);
+            assert!(x < n);
+            counts[(x % 3) as usize] += 1;
+        }
+        assert!(counts.iter().all(|&c| c.abs_diff(10_000) < 410), "{counts:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "below zero")]
+    fn below_zero_is_refused() {
+        SimRng::stream(1, "test", "zero").below(0);
+    }
+
+    #[test]
+    fn chance_at_its_ends_draws_nothing() {
+        let mut rng = SimRng::stream(1, "test", "chance");
+        let mut untouched = rng.clone();
+        for _ in 0..100 {
+            assert!(!rng.chance(Ratio::new(0, 7).unwrap()));
+            assert!(rng.chance(Ratio::ONE));
+            assert!(rng.chance(Ratio::new(8, 7).unwrap()));
+        }
+        assert_eq!(rng.next_u64(), untouched.next_u64());
+        let hits = (0..100_000).filter(|_| rng.chance(Ratio::new(1, 10).unwrap())).count();
+        // Standard deviation 95.
+        assert!(hits.abs_diff(10_000) < 475, "{hits}");
+    }
+
+    #[test]
+    fn shuffle_permutes_and_each_order_is_as_likely() {
+        let mut rng = SimRng::stream(1, "test", "shuffle");
+        let mut counts = [0u32; 6];
+        for _ in 0..60_000 {
+            let mut items = [0, 1, 2];
+            rng.shuffle(&mut items);
+            let rank = match items {
+                [0, 1, 2] => 0,
+                [0, 2, 1] => 1,
+                [1, 0, 2] => 2,
+                [1, 2, 0] => 3,
+                [2, 0, 1] => 4,
+                [2, 1, 0] => 5,
+                _ => panic!("not a permutation: {items:?}"),
+            };
+            counts[rank] += 1;
+        }
+        assert!(counts.iter().all(|&c| c.abs_diff(10_000) < 456), "{counts:?}");
+        rng.shuffle::<u8>(&mut []);
+        rng.shuffle(&mut [1]);
+    }
+}

@@ -131,3 +131,74 @@ impl<T> IndexMut<u32> for Slab<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn indices_are_reused_last_removed_first() {
+        let mut slab = Slab::default();
+        let [a, b, c] = ["a", "b", "c"].map(|v| slab.insert(v));
+        assert_eq!((a, b, c), (0, 1, 2));
+        assert_eq!(slab.remove(a), "a");
+        assert_eq!(slab.remove(b), "b");
+        assert_eq!(slab.len(), 1);
+        assert_eq!(slab.get(b), None);
+        assert_eq!((slab.insert("d"), slab.insert("e"), slab.insert("f")), (1, 0, 3));
+        assert_eq!(slab.peak(), 4);
+        slab[3] = "g";
+        assert!(slab.iter().eq([(0, &"e"), (1, &"d"), (2, &"c"), (3, &"g")]));
+    }
+
+    #[test]
+    #[should_panic(expected = "slab index 1 removed twice")]
+    fn double_removal_panics() {
+        let mut slab = Slab::new();
+        slab.insert(0);
+        slab.insert(1);
+        slab.remove(1);
+        slab.remove(1);
+    }
+
+    #[test]
+    #[should_panic(expected = "slab index 0 is empty")]
+    fn indexing_a_removed_value_panics() {
+        let mut slab = Slab::new();
+        slab.insert(5);
+        slab.remove(0);
+        let _ = slab[0];
+    }
+
+    #[test]
+    #[should_panic(expected = "slab index 7 is empty")]
+    fn indexing_beyond_the_end_panics() {
+        let _ = Slab::<u8>::new()[7];
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_map(ops in prop::collection::vec((any::<bool>(), any::<usize>()), 0..300)) {
+            let mut slab = Slab::new();
+            let mut map = BTreeMap::new();
+            let mut peak = 0;
+            for (insert, x) in ops {
+                if insert || map.is_empty() {
+                    let index = slab.insert(x);
+                    prop_assert_eq!(map.insert(index, x), None);
+                } else {
+                    let index = *map.keys().nth(x % map.len()).unwrap();
+                    prop_assert_eq!(Some(slab.remove(index)), map.remove(&index));
+                    prop_assert!(slab.get_mut(index).is_none());
+                }
+                peak = peak.max(map.len());
+                prop_assert_eq!(slab.len(), map.len());
+                prop_assert_eq!(slab.is_empty(), map.is_empty());
+                prop_assert_eq!(slab.peak(), peak);
+                prop_assert!(slab.iter().eq(map.iter().map(|(&i, v)| (i, v))));
+            }
+        }
+    }
+}

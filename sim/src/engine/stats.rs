@@ -78,3 +78,49 @@ impl Counter64 {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_queue_in_order_and_gaps_stay_idle() {
+        let t = Time::from_ps;
+        let mut r = Busy::new();
+        assert_eq!(r.reserve(t(10), Span::from_ps(5)), (t(10), t(15)));
+        // Arrives while busy, and exactly at the end, and after a gap.
+        assert_eq!(r.reserve(t(12), Span::from_ps(4)), (t(15), t(19)));
+        assert_eq!(r.reserve(t(19), Span::from_ps(1)), (t(19), t(20)));
+        assert_eq!(r.reserve(t(30), Span::ZERO), (t(30), t(30)));
+        assert_eq!(r.free_at(), t(30));
+        assert_eq!(r.busy(), Span::from_ps(10));
+        assert_eq!(r.waited(), Span::from_ps(3));
+        assert_eq!(r.jobs(), 4);
+    }
+
+    /// n jobs of s at one instant: the k-th waits k·s, together n(n-1)/2 · s.
+    #[test]
+    fn a_burst_waits_as_the_closed_form_says() {
+        let (n, s) = (100, Span::from_ns(3));
+        let mut r = Busy::default();
+        for k in 0..n {
+            let (start, end) = r.reserve(Time::ZERO, s);
+            assert_eq!(start, Time::ZERO + s * k);
+            assert_eq!(end.since(start), s);
+        }
+        assert_eq!(r.waited(), s * (n * (n - 1) / 2));
+        assert_eq!(r.free_at(), Time::ZERO + r.busy());
+    }
+
+    #[test]
+    fn the_counter_saturates() {
+        let mut c = Counter64::new();
+        c.inc();
+        c.add(u64::MAX - 2);
+        assert_eq!(c.get(), u64::MAX - 1);
+        c.inc();
+        assert_eq!(c.get(), u64::MAX);
+        c.inc();
+        assert_eq!(c.get(), u64::MAX);
+    }
+}

@@ -36,3 +36,22 @@ impl Progress {
         now.since(self.last_progress) > self.bound
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expires_just_after_the_bound() {
+        let t = Time::from_ps;
+        let mut p = Progress::new(t(100), Span::from_ps(50));
+        assert!(!p.expired(t(150)));
+        assert!(p.expired(t(151)));
+        p.note(t(140));
+        assert!(!p.expired(t(190)));
+        assert!(p.expired(t(191)));
+        p.note(t(120));
+        assert_eq!(p.last_progress, t(140));
+        assert!(!p.expired(t(0)), "before the last progress nothing has expired");
+    }
+}

@@ -227,6 +227,7 @@ impl Builder<'_> {
         HostNode {
             id: self.id(end),
             host: HostId(i as u32),
+            max_packet_bytes: self.c.max_packet_bytes,
             ports: ports.collect(),
             sent: Tally::default(),
             delivered: Tally::default(),
@@ -306,7 +307,7 @@ impl Builder<'_> {
 
     /// Named after the input of the switch to which it belongs, so a host more elsewhere moves
     /// no draw.
-    fn noise(&self, plug: &Plug) -> Option<IngressNoise> {
+    fn noise(&self, plug: &Plug) -> Option<Box<IngressNoise>> {
         let End::Switch(s) = plug.peer else { return None };
         let bound = match self.c.noise {
             Noise::Off => Span::ZERO,
@@ -314,6 +315,7 @@ impl Builder<'_> {
             Noise::UpTo(bound) => bound,
         };
         let component = format!("switch{s}.port{}", plug.peer_port.0);
-        IngressNoise::new(SimRng::stream(self.seed, &component, "ingress_noise"), bound)
+        let rng = SimRng::stream(self.seed, &component, "ingress_noise");
+        IngressNoise::new(rng, bound).map(Box::new)
     }
 }

@@ -48,7 +48,8 @@ pub(super) struct Wiring {
     /// Transit latency of the peer. Added here, so that a hop costs one event: every packet that
     /// the peer gets is delayed alike, hence its output queues see the same order.
     pub transit: Span,
-    pub noise: Option<IngressNoise>,
+    /// Boxed: the generator is larger than the rest of the port, and often absent.
+    pub noise: Option<Box<IngressNoise>>,
     /// Room at the peer for packets of this port, `None` when the peer never pushes back.
     pub credits: Option<u64>,
     /// Most bytes that may be in the queue, `None` without limit.

@@ -36,6 +36,7 @@ pub(super) struct HostPort {
 pub struct HostNode {
     pub(super) id: NodeId,
     pub(super) host: HostId,
+    pub(super) max_packet_bytes: u32,
     pub(super) ports: Vec<HostPort>,
     pub(super) sent: Tally,
     pub(super) delivered: Tally,
@@ -72,10 +73,15 @@ impl HostNode {
         self.delivered
     }
 
-    /// Puts a packet into the transmit queue of `port`.
+    /// Puts a packet into the transmit queue of `port`. `wire_bytes` is the size of the packet on
+    /// the wire and stays the same on all its way.
     ///
     /// # Errors
     /// [`TxQueueFull`] when the port has a limit and the packet would pass it.
+    ///
+    /// # Panics
+    /// When the packet has no bytes or is larger than the largest packet of the configuration:
+    /// no buffer is checked to hold it.
     pub fn send(
         &mut self,
         now: Time,
@@ -84,6 +90,11 @@ impl HostNode {
         wire_bytes: u32,
         out: &mut Out<FabricEvent>,
     ) -> Result<(), TxQueueFull> {
+        assert!(
+            (1..=self.max_packet_bytes).contains(&wire_bytes),
+            "a packet of {wire_bytes} bytes where the largest has {}",
+            self.max_packet_bytes
+        );
         let item = Queued { packet, wire_bytes, ingress: PortId(u16::MAX) };
         let egress = &mut self.ports[port.index()].egress;
         egress.enqueue(now, item, out).map_err(|_| TxQueueFull)?;

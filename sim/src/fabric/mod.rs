@@ -42,11 +42,30 @@ use crate::engine::{Out, Slab};
 use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 
 /// A network: the ports of all hosts, the switches and the links between them.
+///
+/// ```
+/// use doorbell_core::units::{BitRate, Span, Time};
+/// use doorbell_sim::engine::{Out, Slab};
+/// use doorbell_sim::fabric::{Fabric, FabricConfig, Link, Outcome};
+/// use doorbell_sim::wire::{HostId, PacketId, PortId};
+///
+/// // Two hosts, three metres of cable, one packet of 1082 bytes on the wire.
+/// let link = Link::with_length_mm(BitRate::gbps(100), 3_000);
+/// let mut fabric = Fabric::new(&FabricConfig::back_to_back(link), 1)?;
+/// let mut out = Out::new();
+/// fabric.send(Time::ZERO, HostId(0), PortId(0), PacketId(0), 1_082, &mut out)?;
+///
+/// // The owner brings each event back at its time; here there is one, the arrival.
+/// let (at, _, event) = out.as_slice()[0];
+/// assert_eq!(at, Time::ZERO + Span::from_ps(1_082 * 80) + Span::from_ns(15));
+/// let outcome = fabric.on_event(at, event, &Slab::new(), &mut out);
+/// assert!(matches!(outcome, Outcome::Delivered(d) if d.host == HostId(1)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Fabric {
     hosts: Vec<HostNode>,
     switches: Vec<SwitchNode>,
-    max_packet_bytes: u32,
 }
 
 impl Fabric {
@@ -56,12 +75,17 @@ impl Fabric {
     /// [`ConfigError`] with the place, before anything is built.
     pub fn new(config: &FabricConfig, seed: u64) -> Result<Self, ConfigError> {
         let (hosts, switches) = build::build(config, seed)?;
-        Ok(Self { hosts, switches, max_packet_bytes: config.max_packet_bytes })
+        Ok(Self { hosts, switches })
     }
 
     /// The hosts, by [`HostId`].
     pub fn hosts(&self) -> &[HostNode] {
         &self.hosts
+    }
+
+    /// The ports of a host.
+    pub fn host_mut(&mut self, host: HostId) -> &mut HostNode {
+        &mut self.hosts[host.index()]
     }
 
     /// The switches; switch `i` is node `hosts().len() + i`.
@@ -79,15 +103,13 @@ impl Fabric {
         self.hosts[host.index()].egress(port)
     }
 
-    /// A host gives a packet to the network by one of its ports. `wire_bytes` is the size of the
-    /// packet on the wire and stays the same on all its way.
+    /// A host gives a packet to the network by one of its ports.
     ///
     /// # Errors
-    /// [`TxQueueFull`]: the port has a limit and the packet would pass it.
+    /// As [`HostNode::send`].
     ///
     /// # Panics
-    /// When the packet has no bytes or is larger than the largest packet of the configuration:
-    /// no buffer is checked to hold it.
+    /// As [`HostNode::send`].
     pub fn send(
         &mut self,
         now: Time,
@@ -97,11 +119,6 @@ impl Fabric {
         wire_bytes: u32,
         out: &mut Out<FabricEvent>,
     ) -> Result<(), TxQueueFull> {
-        assert!(
-            (1..=self.max_packet_bytes).contains(&wire_bytes),
-            "a packet of {wire_bytes} bytes where the largest has {}",
-            self.max_packet_bytes
-        );
         self.hosts[host.index()].send(now, port, packet, wire_bytes, out)
     }
 

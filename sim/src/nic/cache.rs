@@ -1,5 +1,7 @@
 //! On-chip caches of the NIC: which entries are held, not their contents.
 
+use std::collections::BTreeMap;
+
 use crate::engine::SimRng;
 
 /// A set of at most `capacity` keys with random replacement.
@@ -10,35 +12,33 @@ use crate::engine::SimRng;
 pub struct Cache {
     capacity: usize,
     /// Held keys, in no order.
-    held: Vec<u32>,
-    /// Position of each key in `held`, by key; `u32::MAX` when absent.
-    at: Vec<u32>,
+    held: Vec<u64>,
+    /// Position of each held key in `held`.
+    at: BTreeMap<u64, u32>,
     rng: SimRng,
     hits: u64,
     misses: u64,
 }
 
-const ABSENT: u32 = u32::MAX;
-
 impl Cache {
-    /// A cache of `capacity` keys. Keys are small and dense: indices.
+    /// A cache of `capacity` keys.
     ///
     /// # Panics
     /// When `capacity` is 0.
     pub fn new(capacity: u32, rng: SimRng) -> Self {
         assert!(capacity > 0, "a cache of no entries");
-        Self { capacity: capacity as usize, held: Vec::new(), at: Vec::new(), rng, hits: 0, misses: 0 }
+        let capacity = capacity as usize;
+        Self { capacity, held: Vec::new(), at: BTreeMap::new(), rng, hits: 0, misses: 0 }
     }
 
-    fn grow(&mut self, key: u32) {
-        if self.at.len() <= key as usize {
-            self.at.resize(key as usize + 1, ABSENT);
-        }
+    /// Most keys that it holds.
+    pub const fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Whether `key` is held; counts a hit or a miss.
-    pub fn lookup(&mut self, key: u32) -> bool {
-        let hit = self.at.get(key as usize).is_some_and(|&p| p != ABSENT);
+    pub fn lookup(&mut self, key: u64) -> bool {
+        let hit = self.at.contains_key(&key);
         if hit {
             self.hits += 1;
         } else {
@@ -48,33 +48,24 @@ impl Cache {
     }
 
     /// Holds `key`, dropping another one when full.
-    pub fn insert(&mut self, key: u32) {
-        self.grow(key);
-        if self.at[key as usize] != ABSENT {
+    pub fn insert(&mut self, key: u64) {
+        if self.at.contains_key(&key) {
             return;
         }
         if self.held.len() == self.capacity {
             let victim = self.rng.below(self.capacity as u64) as usize;
-            self.remove_at(victim);
+            self.remove(self.held[victim]);
         }
-        self.at[key as usize] = self.held.len() as u32;
+        self.at.insert(key, self.held.len() as u32);
         self.held.push(key);
     }
 
     /// Drops `key` if held.
-    pub fn remove(&mut self, key: u32) {
-        if let Some(&p) = self.at.get(key as usize)
-            && p != ABSENT
-        {
-            self.remove_at(p as usize);
-        }
-    }
-
-    fn remove_at(&mut self, p: usize) {
-        let gone = self.held.swap_remove(p);
-        self.at[gone as usize] = ABSENT;
-        if let Some(&moved) = self.held.get(p) {
-            self.at[moved as usize] = p as u32;
+    pub fn remove(&mut self, key: u64) {
+        let Some(p) = self.at.remove(&key) else { return };
+        self.held.swap_remove(p as usize);
+        if let Some(&moved) = self.held.get(p as usize) {
+            self.at.insert(moved, p);
         }
     }
 
@@ -101,5 +92,6 @@ mod tests {
         c.remove(9);
         assert!(!c.lookup(9));
         c.remove(77);
+        assert_eq!(c.counts(), (8, 2));
     }
 }

@@ -69,8 +69,6 @@ pub struct NicConfig {
     pub pu_packet: Span,
     /// A unit's time per READ response packet.
     pub pu_response: Span,
-    /// Pipeline latency from a unit to the transmit port, not occupying the unit.
-    pub tx_latency: Span,
     /// Receive processing units, chosen by destination QP.
     pub rx_count: u16,
     /// A receive unit's time per packet.
@@ -79,15 +77,14 @@ pub struct NicConfig {
     pub rx_recv: Span,
     /// Least distance of packets at the receive side of the whole device.
     pub rx_device: Span,
-    /// Pipeline latency from the port to the receive unit's result.
-    pub rx_latency: Span,
+    /// Latency of both NICs' pipelines, from a processing unit to the wire and from the wire to the
+    /// receive unit's result, not occupying any unit. It is spent on the receive side: a constant
+    /// before the port moves every packet alike and contends with nothing.
+    pub pipeline_latency: Span,
     /// Time from accepting a request to its ACK at the transmit port.
     pub ack_latency: Span,
     /// Time from an ACK or last response to the CQE write.
     pub completion_latency: Span,
-    /// More time from an ACK to the CQE write than `completion_latency`, i.e. the NIC's wait
-    /// before it reports a send.
-    pub cqe_latency: Span,
     /// Payload and response bytes that may be on their way from memory to the wire. Lower: the
     /// wire starves when memory is slow.
     pub tx_buffer: u32,

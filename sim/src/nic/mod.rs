@@ -33,17 +33,20 @@ use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::Qpn;
 
 pub use cache::Cache;
+pub use complete::NicAsync;
 pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 pub use control::QpRequest;
+pub use doorbell::subject;
 pub use env::{Env, NicEvent, Wake};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, RecvQueue, SendQueue, completion};
 pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
 
 use crate::engine::{Busy, SimRng, Slab};
-use crate::pcie::NodeId;
+use crate::pcie::{Done, NodeId};
 use crate::rc::PacketDesc;
-use crate::wire::{HostId, PacketId};
+use crate::wire::HostId;
+use env::Tag;
 use receive::{AtomicJob, RxWrite};
 
 /// What a processing unit works on.
@@ -130,6 +133,8 @@ pub struct Nic {
     /// Index into the clock's steps.
     clock_step: usize,
     scratch: Vec<u8>,
+    /// Asynchronous events that nobody has taken, with the initiator that they are for.
+    events: Vec<(u16, NicAsync)>,
     /// Counters.
     pub stats: NicStats,
 }
@@ -170,6 +175,7 @@ impl Nic {
             tx_armed: false,
             clock_step: 0,
             scratch: Vec::new(),
+            events: Vec::new(),
             stats: NicStats::default(),
         }
     }
@@ -240,21 +246,26 @@ impl Nic {
         }
     }
 
-    /// Busy time of the stages, for the report: name, time, and how many units share it.
-    pub fn resources(&self) -> Vec<(&'static str, Span, u32)> {
-        let total = |busy: &mut dyn Iterator<Item = Span>| busy.fold(Span::ZERO, |a, b| a + b);
-        let most = |busy: &mut dyn Iterator<Item = Span>| busy.max().unwrap_or_default();
+    /// The stages for the report: name, busy time, units, things served, time waited.
+    pub fn resources(&self) -> Vec<(&'static str, Span, u32, u64, Span)> {
+        let most = |name, units: &mut dyn Iterator<Item = &Busy>| {
+            let b = units.max_by_key(|b| b.busy()).copied().unwrap_or_default();
+            (name, b.busy(), 1, b.jobs(), b.waited())
+        };
+        let units = |name, units: &mut dyn Iterator<Item = &Busy>, count| {
+            units.fold((name, Span::ZERO, count, 0, Span::ZERO), |(n, t, c, jobs, w), b| {
+                (n, t + b.busy(), c, jobs + b.jobs(), w + b.waited())
+            })
+        };
+        let pus = || self.pus.iter().map(|p| &p.busy);
+        let pu_count = u32::from(self.cfg.pu_count);
         vec![
-            ("nic doorbell unit", self.doorbell.busy(), 1),
-            ("nic processing unit (busiest)", most(&mut self.pus.iter().map(|p| p.busy.busy())), 1),
-            (
-                "nic processing units (all)",
-                total(&mut self.pus.iter().map(|p| p.busy.busy())),
-                u32::from(self.cfg.pu_count),
-            ),
-            ("nic receive device", self.rx_device.busy(), 1),
-            ("nic receive unit (busiest)", most(&mut self.rx.iter().map(Busy::busy)), 1),
-            ("nic atomic unit", self.atomic_unit.busy(), 1),
+            most("nic doorbell unit", &mut std::iter::once(&self.doorbell)),
+            most("nic processing unit (busiest)", &mut pus()),
+            units("nic processing units (all)", &mut pus(), pu_count),
+            most("nic receive device", &mut std::iter::once(&self.rx_device)),
+            most("nic receive unit (busiest)", &mut self.rx.iter()),
+            most("nic atomic unit", &mut std::iter::once(&self.atomic_unit)),
         ]
     }
 
@@ -263,7 +274,58 @@ impl Nic {
         [self.contexts.counts(), self.wqe_cache.counts()]
     }
 
-    fn packet_for(&self, id: PacketId) -> u32 {
-        id.0
+    /// Handles an event of this NIC.
+    pub fn on_event(&mut self, env: &mut Env<'_>, ev: NicEvent) {
+        match ev {
+            NicEvent::Doorbell { qp, prod, blueflame } => self.on_doorbell(env, qp, prod, blueflame),
+            NicEvent::Pu(pu) => self.on_pu(env, pu),
+            NicEvent::Rx(packet) => self.on_rx(env, packet),
+            NicEvent::Respond(qp) => self.on_respond(env, qp),
+            NicEvent::Cqe(id) => self.on_cqe(env, id),
+            NicEvent::Atomic(id) => self.on_atomic(env, id),
+        }
+    }
+
+    /// The initiator of an MMIO write that has arrived, and its 64-byte lines.
+    pub fn doorbell_of(done: &Done) -> Option<(u16, u32)> {
+        match Tag::unpack(done.tag) {
+            Tag::Doorbell { initiator, .. } => {
+                Some((initiator.into(), done.bytes.div_ceil(WQEBB)))
+            }
+            _ => None,
+        }
+    }
+
+    /// A read of this NIC has reached memory: its bytes are those of this instant.
+    pub fn on_memory(&mut self, env: &mut Env<'_>, tag: u64) {
+        match Tag::unpack(tag) {
+            Tag::Wqe { qp, first, count } => self.wqes_at_memory(env, qp, first, count),
+            Tag::Payload { qp, seq, response } => self.payload_at_memory(env, (qp, seq, response)),
+            Tag::AtomicRead(id) => self.atomic_at_memory(env, id),
+            _ => {}
+        }
+    }
+
+    /// A PCIe transaction of this NIC, or an MMIO write to it, has ended.
+    pub fn on_done(&mut self, env: &mut Env<'_>, done: &Done) {
+        let submitted = done.submitted;
+        match Tag::unpack(done.tag) {
+            Tag::Doorbell { qp, prod, blueflame, .. } => {
+                let index = prod.wrapping_sub(1);
+                self.record(env, qp, index, "doorbell (PCIe MMIO write)", submitted, env.now);
+                self.doorbell_arrived(env, qp, prod, blueflame);
+            }
+            Tag::Wqe { qp, first, count } => self.wqes_fetched(env, (qp, first, count), submitted),
+            Tag::Context { qp } => self.context_arrived(env, qp),
+            Tag::Payload { qp, seq, response } => {
+                self.payload_fetched(env, (qp, seq, response), submitted);
+            }
+            Tag::RxWrite(id) => self.rx_written(env, id),
+            Tag::Cqe(id) => self.cqe_landed(env, id),
+            Tag::RecvFetch { queue, srq, count } => self.recv_fetched(env, queue, srq, count),
+            Tag::AtomicRead(id) => self.atomic_read(env, id),
+            Tag::AtomicWrite(id) => self.atomic_written(env, id),
+            Tag::WqeRefetch { qp } => self.wqe_refetched(env, qp),
+        }
     }
 }

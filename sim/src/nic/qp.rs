@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use doorbell_core::transport::{QpAttr, QpCaps};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{QpState, QpType, Qpn};
+use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
 
 use super::queues::{RecvQueue, SendQueue};
 use super::wqe::RqWqe;
+use crate::memory::RegionKind;
 use crate::rc::{PacketDesc, Requester, Responder};
 use crate::wire::{HostId, PacketId};
 
@@ -46,6 +47,17 @@ impl TxFifo {
         self.first = self.first.wrapping_add(1);
         Some(job.packet)
     }
+}
+
+/// A write of the NIC to host memory on behalf of a QP.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum HostWrite {
+    /// Payload of a READ or ATOMIC that waits for its WQE.
+    AwaitsWqe(u32),
+    /// Payload.
+    Payload(u32),
+    /// Completion queue entry.
+    Cqe(u32),
 }
 
 /// Where the QP's context is.
@@ -94,6 +106,8 @@ pub struct NicQp {
     pub pd: u32,
     /// State of the device.
     pub state: QpState,
+    /// Where its work queues are.
+    pub queue_space: RegionKind,
     /// Index of the CQ for sends.
     pub send_cq: u32,
     /// Index of the CQ for receives.
@@ -106,6 +120,12 @@ pub struct NicQp {
     pub attr: QpAttr,
     /// The peer's host, once connected.
     pub peer: HostId,
+    /// First PSN that it will send, unless the program sets another.
+    pub first_psn: Psn,
+    /// Whether every send is signalled.
+    pub sig_all: bool,
+    /// Initiator that made it.
+    pub owner: u16,
     /// Send queue.
     pub sq: SendQueue,
     /// Own receive queue; empty with an SRQ.
@@ -128,25 +148,32 @@ pub struct NicQp {
     /// Packets behind one that waits for a receive WQE.
     pub(super) rx_wait: VecDeque<PacketId>,
     pub(super) current_recv: Option<RqWqe>,
-    /// READ jobs of the responder that were checked: region address checks happen once.
-    pub(super) flow_label: u16,
+    /// UDP source port of its packets.
+    pub(super) udp_source_port: u16,
     pub(super) respond_pending: bool,
+    /// Writes to memory that keep their order behind a WQE that is read again.
+    pub(super) held_writes: VecDeque<HostWrite>,
 }
 
 impl NicQp {
     /// The next packet of this QP that needs a processing unit, and whether it is a response.
     pub(super) fn next_packet(&mut self, now: Time) -> Option<(PacketDesc, bool)> {
         if let Some(r) = &mut self.responder
-            && r.peek_read(now)
+            && r.peek_read()
         {
             return r.poll_transmit(now).map(|d| (d, true));
         }
         self.requester.as_mut()?.poll_transmit(now).map(|d| (d, false))
     }
 
+    /// Whether requests went out whose answers the QP needs to go on.
+    pub fn has_awaited_answers(&self) -> bool {
+        self.requester.as_ref().is_some_and(|r| r.outstanding() > 0 && !r.completes_at_link())
+    }
+
     /// Whether a processing unit has something to do for this QP.
-    pub(super) fn has_work(&self, now: Time) -> bool {
-        self.responder.as_ref().is_some_and(|r| r.peek_read(now))
+    pub(super) fn has_work(&self) -> bool {
+        self.responder.as_ref().is_some_and(Responder::peek_read)
             || self.requester.as_ref().is_some_and(Requester::peek_transmit)
     }
 }

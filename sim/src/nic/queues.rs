@@ -104,6 +104,12 @@ impl SendQueue {
         n
     }
 
+    /// Whether a WQE in use was signalled.
+    pub fn any_signalled(&self) -> bool {
+        let signalled = doorbell_core::verbs::SendFlags::SIGNALED;
+        self.slots.iter().any(|s| s.wqe.flags.contains(signalled))
+    }
+
     /// WQEs posted and not announced by any doorbell.
     pub const fn unannounced(&self) -> u32 {
         self.prod.wrapping_sub(self.announced)
@@ -128,6 +134,8 @@ pub struct RecvQueue {
     depth: u32,
     /// Posted so far.
     posted: u64,
+    /// Receives whose posting has been called for and not taken effect.
+    coming: u32,
     /// Limit at which an event is due; 0: not armed.
     pub limit: u32,
     /// Fewest receives left after one was taken.
@@ -160,9 +168,20 @@ impl RecvQueue {
         self.posted
     }
 
-    /// Posts a receive; room was checked before.
+    /// Receives posted, those included whose posting has not taken effect.
+    pub fn reserved(&self) -> u32 {
+        self.len() + self.coming
+    }
+
+    /// Keeps room for `n` receives that will be posted at a later local clock.
+    pub fn reserve(&mut self, n: u32) {
+        self.coming += n;
+    }
+
+    /// Posts a receive; room was reserved before.
     pub fn push(&mut self, wqe: RqWqe) {
         self.posted += 1;
+        self.coming = self.coming.saturating_sub(1);
         self.wqes.push_back(wqe);
     }
 

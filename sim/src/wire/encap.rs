@@ -4,6 +4,8 @@
 //! the link's own trailer. On Ethernet the preamble and the gap between frames count as well,
 //! because they take time on the link like any other byte.
 
+use doorbell_core::verbs::Opcode;
+
 /// What stands around the BTH on the wire.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Encapsulation {
@@ -79,4 +81,163 @@ pub const fn frame_bytes(encap: Encapsulation, header_bytes: u32, payload: u32) 
     let bytes = encap.outer_bytes() + header_bytes + payload.next_multiple_of(4);
     let min = encap.min_bytes();
     if bytes < min { min } else { bytes }
+}
+
+/// Header bytes per opcode, since the vocabulary adds them up header by header and this is asked
+/// for every packet.
+const HEADER_BYTES: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < Opcode::ALL.len() {
+        let op = Opcode::ALL[i];
+        table[op as usize] = op.header_bytes() as u8;
+        i += 1;
+    }
+    table
+};
+
+/// Bytes on the wire of a packet with `opcode` and `payload` bytes of payload. The 16 zero bytes
+/// of a CNP count as payload.
+pub const fn wire_bytes(encap: Encapsulation, opcode: Opcode, payload: u32) -> u32 {
+    frame_bytes(encap, HEADER_BYTES[opcode as usize] as u32, payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Encapsulation::*;
+
+    const ENCAPS: [Encapsulation; 6] =
+        [RoceV2Ipv4, RoceV2Ipv4Vlan, RoceV2Ipv6, RoceV1, IbLocal, IbGlobal];
+
+    /// The first table of protocol.md 1.6: operations, a payload they may have, overheads in the
+    /// order of `ENCAPS`.
+    fn overheads() -> Vec<(Vec<Opcode>, u32, [u32; 6])> {
+        use Opcode::*;
+        vec![
+            (
+                vec![
+                    RcSendFirst,
+                    RcSendMiddle,
+                    RcSendLast,
+                    RcSendOnly,
+                    RcRdmaWriteMiddle,
+                    RcRdmaWriteLast,
+                    RcRdmaReadResponseMiddle,
+                ],
+                1024,
+                [82, 86, 102, 94, 26, 66],
+            ),
+            (
+                vec![RcRdmaReadResponseFirst, RcRdmaReadResponseLast, RcRdmaReadResponseOnly],
+                1024,
+                [86, 90, 106, 98, 30, 70],
+            ),
+            (vec![RcRdmaWriteFirst, RcRdmaWriteOnly], 1024, [98, 102, 118, 110, 42, 82]),
+            (vec![RcRdmaReadRequest], 0, [98, 102, 118, 110, 42, 82]),
+            (vec![RcRdmaWriteOnlyImm], 1024, [102, 106, 122, 114, 46, 86]),
+            (vec![RcAcknowledge], 0, [86, 90, 106, 98, 30, 70]),
+            (vec![RcCompareSwap, RcFetchAdd], 0, [110, 114, 130, 122, 54, 94]),
+            (vec![RcAtomicAcknowledge], 0, [94, 98, 114, 106, 38, 78]),
+        ]
+    }
+
+    #[test]
+    fn overhead_table() {
+        for (ops, payload, want) in overheads() {
+            for op in ops {
+                for (encap, want) in ENCAPS.into_iter().zip(want) {
+                    let got = wire_bytes(encap, op, payload) - payload;
+                    assert_eq!(got, want, "{op:?} {encap:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cnp_row_counts_its_zero_bytes_as_overhead() {
+        for (encap, want) in ENCAPS.into_iter().zip([98, 102, 118, 110, 42, 82]) {
+            assert_eq!(wire_bytes(encap, Opcode::CnpRoceV2, 16), want);
+            assert_eq!(wire_bytes(encap, Opcode::CnpInfiniband, 16), want);
+        }
+    }
+
+    /// Hundredths of a percent, rounded to the nearest.
+    fn efficiency(encap: Encapsulation, op: Opcode, payload: u32) -> u32 {
+        let wire = wire_bytes(encap, op, payload);
+        (payload * 10_000 * 2 + wire) / (wire * 2)
+    }
+
+    #[test]
+    fn efficiency_table() {
+        use Opcode::*;
+        let middle = [7574, 8620, 9259, 9615, 9804];
+        let response = [7485, 8562, 9225, 9597, 9794];
+        let only_imm = [7151, 8339, 9094, 9526, 9757];
+        let rows = [
+            (RoceV2Ipv4, RcRdmaWriteMiddle, middle),
+            (RoceV2Ipv4, RcRdmaReadResponseFirst, response),
+            (RoceV2Ipv4, RcRdmaReadResponseLast, response),
+            (RoceV2Ipv4, RcRdmaReadResponseOnly, response),
+            (RoceV2Ipv4Vlan, RcRdmaWriteMiddle, response),
+            (RoceV2Ipv4, RcRdmaWriteOnly, [7232, 8393, 9127, 9543, 9766]),
+            (RoceV2Ipv4, RcRdmaWriteOnlyImm, only_imm),
+            (RoceV2Ipv6, RcRdmaWriteMiddle, only_imm),
+            (RoceV2Ipv6, RcRdmaWriteOnly, [6845, 8127, 8967, 9455, 9720]),
+            (RoceV1, RcRdmaWriteMiddle, [7314, 8449, 9159, 9561, 9776]),
+            (IbLocal, RcRdmaWriteMiddle, [9078, 9517, 9752, 9875, 9937]),
+            (IbLocal, RcRdmaWriteOnly, [8591, 9242, 9606, 9799, 9899]),
+            (IbGlobal, RcRdmaWriteMiddle, [7950, 8858, 9394, 9688, 9841]),
+        ];
+        for (encap, op, want) in rows {
+            for (mtu, want) in [256, 512, 1024, 2048, 4096].into_iter().zip(want) {
+                assert_eq!(efficiency(encap, op, mtu), want, "{op:?} {encap:?} {mtu}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_mebibyte_at_400_gbps() {
+        let want = [(256, 3030), (512, 3448), (1024, 3703), (2048, 3846), (4096, 3921)];
+        for (mtu, tenths_of_gbps) in want {
+            let len: u64 = 1 << 20;
+            let n = len / mtu;
+            let mtu = mtu as u32;
+            let first = wire_bytes(RoceV2Ipv4, Opcode::RcRdmaWriteFirst, mtu);
+            let middle = wire_bytes(RoceV2Ipv4, Opcode::RcRdmaWriteMiddle, mtu);
+            let last = wire_bytes(RoceV2Ipv4, Opcode::RcRdmaWriteLast, mtu);
+            let wire = u64::from(first) + (n - 2) * u64::from(middle) + u64::from(last);
+            assert_eq!((len * 4000 * 2 + wire) / (wire * 2), tenths_of_gbps, "MTU {mtu}");
+        }
+    }
+
+    #[test]
+    fn payload_is_padded_to_four_bytes() {
+        for (payload, padded) in [(1, 4), (3, 4), (4, 4), (5, 8), (4095, 4096), (4096, 4096)] {
+            assert_eq!(wire_bytes(IbLocal, Opcode::RcSendOnly, payload), 26 + padded);
+        }
+    }
+
+    #[test]
+    fn minimum_frame_pads_only_the_empty_send_on_untagged_ipv4() {
+        let empty = |encap| wire_bytes(encap, Opcode::RcSendOnly, 0);
+        assert_eq!(empty(RoceV2Ipv4), 84, "58 bytes before the FCS become 60");
+        assert_eq!(wire_bytes(RoceV2Ipv4, Opcode::RcSendOnly, 1), 86, "62 bytes stay");
+        assert_eq!(empty(RoceV2Ipv4Vlan), 86, "the tag takes it over the minimum");
+        assert_eq!(empty(RoceV2Ipv6), 102);
+        assert_eq!(empty(RoceV1), 94);
+        assert_eq!(empty(IbLocal), 26, "no minimum on InfiniBand");
+        let padded = Opcode::ALL.iter().filter(|op| {
+            wire_bytes(RoceV2Ipv4, **op, 0) != RoceV2Ipv4.outer_bytes() + op.header_bytes()
+        });
+        assert!(padded.into_iter().all(|op| op.header_bytes() == 12), "BTH alone, no payload");
+    }
+
+    #[test]
+    fn custom_adds_its_bytes_to_every_packet() {
+        let c = Custom { header_bytes: 38 };
+        assert_eq!(wire_bytes(c, Opcode::RcRdmaWriteFirst, 1000), 1038);
+        assert_eq!(wire_bytes(c, Opcode::RcRdmaWriteMiddle, 1001), 1039, "no pad");
+        assert_eq!(wire_bytes(c, Opcode::RcAcknowledge, 0), 38, "no minimum");
+    }
 }

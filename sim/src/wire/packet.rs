@@ -2,7 +2,9 @@
 
 use core::fmt;
 
+use super::encap::{Encapsulation, wire_bytes};
 use super::id::{HostId, PortId};
+use crate::rc::PacketDesc;
 
 /// Payloads up to this size are kept inside the packet; longer ones on the heap. Holds inline
 /// words, immediates and atomics, and keeps [`Payload`] at 32 bytes.
@@ -79,17 +81,90 @@ pub struct Packet {
     pub wire_bytes: u32,
     /// UDP source port of RoCEv2, the entropy of the path choice; native InfiniBand: unused.
     pub udp_source_port: u16,
+    /// Sending QP as its NIC numbers it; for records only, it does not travel.
+    pub src_qp: u32,
+    /// Transport headers, and where the payload came from.
+    pub desc: PacketDesc,
     /// The payload bytes.
     pub payload: Payload,
+}
+
+impl Packet {
+    /// A packet between two ports, with the size that `encap` gives it.
+    ///
+    /// # Panics
+    /// When the payload has bytes and their number is not the descriptor's.
+    pub fn new(
+        encap: Encapsulation,
+        (src, src_port): (HostId, PortId),
+        (dst, dst_port): (HostId, PortId),
+        desc: PacketDesc,
+        payload: Payload,
+        udp_source_port: u16,
+    ) -> Self {
+        if let Some(bytes) = payload.bytes() {
+            assert_eq!(bytes.len(), desc.len as usize, "payload of another length");
+        }
+        let wire_bytes = wire_bytes(encap, desc.opcode, desc.len);
+        Self {
+            src,
+            src_port,
+            dst,
+            dst_port,
+            wire_bytes,
+            udp_source_port,
+            src_qp: 0,
+            desc,
+            payload,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    use doorbell_core::verbs::{Opcode, Psn, Qpn};
+
+    use crate::rc::Ext;
+
     #[test]
-    fn payload_stays_small() {
+    fn packets_stay_small() {
         assert_eq!(core::mem::size_of::<Payload>(), 32);
+        assert!(core::mem::size_of::<Packet>() <= 128, "two cache lines");
+    }
+
+    fn packet(len: u32, payload: Payload) -> Packet {
+        let desc = PacketDesc {
+            opcode: Opcode::RcSendOnly,
+            psn: Psn::new(1),
+            dest: Qpn::new(2),
+            ack_req: true,
+            solicited: false,
+            wqe: 0,
+            offset: 0,
+            len,
+            ext: Ext::None,
+        };
+        let (from, to) = ((HostId(0), PortId(1)), (HostId(2), PortId(3)));
+        Packet::new(Encapsulation::RoceV2Ipv4, from, to, desc, payload, 0xC000)
+    }
+
+    #[test]
+    fn a_packet_knows_its_size_and_its_way() {
+        let p = packet(5, Payload::copy_from(b"hello"));
+        assert_eq!(p.wire_bytes, 82 + 8);
+        assert_eq!(
+            (p.src, p.src_port, p.dst, p.dst_port),
+            (HostId(0), PortId(1), HostId(2), PortId(3))
+        );
+        assert_eq!(packet(4096, Payload::Lengths).wire_bytes, 82 + 4096);
+    }
+
+    #[test]
+    #[should_panic(expected = "payload of another length")]
+    fn payload_and_descriptor_agree_on_the_length() {
+        packet(6, Payload::copy_from(b"hello"));
     }
 
     #[test]

@@ -1,0 +1,126 @@
+//! The command line: each flag is defined once, here.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  ok
+  1  an expectation or an oracle was violated
+  2  wrong command line or file
+  3  no progress: nothing could go on, the reason is named
+  4  a planned fault never happened
+  5  the trace hash differs";
+
+/// Deterministic RDMA simulator: what will posting, batching and topology choices do?
+#[derive(Parser, Debug)]
+#[command(name = "doorbell", version, after_help = EXIT_STATUS)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run a scenario and report what happened
+    #[command(after_help = EXIT_STATUS)]
+    Run(RunArgs),
+    /// Run scenarios and judge them by what they expect
+    #[command(after_help = EXIT_STATUS)]
+    Check(CheckArgs),
+    /// List the built-in scenarios and profiles
+    List(ListArgs),
+    /// Print the JSON schema of scenario or profile files
+    Schema(SchemaArgs),
+    /// Print a scenario with all defaults, and the profile with the source of every value
+    Explain(ExplainArgs),
+}
+
+/// A scenario with changes.
+#[derive(ClapArgs, Debug, Clone)]
+pub struct Target {
+    /// Scenario file, or the name of a built-in scenario
+    pub scenario: String,
+    /// Change a value, such as program.0.size=64B or pcie.width=8; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// Seed of all random streams
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+/// `doorbell run`
+#[derive(ClapArgs, Debug)]
+pub struct RunArgs {
+    /// The scenario.
+    #[command(flatten)]
+    pub target: Target,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print only what is not as expected
+    #[arg(long, short, conflicts_with = "json")]
+    pub quiet: bool,
+    /// Also write NAME.json and NAME.txt into this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Fail with status 5 unless the trace hash is this one (scenarios with one point)
+    #[arg(long, value_name = "HASH")]
+    pub trace_hash: Option<String>,
+}
+
+/// `doorbell check`
+#[derive(ClapArgs, Debug)]
+pub struct CheckArgs {
+    /// Scenario files, folders of them, or names of built-in scenarios; without any, all
+    /// built-in ones
+    pub scenarios: Vec<String>,
+    /// Write the verdicts as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Print only what is not as expected
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Run every point twice and compare the trace hashes
+    #[arg(long)]
+    pub twice: bool,
+}
+
+/// `doorbell list`
+#[derive(ClapArgs, Debug)]
+pub struct ListArgs {
+    /// Print names only, one a line
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Kinds of file with a schema.
+#[derive(ValueEnum, Copy, Clone, Debug)]
+pub enum SchemaKind {
+    /// Scenario files
+    Scenario,
+    /// Hardware profiles
+    Profile,
+}
+
+/// `doorbell schema`
+#[derive(ClapArgs, Debug)]
+pub struct SchemaArgs {
+    /// Kind of file
+    #[arg(value_enum, default_value = "scenario")]
+    pub kind: SchemaKind,
+}
+
+/// `doorbell explain`
+#[derive(ClapArgs, Debug)]
+pub struct ExplainArgs {
+    /// The scenario.
+    #[command(flatten)]
+    pub target: Target,
+    /// Which point of a scenario with variants or a sweep, counted from 0
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub point: usize,
+}

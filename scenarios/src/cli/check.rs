@@ -1,0 +1,142 @@
+//! `doorbell check`
+
+use std::path::Path;
+
+use super::ExitStatus;
+use super::args::{CheckArgs, Target};
+use super::common::{cannot_write, complain, print, ready, run_all};
+use crate::expect::{Check, Status, Verdict};
+use crate::input::InputError;
+use crate::library;
+use crate::report::{Report, Suite, to_junit, verdict_lines, write_whole};
+use crate::run::Runner;
+
+/// Runs scenarios and judges them.
+pub(super) fn check(runner: &dyn Runner, args: &CheckArgs) -> ExitStatus {
+    let targets = match targets(&args.scenarios) {
+        Ok(targets) => targets,
+        Err(error) => return complain(&error),
+    };
+    let mut status = ExitStatus::Ok;
+    let mut suites = Vec::with_capacity(targets.len());
+    for target in targets {
+        let (of_target, suite) = check_one(runner, &target, args);
+        status = status.max(of_target);
+        suites.push(suite);
+    }
+    if let Some(path) = &args.junit {
+        if let Err(error) = write_whole(path, &to_junit(&suites)) {
+            return cannot_write(path, &error);
+        }
+    }
+    if !args.quiet {
+        print(&totals(&suites));
+    }
+    status
+}
+
+fn totals(suites: &[Suite]) -> String {
+    let with = |status: Status| {
+        suites.iter().flat_map(|s| &s.verdicts).filter(|v| v.status == status).count()
+    };
+    let unread = suites.iter().filter(|s| s.error.is_some()).count();
+    let mut text = format!(
+        "{} scenarios: {} expectations hold, {} do not",
+        suites.len(),
+        with(Status::Passed),
+        with(Status::Failed)
+    );
+    for (n, what) in [
+        (with(Status::Invalid), "cannot be judged"),
+        (with(Status::Skipped), "skipped"),
+        (unread, "scenarios cannot be run"),
+    ] {
+        if n > 0 {
+            text.push_str(&format!(", {n} {what}"));
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// Files of folders in the order of their names; names and files as they stand.
+fn targets(given: &[String]) -> Result<Vec<String>, InputError> {
+    if given.is_empty() {
+        return Ok(library::SCENARIOS.iter().map(|(name, _)| (*name).to_owned()).collect());
+    }
+    let mut targets = Vec::new();
+    for name in given {
+        let path = Path::new(name);
+        if !path.is_dir() {
+            targets.push(name.clone());
+            continue;
+        }
+        let files = std::fs::read_dir(path)
+            .map_err(|e| InputError::new(format!("cannot read {name}: {e}")))?;
+        let mut found: Vec<String> = files
+            .filter_map(|file| file.ok().map(|f| f.path()))
+            .filter(|p| p.extension().is_some_and(|e| e == "toml"))
+            .map(|p| p.to_string_lossy().into_owned())
+            .collect();
+        if found.is_empty() {
+            return Err(InputError::new(format!("{name} holds no scenario file (*.toml)")));
+        }
+        found.sort();
+        targets.extend(found);
+    }
+    Ok(targets)
+}
+
+fn check_one(runner: &dyn Runner, scenario: &str, args: &CheckArgs) -> (ExitStatus, Suite) {
+    let target = Target { scenario: scenario.to_owned(), set: Vec::new(), seed: None };
+    let judged = ready(&target).and_then(|ready| {
+        let report = run_all(runner, &ready, args.quiet)?;
+        let again = if args.twice { Some(run_all(runner, &ready, args.quiet)?) } else { None };
+        Ok((report, again))
+    });
+    let (mut report, again) = match judged {
+        Ok(judged) => judged,
+        Err(error) => {
+            let name = scenario.to_owned();
+            let suite = Suite { name, verdicts: Vec::new(), error: Some(error.to_string()) };
+            return (complain(&error), suite);
+        }
+    };
+    let mut status = ExitStatus::of_verdicts(&report.verdicts);
+    if let Some(verdict) = again.map(|again| same_hashes(&report, &again)) {
+        if verdict.status == Status::Failed {
+            status = status.max(ExitStatus::HashDiffers);
+        }
+        report.verdicts.push(verdict);
+    }
+    print_report(&report, args.quiet);
+    (status, Suite { name: report.name, verdicts: report.verdicts, error: None })
+}
+
+/// A verdict about two runs of the same points.
+fn same_hashes(first: &Report, second: &Report) -> Verdict {
+    let pairs = first.runs.iter().zip(&second.runs);
+    let check = |(a, b): (&crate::run::Run, &crate::run::Run)| {
+        let (x, y) = (&a.outcome.trace_hash, &b.outcome.trace_hash);
+        Check { at: a.point.label(), found: format!("{x}, then {y}"), ok: x == y }
+    };
+    let checks: Vec<Check> = pairs.map(check).collect();
+    let good = checks.iter().all(|c| c.ok);
+    Verdict {
+        kind: "trace-hash".to_owned(),
+        expected: "two runs have the same trace hash".to_owned(),
+        why: "same file, same seed".to_owned(),
+        status: if good { Status::Passed } else { Status::Failed },
+        checks,
+        problem: String::new(),
+    }
+}
+
+fn print_report(report: &Report, quiet: bool) {
+    let shown = |v: &&Verdict| !quiet || matches!(v.status, Status::Failed | Status::Invalid);
+    let lines: String = report.verdicts.iter().filter(shown).map(verdict_lines).collect();
+    if !quiet || !lines.is_empty() {
+        let nothing = if report.verdicts.is_empty() { "        expects nothing\n" } else { "" };
+        print(&format!("{}: {}\n{nothing}{lines}\n", report.name, report.title));
+    }
+}

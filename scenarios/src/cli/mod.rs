@@ -1,0 +1,30 @@
+//! The `doorbell` command.
+
+mod args;
+mod check;
+mod common;
+mod explain;
+mod list;
+mod run;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::run::Runner;
+
+pub use args::{Args, Command};
+pub use status::ExitStatus;
+
+/// Reads the command line, does what it says and gives the exit status.
+pub fn main(runner: &dyn Runner) -> ExitCode {
+    let status = match Args::parse().command {
+        Command::Run(args) => run::run(runner, &args),
+        Command::Check(args) => check::check(runner, &args),
+        Command::List(args) => list::list(&args),
+        Command::Schema(args) => list::schema(&args),
+        Command::Explain(args) => explain::explain(&args),
+    };
+    ExitCode::from(status.code())
+}

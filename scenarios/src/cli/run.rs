@@ -1,0 +1,89 @@
+//! `doorbell run`
+
+use std::io::Write;
+
+use super::ExitStatus;
+use super::args::RunArgs;
+use super::common::{cannot_write, complain, print, ready, run_all};
+use crate::expect::Status;
+use crate::input::InputError;
+use crate::report::{Report, to_json, to_text, verdict_lines, write_whole};
+use crate::run::Runner;
+
+/// Runs one scenario and tells what happened.
+pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
+    let clock = Clock::start();
+    let ready = match ready(&args.target) {
+        Ok(ready) => ready,
+        Err(error) => return complain(&error),
+    };
+    if args.trace_hash.is_some() && ready.points.len() != 1 {
+        let text = format!("--trace-hash with {} points", ready.points.len());
+        return complain(&InputError::new(text).help("fix variants and axes until one is left"));
+    }
+    let report = match run_all(runner, &ready, args.quiet) {
+        Ok(report) => report,
+        Err(error) => return complain(&error),
+    };
+    if let Some(folder) = &args.out {
+        for (ending, text) in [("json", to_json(&report)), ("txt", to_text(&report))] {
+            let path = folder.join(format!("{}.{ending}", report.name));
+            if let Err(error) = write_whole(&path, &text) {
+                return cannot_write(&path, &error);
+            }
+        }
+    }
+    match (args.json, args.quiet) {
+        (true, _) => print(&to_json(&report)),
+        (false, true) => print_unexpected(&report),
+        (false, false) => print(&to_text(&report)),
+    }
+    if !args.quiet {
+        clock.report();
+    }
+    let hash = hash_status(&report, args.trace_hash.as_deref());
+    ExitStatus::of_verdicts(&verdicts_of_file(&report, &ready))
+        .max(ExitStatus::of_runs(&report.runs))
+        .max(hash)
+}
+
+/// `run` tells how the runs ended by its own status, so the added verdict about unexpected ends
+/// does not count here.
+fn verdicts_of_file(report: &Report, ready: &super::common::Ready) -> Vec<crate::expect::Verdict> {
+    report.verdicts.iter().take(ready.loaded.expects.len()).cloned().collect()
+}
+
+fn print_unexpected(report: &Report) {
+    let bad = |s| matches!(s, Status::Failed | Status::Invalid);
+    let lines = report.verdicts.iter().filter(|v| bad(v.status)).map(verdict_lines);
+    print(&lines.collect::<String>());
+}
+
+fn hash_status(report: &Report, wanted: Option<&str>) -> ExitStatus {
+    let found = &report.runs[0].outcome.trace_hash;
+    match wanted {
+        Some(wanted) if wanted != found => {
+            let text = format!("error: trace hash is {found}, not {wanted}");
+            let _ = writeln!(std::io::stderr(), "{text}");
+            ExitStatus::HashDiffers
+        }
+        _ => ExitStatus::Ok,
+    }
+}
+
+/// Wall time, for the person at the terminal only: it goes to stderr and into no report.
+#[allow(clippy::disallowed_types, reason = "wall time is told to people and never compared")]
+struct Clock(std::time::Instant);
+
+#[allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "see above")]
+impl Clock {
+    fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    fn report(&self) {
+        let milliseconds = self.0.elapsed().as_millis();
+        let (s, ms) = (milliseconds / 1000, milliseconds % 1000);
+        let _ = writeln!(std::io::stderr(), "wall time {s}.{ms:03} s");
+    }
+}

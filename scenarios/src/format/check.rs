@@ -1,0 +1,343 @@
+//! Contradictions: settings that are fine alone and impossible together or on this hardware.
+
+use doorbell_core::units::Bytes;
+
+use super::{
+    Initiator, Op, Poll, Program, ProgramKind, QpKind, RingMode, Scenario, Step, TopologyKind,
+};
+use crate::input::{InputError, Node, Path};
+use crate::profile::Profile;
+use crate::quantity::Unit;
+
+/// What is wrong, at which path, and what to do.
+struct Problem {
+    path: String,
+    message: String,
+    help: String,
+}
+
+type Checked = Result<(), Problem>;
+
+fn refuse(path: impl Into<String>, message: String, help: impl Into<String>) -> Checked {
+    Err(Problem { path: path.into(), message, help: help.into() })
+}
+
+/// Refuses scenarios that cannot be run as they stand.
+pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), InputError> {
+    let programs = || {
+        s.program.iter().enumerate().try_for_each(|(index, program)| {
+            let given = Given { table: tree, index };
+            check_program(s, profile, program, &given)
+        })
+    };
+    let all = check_topology(s)
+        .and_then(|()| check_qp(s, profile))
+        .and_then(|()| check_names(s))
+        .and_then(|()| programs());
+    all.map_err(|problem| {
+        let at = Path::parse(&problem.path).ok().and_then(|p| p.origin(tree).cloned());
+        let error = InputError::new(problem.message).at_opt(at.as_ref()).at(&tree.origin);
+        if problem.help.is_empty() { error } else { error.help(problem.help) }
+    })
+}
+
+/// Which keys a program's table really has, to tell a default from a wish.
+struct Given<'a> {
+    table: &'a Node,
+    index: usize,
+}
+
+impl Given<'_> {
+    fn path(&self, key: &str) -> String {
+        format!("program.{}.{key}", self.index)
+    }
+
+    fn has(&self, key: &str) -> bool {
+        use crate::input::Value;
+        let programs = self.table.table().ok().and_then(|t| t.get("program"));
+        let Some(Value::Array(items)) = programs.map(|n| &n.value) else {
+            return false;
+        };
+        let table = items.get(self.index).and_then(|n| n.table().ok());
+        table.is_some_and(|t| t.get(key).is_some())
+    }
+}
+
+fn check_topology(s: &Scenario) -> Checked {
+    let t = &s.topology;
+    let hosts = t.hosts.value();
+    if hosts < 2 {
+        return refuse("topology.hosts", "a network of one host".to_owned(), "at least two");
+    }
+    if t.kind == TopologyKind::BackToBack {
+        if hosts != 2 {
+            let text = format!("`back-to-back` connects two hosts, not {hosts}");
+            return refuse("topology.hosts", text, "write `kind = \"switch\"` for more");
+        }
+        for (key, given) in [("switch", t.switch.is_some()), ("buffer", t.buffer.is_some())] {
+            if given {
+                let text = format!("`{key}` is about a switch, and `back-to-back` has none");
+                return refuse(format!("topology.{key}"), text, "write `kind = \"switch\"`");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_qp(s: &Scenario, profile: &Profile) -> Checked {
+    let (qp, nic) = (&s.qp, &profile.nic);
+    let mtu = qp.mtu.0;
+    if ![256, 512, 1024, 2048, 4096].contains(&mtu.0) {
+        let text = format!("{} is no path MTU", mtu.print());
+        return refuse("qp.mtu", text, "one of 256B, 512B, 1KiB, 2KiB, 4KiB");
+    }
+    let limits = [
+        ("mtu", mtu.0, "port.max_mtu", profile.port.max_mtu.0),
+        ("sq_depth", qp.sq_depth.value(), "nic.max_sq_depth", nic.max_sq_depth),
+        ("rq_depth", qp.rq_depth.value(), "nic.max_rq_depth", nic.max_rq_depth),
+        ("cq_depth", qp.cq_depth.map_or(0, |d| d.value()), "nic.max_cq_depth", nic.max_cq_depth),
+        ("max_inline", qp.max_inline.0.0, "nic.max_inline", nic.max_inline.0),
+        ("max_rd_atomic", qp.max_rd_atomic.value(), "nic.max_rd_atomic", nic.max_rd_atomic),
+        (
+            "max_dest_rd_atomic",
+            qp.max_dest_rd_atomic.value(),
+            "nic.max_rd_atomic",
+            nic.max_rd_atomic,
+        ),
+    ];
+    for (key, asked, parameter, limit) in limits {
+        if asked > limit {
+            let text = format!(
+                "`qp.{key}` is {asked}, and profile \"{}\" allows at most {limit}",
+                profile.name
+            );
+            let help = format!("lower it, or raise the profile's `{parameter}` in [settings]");
+            return refuse(format!("qp.{key}"), text, help);
+        }
+    }
+    Ok(())
+}
+
+fn check_names(s: &Scenario) -> Checked {
+    if s.program.is_empty() {
+        return refuse("program", "there is no program".to_owned(), "add a [[program]]");
+    }
+    for (i, program) in s.program.iter().enumerate() {
+        let name = &program.name;
+        let path = format!("program.{i}.name");
+        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+        if !name.chars().all(good) {
+            let text = format!("\"{name}\" is no name for results");
+            return refuse(path, text, "use a to z, 0 to 9, `-` and `_`");
+        }
+        if name.is_empty() && s.program.len() > 1 {
+            let text = format!("program {i} has no name");
+            return refuse(path, text, "with several programs each needs a `name` for its results");
+        }
+        if s.program[..i].iter().any(|p| p.name == *name) {
+            return refuse(path, format!("two programs are called \"{name}\""), "");
+        }
+    }
+    Ok(())
+}
+
+fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given<'_>) -> Checked {
+    let hosts = s.topology.hosts.value();
+    for (key, host) in [("host", p.host.value()), ("peer", p.peer.value())] {
+        if host >= hosts {
+            let text =
+                format!("`{key}` is {host}, and there are {hosts} hosts, 0 to {}", hosts - 1);
+            return refuse(given.path(key), text, "raise `topology.hosts` or name another host");
+        }
+    }
+    if p.host.value() == p.peer.value() {
+        let text = format!("`host` and `peer` are both {}", p.host.value());
+        return refuse(given.path("peer"), text, "name two hosts");
+    }
+    check_kind(p, given)?;
+    check_queues(s, profile, p, given)?;
+    check_initiator(profile, p, given)?;
+    if p.kind == ProgramKind::Script {
+        return check_script(s, p, given);
+    }
+    check_op(s, p.op, p.size.0, &given.path("op"), &given.path("size"), given.has("size"))?;
+    check_inline(s, p, given)
+}
+
+fn check_kind(p: &Program, given: &Given<'_>) -> Checked {
+    const LOOP: [&str; 13] = [
+        "op",
+        "size",
+        "iterations",
+        "warmup",
+        "window",
+        "batch",
+        "batch_delay",
+        "interval",
+        "signal_every",
+        "inline",
+        "ring",
+        "poll_batch",
+        "poll_interval",
+    ];
+    let (kind, unused): (&str, &[&str]) = match p.kind {
+        ProgramKind::Script => ("script", &LOOP),
+        ProgramKind::Latency => ("latency", &["window", "batch", "batch_delay", "steps"]),
+        ProgramKind::PingPong => {
+            ("ping-pong", &["window", "batch", "batch_delay", "interval", "steps"])
+        }
+        ProgramKind::Bandwidth => ("bandwidth", &["steps"]),
+        ProgramKind::MessageRate => ("message-rate", &["steps"]),
+    };
+    for key in unused {
+        if given.has(key) {
+            let help = match p.kind {
+                ProgramKind::Script => "a script says such things in its `steps`",
+                _ if *key == "steps" => "write `kind = \"script\"` for steps",
+                _ => "it has one message at a time; `bandwidth` and `message-rate` have more",
+            };
+            return refuse(given.path(key), format!("`{key}` has no use in `{kind}`"), help);
+        }
+    }
+    if p.kind == ProgramKind::Script && p.steps.is_empty() {
+        let help = "write for example steps = [\"post write 16B\", \"ring\", \"wait\"]";
+        return refuse(given.path("steps"), "a script without `steps`".to_owned(), help);
+    }
+    if p.batch_delay.is_some() && p.batch.value() == 1 {
+        let text = "`batch_delay` waits for a batch to fill, and `batch` is 1".to_owned();
+        return refuse(given.path("batch_delay"), text, "raise `batch`, or leave the delay out");
+    }
+    if p.poll_interval.is_some() && p.poll == Poll::Event {
+        let text = "`poll_interval` with `poll = \"event\"`".to_owned();
+        return refuse(given.path("poll_interval"), text, "an event needs no polling: name one");
+    }
+    Ok(())
+}
+
+fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given<'_>) -> Checked {
+    let depth = s.qp.sq_depth.value();
+    for (key, value) in [("window", p.window.map(|w| w.value())), ("batch", Some(p.batch.value()))]
+    {
+        if let Some(value) = value.filter(|v| *v > depth) {
+            let text = format!("`{key}` is {value}, and `qp.sq_depth` is {depth}");
+            return refuse(given.path(key), text, "lower it, or raise the depth");
+        }
+    }
+    let threads = if p.share_qp { 1 } else { p.threads.value() };
+    let qps = p.qps.value() * threads;
+    if qps > profile.nic.max_qp {
+        let text = format!("{qps} queue pairs, and the profile allows {}", profile.nic.max_qp);
+        return refuse(given.path("qps"), text, "lower `qps` or `threads`");
+    }
+    Ok(())
+}
+
+fn check_initiator(profile: &Profile, p: &Program, given: &Given<'_>) -> Checked {
+    if given.has("ring_by") && p.initiator != Initiator::Gpu {
+        let text = "`ring_by` is about GPU threads, and the initiator is a CPU".to_owned();
+        return refuse(given.path("ring_by"), text, "write `initiator = \"gpu\"`");
+    }
+    if given.has("numa") && p.initiator == Initiator::Gpu {
+        let text = "`numa` is about CPU cores, and the initiator is a GPU".to_owned();
+        return refuse(given.path("numa"), text, "leave it out");
+    }
+    if p.ring == RingMode::Blueflame && profile.nic.bf_bytes == Bytes(0) {
+        let text = format!("profile \"{}\" has no BlueFlame", profile.name);
+        return refuse(given.path("ring"), text, "write `ring = \"doorbell\"` or \"auto\"");
+    }
+    Ok(())
+}
+
+/// Largest message of the InfiniBand architecture.
+const MAX_MESSAGE: u64 = 1 << 31;
+
+fn check_op(
+    s: &Scenario,
+    op: Op,
+    size: Bytes,
+    op_path: &str,
+    size_path: &str,
+    size_given: bool,
+) -> Checked {
+    let word = op.word();
+    if op.is_atomic() && size_given && size != Bytes(8) {
+        let text = format!("`{word}` has 8 bytes, not {}", size.print());
+        return refuse(size_path, text, "leave `size` out");
+    }
+    if size.0 > MAX_MESSAGE {
+        let text = format!("{} is more than the largest message, 2GiB", size.print());
+        return refuse(size_path, text, "send several messages");
+    }
+    let needs_rc = op == Op::Read || op.is_atomic();
+    let allowed = match s.qp.kind {
+        QpKind::Rc => true,
+        QpKind::Uc => !needs_rc,
+        QpKind::Ud => matches!(op, Op::Send | Op::SendImm),
+    };
+    if !allowed {
+        let service = match s.qp.kind {
+            QpKind::Uc => "UC",
+            _ => "UD",
+        };
+        let text = format!("a {service} queue pair has no `{word}`");
+        return refuse(op_path, text, "write `type = \"RC\"` in [qp]");
+    }
+    if s.qp.kind == QpKind::Ud && size.0 > s.qp.mtu.0.0 {
+        let text = format!("{} does not fit one packet, and UD has only one", size.print());
+        return refuse(size_path, text, "at most `qp.mtu`");
+    }
+    if needs_rc && s.qp.max_rd_atomic.value().min(s.qp.max_dest_rd_atomic.value()) == 0 {
+        let text = format!("`{word}` with no READ or atomic allowed outstanding");
+        return refuse(op_path, text, "raise `qp.max_rd_atomic` and `qp.max_dest_rd_atomic`");
+    }
+    Ok(())
+}
+
+fn check_inline(s: &Scenario, p: &Program, given: &Given<'_>) -> Checked {
+    let Some(inline) = p.inline.map(|i| i.0) else {
+        return Ok(());
+    };
+    let granted = s.qp.max_inline.0;
+    if inline.0 > granted.0 {
+        let text = format!(
+            "`inline` is {}, and `qp.max_inline` grants {}",
+            inline.print(),
+            granted.print()
+        );
+        return refuse(given.path("inline"), text, "lower it, or raise `qp.max_inline`");
+    }
+    if !p.op.takes_inline() && inline.0 > 0 {
+        let text = format!("`{}` cannot be inline", p.op.word());
+        return refuse(given.path("inline"), text, "only writes and sends can");
+    }
+    Ok(())
+}
+
+fn check_script(s: &Scenario, p: &Program, given: &Given<'_>) -> Checked {
+    let qps = p.qps.value();
+    for (i, step) in p.steps.iter().enumerate() {
+        let path = given.path(&format!("steps.{i}"));
+        let qp = match step {
+            Step::Post(post) => {
+                check_op(s, post.op, post.size, &path, &path, true)?;
+                let granted = s.qp.max_inline.0;
+                if post.inline && post.size.0 > granted.0 {
+                    let text = format!(
+                        "{} inline, and `qp.max_inline` grants {}",
+                        post.size.print(),
+                        granted.print()
+                    );
+                    return refuse(path, text, "send less, or raise `qp.max_inline`");
+                }
+                post.qp
+            }
+            Step::Recv { qp, .. } | Step::Ring { qp, .. } | Step::State { qp, .. } => *qp,
+            Step::Poll { .. } | Step::Wait { .. } | Step::Compute { .. } | Step::Fence => 0,
+        };
+        if u64::from(qp) >= qps {
+            let text = format!("queue pair {qp}, and the program has {qps}, counted from 0");
+            return refuse(path, text, "raise the program's `qps`");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! The scenario format: one TOML file that asks one question.
+//!
+//! [`load::load`] reads a file, [`expand::expand`] turns it into points, one for each
+//! combination of variant and sweep values. Every key is documented at its field here; the JSON
+//! schema and `doorbell explain` come from the same definitions.
+
+mod check;
+pub mod expand;
+mod expect;
+mod expect_check;
+pub mod load;
+mod paths;
+mod program;
+mod qp;
+mod scenario;
+pub mod schema;
+mod script;
+mod settings;
+mod sweep;
+mod topology;
+mod variant;
+
+#[cfg(test)]
+mod bad_input_tests;
+
+pub use expect::{
+    AxisExpect, Bound, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
+    MonotoneExpect, Names, PairExpect, RangeExpect, Target, Where,
+};
+pub use program::{
+    Initiator, Memory, Numa, Op, Payload, Poll, Program, ProgramKind, Receives, RingBy, RingMode,
+};
+pub use qp::{Qp, QpKind};
+pub use scenario::{Claims, HostModel, Noise, Record, Run, Scenario};
+pub use script::{PostStep, Step, StepState};
+pub use settings::SettingValue;
+pub(crate) use sweep::scalar;
+pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
+pub use topology::{SwitchMode, Topology, TopologyKind};
+pub use variant::Variant;

@@ -1,0 +1,303 @@
+//! Programs: what the hosts do.
+
+use doorbell_core::units::{Bytes, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Step;
+use crate::quantity::{Count, Positive, Quantity};
+
+/// One program: who sends what to whom, and how it posts, rings and polls.
+///
+/// Every kind but `script` is the same loop; the kind says what is waited for and what is
+/// measured.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// What is measured.
+    pub kind: ProgramKind,
+    /// Name in results: with several programs its metrics are `name.metric`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Host that posts.
+    #[serde(default)]
+    pub host: Count<0, 1023>,
+    /// Host that it talks to.
+    #[serde(default = "peer_one")]
+    pub peer: Count<0, 1023>,
+    /// Who posts and polls.
+    #[serde(default)]
+    pub initiator: Initiator,
+    /// Socket of the posting cores, seen from the NIC.
+    #[serde(default)]
+    pub numa: Numa,
+    /// Cores, or GPU blocks, that post.
+    #[serde(default)]
+    pub threads: Count<1, 1024>,
+    /// Queue pairs per thread, or of all threads together with `share_qp`.
+    #[serde(default)]
+    pub qps: Count<1, 65536>,
+    /// Whether all threads use the same queue pairs, under a lock.
+    #[serde(default)]
+    pub share_qp: bool,
+    /// The operation.
+    #[serde(default)]
+    pub op: Op,
+    /// Bytes of a message. Atomics have 8.
+    #[serde(default = "default_size")]
+    pub size: Quantity<Bytes>,
+    /// Messages per thread that are measured.
+    #[serde(default = "default_iterations")]
+    pub iterations: Count<1, { u32::MAX as u64 }>,
+    /// Messages per thread before the measured ones.
+    #[serde(default)]
+    pub warmup: Count<0, { u32::MAX as u64 }>,
+    /// Messages outstanding per queue pair; without it, as many as the send queue holds. Latency
+    /// and ping-pong have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Count<1, { u32::MAX as u64 }>>,
+    /// Messages that are rung together. Higher: fewer doorbells, the first message waits.
+    #[serde(default)]
+    pub batch: Count<1, 65536>,
+    /// Longest time that a posted message waits for its batch to fill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_delay: Option<Positive<Span>>,
+    /// Time between two messages of a thread; without it, as fast as it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Positive<Span>>,
+    /// Every n-th message makes a completion. Higher: fewer completions, slots come back later.
+    #[serde(default)]
+    pub signal_every: Count<1, 65536>,
+    /// Payloads of at most this size go inline. Without it, what `qp.max_inline` grants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<Quantity<Bytes>>,
+    /// How doorbells are rung.
+    #[serde(default)]
+    pub ring: RingMode,
+    /// Which GPU threads ring (GPU initiators only).
+    #[serde(default)]
+    pub ring_by: RingBy,
+    /// Whether WQE stores are fenced before the doorbell.
+    #[serde(default = "yes")]
+    pub fence: bool,
+    /// How completions are waited for.
+    #[serde(default)]
+    pub poll: Poll,
+    /// Completions taken per poll call.
+    #[serde(default = "default_poll_batch")]
+    pub poll_batch: Count<1, 65536>,
+    /// Time between two polls; without it, at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll_interval: Option<Positive<Span>>,
+    /// Whether bytes really move, or only their number.
+    #[serde(default)]
+    pub payload: Payload,
+    /// Where the buffers of the posting host are.
+    #[serde(default)]
+    pub memory: Memory,
+    /// Where the buffers of the peer are.
+    #[serde(default)]
+    pub peer_memory: Memory,
+    /// Receives that the peer posts for sends.
+    #[serde(default)]
+    pub receives: Receives,
+    /// The steps of a script.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+}
+
+const fn peer_one() -> Count<0, 1023> {
+    Count::of(1)
+}
+
+const fn default_size() -> Quantity<Bytes> {
+    Quantity(Bytes(8))
+}
+
+const fn default_iterations() -> Count<1, { u32::MAX as u64 }> {
+    Count::of(1000)
+}
+
+const fn default_poll_batch() -> Count<1, 65536> {
+    Count::of(16)
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// What a program measures.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProgramKind {
+    /// Time from the post to the completion, one message at a time.
+    Latency,
+    /// Half of the round trip of a message and its answer.
+    PingPong,
+    /// Payload per second with a full window.
+    Bandwidth,
+    /// Messages per second with a full window.
+    MessageRate,
+    /// The calls in `steps`, in order.
+    Script,
+}
+
+/// Who posts and polls.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Initiator {
+    /// CPU cores.
+    #[default]
+    Cpu,
+    /// GPU blocks, with queues and doorbell mapped into the GPU.
+    Gpu,
+    /// GPU blocks produce, a CPU core sees a flag, posts and polls.
+    CpuProxy,
+}
+
+/// Socket of a core, seen from the NIC.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Numa {
+    /// The NIC's socket.
+    #[default]
+    Local,
+    /// Another socket.
+    Remote,
+}
+
+/// The operation of a message.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Op {
+    /// RDMA WRITE.
+    #[default]
+    Write,
+    /// RDMA WRITE with immediate; takes a receive of the peer.
+    WriteImm,
+    /// SEND; takes a receive of the peer.
+    Send,
+    /// SEND with immediate; takes a receive of the peer.
+    SendImm,
+    /// RDMA READ.
+    Read,
+    /// Atomic compare and swap of 8 bytes.
+    CmpSwap,
+    /// Atomic fetch and add of 8 bytes.
+    FetchAdd,
+}
+
+impl Op {
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::WriteImm => "write-imm",
+            Self::Send => "send",
+            Self::SendImm => "send-imm",
+            Self::Read => "read",
+            Self::CmpSwap => "cmp-swap",
+            Self::FetchAdd => "fetch-add",
+        }
+    }
+
+    /// All operations.
+    pub const ALL: [Self; 7] = [
+        Self::Write,
+        Self::WriteImm,
+        Self::Send,
+        Self::SendImm,
+        Self::Read,
+        Self::CmpSwap,
+        Self::FetchAdd,
+    ];
+
+    /// Whether it is an atomic, which always has 8 bytes.
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::CmpSwap | Self::FetchAdd)
+    }
+
+    /// Whether its payload may go inline: only what the requester sends.
+    pub const fn takes_inline(self) -> bool {
+        matches!(self, Self::Write | Self::WriteImm | Self::Send | Self::SendImm)
+    }
+
+    /// Whether it takes a receive of the peer.
+    pub const fn takes_receive(self) -> bool {
+        matches!(self, Self::WriteImm | Self::Send | Self::SendImm)
+    }
+}
+
+/// How doorbells are rung.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RingMode {
+    /// BlueFlame where the driver's rule allows it, else the doorbell.
+    #[default]
+    Auto,
+    /// Always the 8-byte doorbell.
+    Doorbell,
+    /// BlueFlame; refused for what does not fit.
+    Blueflame,
+}
+
+/// Which GPU threads ring.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RingBy {
+    /// One leader per block, for all messages of the block.
+    #[default]
+    Block,
+    /// One lane per warp of 32 threads.
+    Warp,
+    /// Every thread for its own message.
+    Thread,
+}
+
+/// How completions are waited for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Poll {
+    /// Polling all the time.
+    #[default]
+    Busy,
+    /// Sleeping until the completion event.
+    Event,
+}
+
+/// Whether bytes really move.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Payload {
+    /// Bytes move and are checked.
+    Data,
+    /// Only lengths; for scale.
+    #[default]
+    Virtual,
+}
+
+/// Where buffers are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Memory {
+    /// Host memory on the NIC's socket.
+    #[default]
+    Host,
+    /// Host memory on another socket.
+    HostRemote,
+    /// Device memory of a GPU.
+    Gpu,
+}
+
+/// Receives that the peer posts.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Receives {
+    /// The receive queue is kept full.
+    #[default]
+    Refill,
+    /// It is filled once.
+    Once,
+    /// None.
+    None,
+}

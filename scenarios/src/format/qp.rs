@@ -1,0 +1,78 @@
+//! Attributes of queue pairs, under their verbs names.
+
+use doorbell_core::units::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::{Count, Quantity};
+
+/// Attributes of every queue pair of the scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Qp {
+    /// Service of the queue pair.
+    #[serde(rename = "type")]
+    pub kind: QpKind,
+    /// Path MTU: 256, 512, 1024, 2048 or 4096 bytes. Larger: fewer packets per message.
+    pub mtu: Quantity<Bytes>,
+    /// Send queue depth in WQEs, at most the profile's `nic.max_sq_depth`.
+    pub sq_depth: Count<1, { u32::MAX as u64 }>,
+    /// Receive queue depth in WQEs, at most the profile's `nic.max_rq_depth`.
+    pub rq_depth: Count<1, { u32::MAX as u64 }>,
+    /// Completion queue depth. Without it, room for all that both queues can complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cq_depth: Option<Count<1, { u32::MAX as u64 }>>,
+    /// Inline payload asked for, at most the profile's `nic.max_inline`.
+    pub max_inline: Quantity<Bytes>,
+    /// Local ACK timeout as its code t: 4.096 us · 2^t. 0: no timeout. 14 is 67.1 ms.
+    pub timeout: Count<0, 31>,
+    /// Retries after a timeout or a NAK. 7 is seven, not for ever.
+    pub retry_cnt: Count<0, 7>,
+    /// Retries after receiver-not-ready. 7: for ever.
+    pub rnr_retry: Count<0, 7>,
+    /// How long a receiver-not-ready NAK makes the sender wait, as its code. 0 is 655.36 ms,
+    /// 12 is 0.64 ms.
+    pub min_rnr_timer: Count<0, 31>,
+    /// READ and atomic requests outstanding as requester.
+    pub max_rd_atomic: Count<0, 255>,
+    /// READ and atomic requests outstanding as responder.
+    pub max_dest_rd_atomic: Count<0, 255>,
+    /// Whether every send makes a completion, whatever its flags.
+    pub sig_all: bool,
+}
+
+/// The defaults of perftest, where it has one (P-POST-005, P-POST-009, P-TO-004).
+impl Default for Qp {
+    fn default() -> Self {
+        Self {
+            kind: QpKind::Rc,
+            mtu: Quantity(Bytes(4096)),
+            sq_depth: Count::of(128),
+            rq_depth: Count::of(512),
+            cq_depth: None,
+            max_inline: Quantity(Bytes(220)),
+            timeout: Count::of(14),
+            retry_cnt: Count::of(7),
+            rnr_retry: Count::of(7),
+            min_rnr_timer: Count::of(12),
+            max_rd_atomic: Count::of(16),
+            max_dest_rd_atomic: Count::of(16),
+            sig_all: false,
+        }
+    }
+}
+
+/// Service of a queue pair.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum QpKind {
+    /// Reliable connection.
+    #[default]
+    #[serde(rename = "RC")]
+    Rc,
+    /// Unreliable connection.
+    #[serde(rename = "UC")]
+    Uc,
+    /// Unreliable datagram.
+    #[serde(rename = "UD")]
+    Ud,
+}

@@ -1,0 +1,173 @@
+//! The whole file.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use doorbell_core::units::Span;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::settings::SettingValue;
+use super::{Expect, Program, Qp, Sweep, Topology, Variant};
+use crate::quantity::{Count, Positive};
+
+/// A scenario: a profile, a topology, programs, and what is expected of them.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// What the scenario shows, on one line.
+    pub title: String,
+    /// Claim or claims that it settles, such as `"A03"`.
+    #[serde(default, skip_serializing_if = "Claims::is_empty")]
+    pub claim: Claims,
+    /// Name of a hardware profile, or the path of a profile file.
+    pub profile: String,
+    /// Seed of all random streams. The same file and seed give the same run, bit for bit.
+    #[serde(default = "default_seed")]
+    pub seed: Count<0, { u64::MAX }>,
+    /// Profile parameters that this scenario changes, by path: `"pcie.width" = 8`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, SettingValue>,
+    /// What is modelled, and for how long.
+    #[serde(default)]
+    pub run: Run,
+    /// Hosts and what is between them.
+    #[serde(default)]
+    pub topology: Topology,
+    /// Attributes of every queue pair.
+    #[serde(default)]
+    pub qp: Qp,
+    /// What the hosts do. At least one.
+    pub program: Vec<Program>,
+    /// What is recorded beside the counters.
+    #[serde(default)]
+    pub record: Record,
+    /// Named sets of changes; the scenario runs once for each.
+    #[serde(default, skip_serializing)]
+    pub variant: Vec<Variant>,
+    /// Values to try, by path; several make a grid.
+    #[serde(default, skip_serializing)]
+    pub sweep: Sweep,
+    /// What the results must be.
+    #[serde(default, skip_serializing)]
+    pub expect: Vec<Expect>,
+}
+
+const fn default_seed() -> Count<0, { u64::MAX }> {
+    Count::of(1)
+}
+
+/// What is modelled, and for how long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// Whether the profile's noise tables and the noise of switches are drawn from.
+    pub noise: Noise,
+    /// Whether cores, PCIe and NIC take time. `ideal` leaves only the network.
+    pub host: HostModel,
+    /// Simulated time after which the run ends, finished or not.
+    pub limit: Positive<Span>,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            noise: Noise::default(),
+            host: HostModel::default(),
+            limit: Positive(Span::from_ms(10_000)),
+        }
+    }
+}
+
+/// Use of modelled noise.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Noise {
+    /// As the profile says.
+    #[default]
+    On,
+    /// None: closed forms hold exactly.
+    Off,
+}
+
+/// Depth of the host model.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostModel {
+    /// Every stage of the host path.
+    #[default]
+    Full,
+    /// Hosts cost nothing; for studies of the network alone.
+    Ideal,
+}
+
+/// What is recorded beside the counters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Record {
+    /// Start and end of every step of the first messages.
+    pub timeline: bool,
+    /// Messages in the timeline, per program.
+    pub timeline_messages: Count<1, 1000>,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self { timeline: false, timeline_messages: Count::of(1) }
+    }
+}
+
+/// One claim or several.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Claims(pub Vec<String>);
+
+impl Claims {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+struct ClaimsVisitor;
+
+impl<'de> Visitor<'de> for ClaimsVisitor {
+    type Value = Claims;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a claim such as \"A03\" or a list of them")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Claims, E> {
+        Ok(Claims(vec![text.to_owned()]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Claims, A::Error> {
+        let mut claims = Vec::new();
+        while let Some(claim) = seq.next_element()? {
+            claims.push(claim);
+        }
+        Ok(Claims(claims))
+    }
+}
+
+impl<'de> Deserialize<'de> for Claims {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_any(ClaimsVisitor)
+    }
+}
+
+impl JsonSchema for Claims {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Claims".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "array"], "items": { "type": "string" } })
+    }
+}

@@ -1,0 +1,190 @@
+//! Paths such as `program.0.size` and `program.*.size`, and changing a value by its path.
+
+use std::fmt;
+
+use super::{InputError, Key, Node, Origin, Table, Value};
+
+/// A path into a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    segments: Vec<Segment>,
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// A key of a table.
+    Key(String),
+    /// The n-th element of a list, from zero.
+    Index(usize),
+    /// Every element of a list.
+    All,
+}
+
+impl Path {
+    /// Reads `a.b.0.c`.
+    ///
+    /// # Errors
+    /// When a segment is empty.
+    pub fn parse(text: &str) -> Result<Self, InputError> {
+        let segment = |s: &str| match s.trim() {
+            "" => Err(InputError::new(format!("\"{text}\" is not a path"))
+                .help("a path is keys with points between them, such as `program.0.size`")),
+            "*" => Ok(Segment::All),
+            s => Ok(s.parse().map_or_else(|_| Segment::Key(s.to_owned()), Segment::Index)),
+        };
+        Ok(Self { segments: text.split('.').map(segment).collect::<Result<_, _>>()? })
+    }
+
+    /// A path of these segments.
+    pub fn from_segments(segments: Vec<Segment>) -> Self {
+        Self { segments }
+    }
+
+    /// The segments; never empty.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The first segment, if it is a key.
+    pub fn first(&self) -> Option<&str> {
+        match self.segments.first() {
+            Some(Segment::Key(key)) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// The last key, as a short name.
+    pub fn last(&self) -> String {
+        self.segments.last().map(Segment::to_string).unwrap_or_default()
+    }
+
+    /// Sets the value at this path in `root`; tables on the way are made, list elements are not.
+    ///
+    /// # Errors
+    /// When the path leads through a value that is no table or list, or past a list's end.
+    pub fn set(&self, root: &mut Node, value: &Node, key_at: &Origin) -> Result<(), InputError> {
+        self.set_from(0, root, value, key_at)
+    }
+
+    fn set_from(
+        &self,
+        depth: usize,
+        node: &mut Node,
+        value: &Node,
+        key_at: &Origin,
+    ) -> Result<(), InputError> {
+        let Some(segment) = self.segments.get(depth) else {
+            *node = value.clone();
+            return Ok(());
+        };
+        match (&mut node.value, segment) {
+            (Value::Table(table), Segment::Key(name)) => {
+                if table.get(name).is_none() {
+                    let key = Key { name: name.clone(), origin: key_at.clone() };
+                    let empty = Value::Table(Table::default());
+                    table.insert(key, Node { origin: key_at.clone(), value: empty });
+                }
+                let child = table.get_mut(name).expect("just made");
+                self.set_from(depth + 1, child, value, key_at)
+            }
+            (Value::Array(items), Segment::All) => {
+                items.iter_mut().try_for_each(|item| self.set_from(depth + 1, item, value, key_at))
+            }
+            (Value::Array(items), Segment::Index(n)) => {
+                let len = items.len();
+                match items.get_mut(*n) {
+                    Some(item) => self.set_from(depth + 1, item, value, key_at),
+                    None => Err(self.no_way(depth, format!("it has {len} elements"), key_at)),
+                }
+            }
+            (Value::Array(_), Segment::Key(_)) => {
+                let why = "it is a list: name an element by its number, or all by `*`";
+                Err(self.no_way(depth, why.to_owned(), key_at))
+            }
+            (other, _) => Err(self.no_way(depth, format!("it is {}", other.name()), key_at)),
+        }
+    }
+
+    fn no_way(&self, depth: usize, why: String, at: &Origin) -> InputError {
+        let before = Self { segments: self.segments[..depth].to_vec() };
+        let found = &self.segments[depth];
+        InputError::new(format!("`{self}` leads nowhere: `{before}` has no `{found}`"))
+            .help(why)
+            .at(at)
+    }
+
+    /// The place of the value at this path, or of the nearest table or list above it.
+    pub fn origin<'a>(&self, root: &'a Node) -> Option<&'a Origin> {
+        let mut node = root;
+        let mut found = None;
+        for segment in &self.segments {
+            let next = match (&node.value, segment) {
+                (Value::Table(table), Segment::Key(name)) => table.get(name),
+                (Value::Array(items), Segment::Index(n)) => items.get(*n),
+                (Value::Array(items), Segment::All) => items.first(),
+                _ => None,
+            };
+            match next {
+                Some(next) => node = next,
+                None => break,
+            }
+            found = Some(&node.origin);
+        }
+        found
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => f.write_str(key),
+            Self::Index(n) => write!(f, "{n}"),
+            Self::All => f.write_str("*"),
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, segment) in self.segments.iter().enumerate() {
+            let point = if i == 0 { "" } else { "." };
+            write!(f, "{point}{segment}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Source;
+    use super::*;
+
+    fn set(path: &str, value: &str) -> Result<String, InputError> {
+        let text = "a = 1\n[t]\nx = 1\n[[p]]\nx = 1\n[[p]]\nx = 2\n";
+        let mut root = Node::parse(&Source::new("t.toml", text)).unwrap();
+        let source = Source::new("--set", format!("{path}={value}"));
+        let node = Node::parse_value(&source, path.len() + 1).unwrap();
+        Path::parse(path)?.set(&mut root, &node, &node.origin)?;
+        Ok(root.text())
+    }
+
+    #[test]
+    fn sets_by_path() {
+        assert_eq!(set("a", "2").unwrap(), "{a=2, t={x=1}, p=[{x=1}, {x=2}]}");
+        assert_eq!(set("t.y.z", "2").unwrap(), "{a=1, t={x=1, y={z=2}}, p=[{x=1}, {x=2}]}");
+        assert_eq!(set("p.1.x", "5").unwrap(), "{a=1, t={x=1}, p=[{x=1}, {x=5}]}");
+        assert_eq!(set("p.*.x", "5").unwrap(), "{a=1, t={x=1}, p=[{x=5}, {x=5}]}");
+    }
+
+    #[test]
+    fn refuses_ways_that_lead_nowhere() {
+        let e = set("p.2.x", "5").unwrap_err();
+        assert_eq!(e.message(), "`p.2.x` leads nowhere: `p` has no `2`");
+        assert_eq!(e.remedy(), Some("it has 2 elements"));
+        assert!(set("p.x", "5").unwrap_err().remedy().unwrap().contains("list"));
+        assert!(set("a.b", "5").is_err());
+        assert!(set("a..b", "5").is_err());
+        assert!(set("", "5").is_err());
+    }
+}

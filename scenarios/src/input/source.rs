@@ -1,0 +1,140 @@
+//! Texts that input comes from, and places in them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
+
+use super::InputError;
+
+/// Larger files are refused. The largest sensible scenario is some ten kilobytes; a file past
+/// this limit is the wrong file, and reading 100 MB to find that out helps nobody.
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// A named text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Source {
+    /// File name as given, or a description such as `--set`.
+    pub name: String,
+    /// The whole text.
+    pub text: String,
+}
+
+/// A place: bytes `start..end` of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The text.
+    pub source: Arc<Source>,
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+}
+
+impl Source {
+    /// A source behind a shared pointer, as origins need it.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Arc<Self> {
+        Arc::new(Self { name: name.into(), text: text.into() })
+    }
+}
+
+impl Origin {
+    /// Line and column, both counted from one; columns are characters.
+    pub fn line_column(&self) -> (usize, usize) {
+        let before = &self.source.text.as_bytes()[..self.start.min(self.source.text.len())];
+        let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+        let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |p| p + 1);
+        let column = String::from_utf8_lossy(&before[line_start..]).chars().count() + 1;
+        (line, column)
+    }
+}
+
+impl SourceCode for Source {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        lines_before: usize,
+        lines_after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let inner = self.text.read_span(span, lines_before, lines_after)?;
+        Ok(Box::new(MietteSpanContents::new_named(
+            self.name.clone(),
+            inner.data(),
+            *inner.span(),
+            inner.line(),
+            inner.column(),
+            inner.line_count(),
+        )))
+    }
+}
+
+/// Reads a text file of at most [`MAX_FILE_BYTES`].
+///
+/// # Errors
+/// When the file is missing, a directory, too large, or not UTF-8.
+pub fn read_file(path: &Path) -> Result<Arc<Source>, InputError> {
+    let name = path.display().to_string();
+    let failed = |e: std::io::Error| {
+        let error = InputError::new(format!("cannot read {name}: {}", plain(&e)));
+        if e.kind() == std::io::ErrorKind::NotFound {
+            error.help("`doorbell list` shows the scenarios and profiles that are built in")
+        } else {
+            error
+        }
+    };
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(InputError::new(format!("{name} is a directory, expected a TOML file")));
+    }
+    let too_large = |bytes: String| {
+        InputError::new(format!("{name} has {bytes} bytes; the limit is {MAX_FILE_BYTES}"))
+            .help("a scenario or profile is some kilobytes of TOML: is this the right file?")
+    };
+    if metadata.len() > MAX_FILE_BYTES {
+        return Err(too_large(metadata.len().to_string()));
+    }
+    // A pipe or a device reports no length, so the limit holds for the reading too.
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(too_large(format!("more than {MAX_FILE_BYTES}")));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name, text)),
+        Err(e) => Err(not_utf8(&name, e.as_bytes(), e.utf8_error().valid_up_to())),
+    }
+}
+
+fn not_utf8(name: &str, bytes: &[u8], at: usize) -> InputError {
+    let line = bytes[..at].iter().filter(|b| **b == b'\n').count() + 1;
+    let column = at - bytes[..at].iter().rposition(|b| *b == b'\n').map_or(0, |p| p + 1) + 1;
+    InputError::new(format!("{name}:{line}:{column}: not UTF-8: byte {at} is 0x{:02x}", bytes[at]))
+        .help("TOML files are UTF-8; save the file in that encoding")
+}
+
+/// The error without the "(os error 2)" that says the same once more.
+fn plain(e: &std::io::Error) -> String {
+    let text = e.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_and_column_count_characters_from_one() {
+        let source = Source::new("x", "ab\nµs = 1\n");
+        let at = |start| Origin { source: source.clone(), start, end: start }.line_column();
+        assert_eq!(at(0), (1, 1));
+        assert_eq!(at(2), (1, 3));
+        assert_eq!(at(3), (2, 1));
+        assert_eq!(at(5), (2, 2), "the first character has two bytes");
+    }
+}

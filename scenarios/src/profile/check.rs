@@ -1,0 +1,78 @@
+//! Conditions on parameters.
+
+use std::fmt::Display;
+
+use doorbell_core::units::{Bytes, Span};
+
+use super::Profile;
+use crate::quantity::Unit;
+
+/// At least `min`.
+pub(crate) fn at_least(min: u64) -> impl Fn(&u64) -> Result<(), String> {
+    move |n| wanted(*n >= min, || format!("at least {min}"))
+}
+
+/// From `min` to `max`.
+pub(crate) fn within(min: u64, max: u64) -> impl Fn(&u64) -> Result<(), String> {
+    move |n| wanted((min..=max).contains(n), || format!("from {min} to {max}"))
+}
+
+/// One of `allowed`.
+pub(crate) fn one_of(allowed: &'static [u64]) -> impl Fn(&u64) -> Result<(), String> {
+    move |n| wanted(allowed.contains(n), || format!("one of {}", list(allowed)))
+}
+
+/// A size that is one of `allowed`.
+pub(crate) fn size_of(allowed: &'static [u64]) -> impl Fn(&Bytes) -> Result<(), String> {
+    move |b| wanted(allowed.contains(&b.0), || format!("one of {} bytes", list(allowed)))
+}
+
+/// A size from `min` to `max` bytes.
+pub(crate) fn size_within(min: u64, max: u64) -> impl Fn(&Bytes) -> Result<(), String> {
+    move |b| {
+        let range = || format!("from {} to {}", Bytes(min).print(), Bytes(max).print());
+        wanted((min..=max).contains(&b.0), range)
+    }
+}
+
+/// More than nothing.
+pub(crate) fn positive<T: Unit>(value: &T) -> Result<(), String> {
+    wanted(!value.is_zero(), || "more than zero".to_owned())
+}
+
+/// At most one millisecond: a longer latency of a host component is a slip of the unit.
+pub(crate) fn short(span: &Span) -> Result<(), String> {
+    wanted(*span <= Span::from_ms(1), || "at most 1ms".to_owned())
+}
+
+fn wanted(holds: bool, what: impl Fn() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+fn list<T: Display>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A contradiction between parameters: the one to point at, and what is wrong.
+pub(crate) struct Contradiction {
+    pub(crate) path: &'static str,
+    pub(crate) message: String,
+}
+
+/// Checks that need more than one parameter.
+pub(crate) fn contradictions(p: &Profile) -> Option<Contradiction> {
+    let at_most = |path, value: u64, limit_path: &str, limit: u64| {
+        (value > limit).then(|| Contradiction {
+            path,
+            message: format!("`{path}` is {value}, more than `{limit_path}` with {limit}"),
+        })
+    };
+    let pcie = &p.pcie;
+    at_most("pcie.rcb", pcie.rcb.0, "pcie.c_rc", pcie.c_rc.0)
+        .or_else(|| at_most("pcie.mrrs", pcie.mrrs.0, "pcie.read_buffer", pcie.read_buffer.0))
+        .or_else(|| {
+            let credit = pcie.posted_data_credits.saturating_mul(16);
+            at_most("pcie.mps", pcie.mps.0, "16 · pcie.posted_data_credits", credit)
+        })
+        .or_else(|| at_most("gpu.socket", p.gpu.socket, "memory.sockets - 1", p.memory.sockets - 1))
+}

@@ -1,0 +1,319 @@
+//! The list of hardware parameters. To add one, add it here and to the profiles.
+//!
+//! A parameter describes a mechanism, with one value for all loads; where a measured figure is
+//! the sum of several mechanisms it is a row of the calibration, not a parameter.
+
+use std::collections::BTreeMap;
+
+use doorbell_core::units::{BitRate, Bytes, Span};
+
+use super::check::{at_least, one_of, positive, short, size_of, size_within, within};
+use super::param::{AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles};
+use super::table::{Entries, ParameterInfo, Provenance, parameters, take};
+use crate::input::InputError;
+
+parameters! {
+    /// What a CPU core pays to post, ring and poll.
+    cpu Cpu {
+        /// Entering and leaving the post call, per ring.
+        post_call: Span => [short],
+        /// Writing the fixed part of a WQE, its first 64-byte block. Higher: fewer messages per core.
+        wqe_build: Span => [short],
+        /// Writing each further 64-byte block of a WQE.
+        wqe_per_block: Span => [short],
+        /// Each scatter/gather element after the first.
+        wqe_per_sge: Span => [short],
+        /// Rate of copying inline payload into a WQE.
+        inline_rate: BitRate,
+        /// Taking and leaving a lock that nobody holds.
+        lock: Span => [short],
+        /// Handing a contended lock to the next core: the cache line crosses.
+        lock_handoff: Span => [short],
+        /// A store fence between WQE, doorbell record and doorbell.
+        fence: Span => [short],
+        /// Storing the doorbell record.
+        dbr_store: Span => [short],
+        /// The 8-byte doorbell store to the device, flush included, as the core sees it.
+        mmio_doorbell: Span => [short],
+        /// Copying 64 bytes into a write-combining buffer and flushing it.
+        blueflame_block: Span => [short],
+        /// MMIO writes of a core, in 64-byte lines, on their way to the device. Fewer: a burst of
+        /// doorbells or BlueFlame writes makes the core wait earlier.
+        wc_buffers: u64 => [at_least(1)],
+        /// A poll that finds nothing.
+        poll_miss: Span => [short],
+        /// Added when a poll finds completions.
+        poll_hit: Span => [short],
+        /// Each completion that a poll returns.
+        poll_per_cqe: Span => [short],
+        /// The program's loop around its calls, per step.
+        step: Span => [short],
+        /// A call that posts receives.
+        post_recv_call: Span => [short],
+        /// Each receive posted.
+        post_recv: Span => [short],
+        /// From the completion to the woken thread polling, in event mode.
+        interrupt: Span => [short],
+        /// Core time of an interrupt: handler, wake-up, arming the queue again.
+        interrupt_work: Span => [short],
+        /// Added to a ring when the NIC is on the other socket.
+        numa_mmio: Span => [short],
+        /// Added per WQE block, completion or load in memory of the other socket.
+        numa_memory: Span => [short],
+        /// An 8-byte load that misses the core's caches.
+        load: Span => [short],
+        /// An 8-byte store.
+        store: Span => [short],
+        /// Fixed part of a copy or reduction.
+        copy: Span => [short],
+        /// Rate of a copy by one core.
+        copy_rate: BitRate,
+        /// Rate of a reduction by one core, in bytes of one operand.
+        reduce_rate: BitRate,
+        /// Order in which stores become visible to the device.
+        memory_model: MemoryModel,
+        /// Longest time that a store may lag without a fence (weak order only).
+        store_lag: Span => [short],
+        /// Random time added to a step of a program (timer ticks, other work of the core).
+        jitter: Quantiles,
+    }
+
+    /// The PCIe path between root complex and NIC.
+    pcie Pcie {
+        /// Generation, 1 to 6.
+        generation: u64 => [within(1, 6)],
+        /// Lanes. Half the lanes: half the rate.
+        width: u64 => [one_of(&[1, 2, 4, 8, 16])],
+        /// Bytes around the payload of a memory write.
+        write_header: Bytes => [size_within(12, 64)],
+        /// Bytes of a memory read request.
+        read_header: Bytes => [size_within(12, 64)],
+        /// Bytes around the payload of a completion with data.
+        completion_header: Bytes => [size_within(12, 64)],
+        /// Largest payload of a write or completion (MPS). Larger: less overhead.
+        mps: Bytes => [size_of(&[128, 256, 512, 1024, 2048, 4096])],
+        /// Largest read request (MRRS). Smaller: more requests and tags per transfer.
+        mrrs: Bytes => [size_of(&[64, 128, 256, 512, 1024, 2048, 4096])],
+        /// Read completion boundary (RCB).
+        rcb: Bytes => [size_of(&[64, 128])],
+        /// Largest completion that the host builds from consecutive lines (C_rc).
+        c_rc: Bytes => [size_of(&[64, 128, 256, 512, 1024, 2048, 4096])],
+        /// Acknowledgement and flow-control DLLP bytes per `dllp_interval` of TLPs. 0: none.
+        dllp_bytes: Bytes => [size_within(0, 64)],
+        /// TLP bytes between DLLPs.
+        dllp_interval: Bytes => [positive],
+        /// Clock-compensation bytes per `skip_interval`. 0: none.
+        skip_bytes: Bytes => [size_within(0, 64)],
+        /// Bytes between clock compensations.
+        skip_interval: Bytes => [positive],
+        /// One way over a link, last bit sent to last bit accepted.
+        link_latency: Span => [positive, short],
+        /// Switches between root port and NIC.
+        switches: u64 => [within(0, 4)],
+        /// First bit in to first bit out of a PCIe switch.
+        switch_latency: Span => [short],
+        /// Root port to memory system, and between root ports.
+        root_latency: Span => [short],
+        /// A core's store to the root port.
+        mmio_latency: Span => [short],
+        /// Reads that the NIC may have outstanding (tags). Fewer: small reads are slower.
+        read_tags: u64 => [at_least(1)],
+        /// Read bytes that the NIC may have outstanding.
+        read_buffer: Bytes => [positive],
+        /// Posted writes that a receiver holds.
+        posted_credits: u64 => [at_least(1)],
+        /// Posted payload that a receiver holds, in units of 16 bytes.
+        posted_data_credits: u64 => [at_least(1)],
+        /// Read requests that a receiver holds.
+        nonposted_credits: u64 => [at_least(1)],
+    }
+
+    /// Host memory.
+    memory Memory {
+        /// Order point to data of a read that hits the last-level cache.
+        llc_read: Span => [short],
+        /// Added when the line is in DRAM.
+        dram_extra: Span => [short],
+        /// Order point to a written line visible to cores.
+        write_commit: Span => [short],
+        /// Bandwidth of one socket's memory, shared by CPU, DMA and reductions.
+        bandwidth: BitRate,
+        /// Whether DMA hits the last-level cache (DDIO) and costs no memory bandwidth.
+        ddio: bool,
+        /// Sockets.
+        sockets: u64 => [within(1, 8)],
+        /// Added one way to what crosses sockets.
+        interconnect_latency: Span => [short],
+        /// Rate between two sockets, per direction.
+        interconnect_rate: BitRate,
+        /// Bytes that a TLP takes between sockets beyond its payload.
+        interconnect_header: Bytes => [size_within(0, 256)],
+        /// Random time added to a DMA read.
+        read_noise: Quantiles,
+    }
+
+    /// The network adapter. The first socket is the NIC's.
+    nic Nic {
+        /// The doorbell unit, per doorbell. Its inverse bounds doorbells per second.
+        doorbell: Span => [short],
+        /// From the doorbell unit to the WQE fetch or, with BlueFlame, to the processing unit.
+        doorbell_latency: Span => [short],
+        /// 64-byte blocks that one WQE fetch reads at most. Higher: fewer reads per batch.
+        wqe_fetch_blocks: u64 => [within(1, 64)],
+        /// WQE fetches of one QP under way. Higher: deeper prefetch.
+        wqe_fetches: u64 => [at_least(1)],
+        /// WQEs of one QP fetched and not yet started, at most.
+        wqe_window: u64 => [at_least(1)],
+        /// Processing units. One QP uses one.
+        pu_count: u64 => [within(1, 4096)],
+        /// A unit's time per WQE. Bounds the message rate of one QP.
+        pu_wqe: Span => [short],
+        /// Added when the payload is gathered by DMA and not inline.
+        pu_gather: Span => [short],
+        /// Added for a READ or ATOMIC.
+        pu_read: Span => [short],
+        /// A unit's time per packet, the first one included.
+        pu_packet: Span => [short],
+        /// A unit's time per READ response packet.
+        pu_response: Span => [short],
+        /// Receive units. One QP uses one.
+        rx_count: u64 => [within(1, 4096)],
+        /// A receive unit's time per packet.
+        rx_packet: Span => [short],
+        /// Added for a packet that takes a receive.
+        rx_recv: Span => [short],
+        /// Least distance of packets that the device receives.
+        rx_device: Span => [short],
+        /// Both NICs' pipelines, processing unit to wire and wire to receive unit's result.
+        pipeline_latency: Span => [short],
+        /// From accepting a request to its ACK or response at the port or processing unit.
+        ack_latency: Span => [short],
+        /// From the ACK or last response, or the last payload, to the CQE write.
+        completion_latency: Span => [short],
+        /// Bytes between memory and wire. Lower: the wire starves behind slow memory.
+        tx_buffer: Bytes => [size_within(8192, 1 << 30)],
+        /// Size of a completion.
+        cqe: Bytes => [size_of(&[32, 64, 128])],
+        /// Size of a receive WQE.
+        rq_wqe: Bytes => [size_within(16, 1024)],
+        /// Receive WQEs that one fetch reads.
+        rq_fetch: u64 => [within(1, 1024)],
+        /// QP contexts in the cache. More active QPs than this: contexts are fetched.
+        qp_cache: u64 => [at_least(1)],
+        /// Bytes that a QP context fetch reads.
+        qp_context: Bytes => [positive],
+        /// READ and ATOMIC WQEs in the cache. More outstanding than this: they are fetched again.
+        wqe_cache: u64 => [at_least(1)],
+        /// Largest BlueFlame write, one half of the register. 0: no BlueFlame.
+        bf_bytes: Bytes => [size_of(&[0, 64, 128, 256, 512, 1024])],
+        /// Whether BlueFlame is used also for WQEs that are not inline.
+        prefer_bf: bool,
+        /// Lock buckets of the atomic unit, by low address bits. 1: all ATOMICs queue.
+        atomic_buckets: u64 => [within(1, 1 << 20)],
+        /// The atomic unit's time per ATOMIC.
+        atomic_unit: Span => [short],
+        /// Whether a bucket stays locked while the old value is read over PCIe.
+        atomic_holds: bool,
+        /// Clock over time: "2ms 3/2" makes all NIC stages 1.5 times as long from 2 ms on. No public
+        /// figure of thermal throttling is known: synthetic.
+        clock: ClockSteps,
+        /// Largest inline payload granted.
+        max_inline: Bytes,
+        /// QPs that can be made.
+        max_qp: u64 => [at_least(2)],
+        /// Deepest send queue, in WQEs.
+        max_sq_depth: u64 => [at_least(1)],
+        /// Deepest receive queue, in WQEs.
+        max_rq_depth: u64 => [at_least(1)],
+        /// Deepest completion queue.
+        max_cq_depth: u64 => [at_least(1)],
+        /// READ and atomic requests outstanding per QP.
+        max_rd_atomic: u64 => [within(0, 255)],
+        /// Scatter-gather elements per WQE.
+        max_sge: u64 => [at_least(1)],
+    }
+
+    /// A GPU as initiator and as memory.
+    gpu Gpu {
+        /// GPUs of a host.
+        count: u64 => [within(0, 16)],
+        /// Socket of the GPU, 0 is the NIC's.
+        socket: u64 => [within(0, 7)],
+        /// Lanes of the GPU's link.
+        width: u64 => [one_of(&[1, 2, 4, 8, 16])],
+        /// Building a WQE by one thread.
+        wqe_build: Span => [short],
+        /// Reserving a slot and publishing it: atomics in device memory, per WQE.
+        reserve: Span => [short],
+        /// Storing the doorbell record and electing who rings.
+        dbr_store: Span => [short],
+        /// The doorbell store, as the thread sees it.
+        doorbell: Span => [short],
+        /// A device-scope fence.
+        fence_device: Span => [short],
+        /// A system-scope fence.
+        fence_system: Span => [short],
+        /// A store to host memory, as the thread sees it.
+        store: Span => [short],
+        /// A load from host memory.
+        load: Span => [short],
+        /// A poll of a completion queue.
+        poll: Span => [short],
+        /// Each completion that a poll returns.
+        poll_per_cqe: Span => [short],
+        /// The program's loop around its calls, per step.
+        step: Span => [short],
+        /// Rate of a copy by one block.
+        copy_rate: BitRate,
+        /// Rate of a reduction by one block, in bytes of one operand.
+        reduce_rate: BitRate,
+        /// Reading device memory by a PCIe peer: request to first data.
+        peer_read: Span => [short],
+        /// Writing device memory by a PCIe peer: last bit to visible.
+        peer_write: Span => [short],
+        /// Bandwidth of device memory towards PCIe and for bulk copies.
+        bandwidth: BitRate,
+        /// Order in which stores become visible to the NIC.
+        memory_model: MemoryModel,
+        /// Longest time that a store may lag without a fence (weak order only).
+        store_lag: Span => [short],
+        /// Random time added to a step.
+        jitter: Quantiles,
+    }
+
+    /// The network port, its cable and the switch it plugs into.
+    port Port {
+        /// Link layer and encapsulation.
+        link: LinkKind,
+        /// Rate of the port.
+        rate: BitRate,
+        /// Largest path MTU.
+        max_mtu: Bytes => [size_of(&[256, 512, 1024, 2048, 4096])],
+        /// Propagation of a cable.
+        propagation: Span => [positive],
+        /// Transit of a switch with an idle output.
+        switch_latency: Span => [short],
+        /// How a switch forwards.
+        switch_forwarding: ForwardMode,
+        /// Buffer of a switch per port.
+        switch_buffer: Bytes => [size_within(8448, 1 << 40)],
+        /// One way of the out-of-band network.
+        bootstrap_latency: Span => [positive],
+    }
+
+    /// Points of the reliable connection on which implementations differ.
+    rc Rc {
+        /// Unacknowledged packets at which a requester pauses.
+        max_outstanding_packets: u64 => [within(1, 8_388_608)],
+        /// Packets after which an ACK is asked for. 0: never for this reason.
+        ack_every: u64 => [within(0, 8_388_608)],
+        /// Which messages ask with their last packet.
+        ack_ask: AckAsk,
+        /// When a responder acknowledges.
+        ack_mode: AckMode,
+        /// Requests for an ACK that are answered together.
+        ack_coalesce: u64 => [at_least(1)],
+        /// Longest time that an ACK is held back.
+        ack_delay: Span,
+    }
+}

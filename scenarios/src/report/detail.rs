@@ -1,0 +1,189 @@
+//! The full report of one point.
+
+use std::fmt::Write as _;
+
+use super::table::{Align, Table};
+use super::timeline::timeline_text;
+use crate::quantity::Unit;
+use crate::run::{
+    LatencySummary, Metric, MetricUnit, NoteKind, Outcome, ResourceUse, Run, number_text,
+};
+use doorbell_core::units::Span;
+
+/// Resources shown; the rest is in the JSON.
+const MAX_RESOURCES: usize = 10;
+
+/// Everything that one run yielded, section by section; empty sections are left out.
+pub(super) fn detail_text(run: &Run) -> String {
+    let outcome = &run.outcome;
+    let sections = [
+        metrics(outcome),
+        latencies(outcome),
+        pcie(outcome),
+        resources(outcome),
+        counters(outcome),
+        effective(outcome),
+        notes(outcome),
+        outcome.timeline.as_deref().map(timeline_text).unwrap_or_default(),
+        end(outcome),
+    ];
+    let sections: Vec<String> = sections.into_iter().filter(|s| !s.is_empty()).collect();
+    sections.join("\n")
+}
+
+fn metrics(outcome: &Outcome) -> String {
+    let mut table = Table::new(&[("metric", Align::Left), ("value", Align::Right)]);
+    for (name, metric) in &outcome.metrics {
+        table.row(vec![name.clone(), metric.text()]);
+    }
+    if table.is_empty() { String::new() } else { table.render(0) }
+}
+
+fn latencies(outcome: &Outcome) -> String {
+    let mut columns = vec![("time of a message", Align::Left)];
+    columns.extend(LatencySummary::FIGURES.map(|f| (f, Align::Right)));
+    let mut table = Table::new(&columns);
+    for (name, summary) in &outcome.latencies {
+        let mut cells = vec![name.clone()];
+        for figure in LatencySummary::FIGURES {
+            let value = summary.figure(figure).unwrap_or(0);
+            cells.push(match figure {
+                "count" => value.to_string(),
+                _ => Metric::time(Span::from_ps(value)).text(),
+            });
+        }
+        table.row(cells);
+    }
+    if table.is_empty() { String::new() } else { table.render(0) }
+}
+
+fn pcie(outcome: &Outcome) -> String {
+    let mut table = Table::new(&[
+        ("PCIe link", Align::Left),
+        ("direction", Align::Left),
+        ("cause", Align::Left),
+        ("bytes", Align::Right),
+        ("TLPs", Align::Right),
+    ]);
+    for p in &outcome.pcie {
+        table.row(vec![
+            p.link.clone(),
+            p.direction.word().to_owned(),
+            p.cause.clone(),
+            p.bytes.to_string(),
+            p.tlps.to_string(),
+        ]);
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    let total: u64 = outcome.pcie.iter().map(|p| p.bytes).sum();
+    let tlps: u64 = outcome.pcie.iter().map(|p| p.tlps).sum();
+    let word = |text: &str| text.to_owned();
+    table.row(vec![word("all"), word(""), word(""), total.to_string(), tlps.to_string()]);
+    table.render(0)
+}
+
+/// Busiest first; ties by name.
+pub(super) fn ranked(outcome: &Outcome) -> Vec<&ResourceUse> {
+    let mut ranked: Vec<&ResourceUse> = outcome.resources.iter().collect();
+    ranked.sort_by(|a, b| {
+        let (x, y) = (a.share(), b.share());
+        // Cross products: exact, and free of the order in which floats are compared.
+        let (x, y) = (u128::from(x.num) * u128::from(y.den), u128::from(y.num) * u128::from(x.den));
+        y.cmp(&x).then_with(|| a.name.cmp(&b.name))
+    });
+    ranked
+}
+
+fn resources(outcome: &Outcome) -> String {
+    let mut table = Table::new(&[
+        ("resource", Align::Left),
+        ("busy", Align::Right),
+        ("served", Align::Right),
+        ("waited", Align::Right),
+        ("", Align::Left),
+    ]);
+    let ranked = ranked(outcome);
+    for r in ranked.iter().take(MAX_RESOURCES) {
+        let limiting = outcome.limiting.as_ref() == Some(&r.name);
+        let share = r.share().magnitude();
+        table.row(vec![
+            r.name.clone(),
+            format!("{:.1} %", share * 100.0),
+            r.served.to_string(),
+            Metric::time(r.waited).text(),
+            if limiting { "<- limits".to_owned() } else { String::new() },
+        ]);
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    let mut out = table.render(0);
+    if ranked.len() > MAX_RESOURCES {
+        let _ = writeln!(out, "  and {} less busy ones", ranked.len() - MAX_RESOURCES);
+    }
+    match &outcome.limiting {
+        Some(name) => {
+            let _ = writeln!(out, "limited by {name}");
+        }
+        None => out.push_str("limited by no resource: by latency, or by what the programs ask\n"),
+    }
+    out
+}
+
+fn counters(outcome: &Outcome) -> String {
+    let mut table = Table::new(&[("counter", Align::Left), ("value", Align::Right)]);
+    for (name, value) in outcome.counters.iter().filter(|(_, value)| **value > 0) {
+        table.row(vec![name.clone(), value.to_string()]);
+    }
+    let zero = outcome.counters.values().filter(|value| **value == 0).count();
+    let mut out = if table.is_empty() { String::new() } else { table.render(0) };
+    if zero > 0 {
+        let what = if out.is_empty() { "counters" } else { "others" };
+        let _ = writeln!(out, "{zero} {what} at zero");
+    }
+    out
+}
+
+fn effective(outcome: &Outcome) -> String {
+    let mut table = Table::new(&[
+        ("setting", Align::Left),
+        ("requested", Align::Right),
+        ("effective", Align::Right),
+        ("", Align::Left),
+    ]);
+    for e in &outcome.effective {
+        let values = [&e.name, &e.requested, &e.effective, &e.reason];
+        table.row(values.map(String::clone).to_vec());
+    }
+    if table.is_empty() { String::new() } else { table.render(0) }
+}
+
+fn notes(outcome: &Outcome) -> String {
+    let mut out = String::new();
+    for note in &outcome.notes {
+        let kind = match note.kind {
+            NoteKind::Info => "note",
+            NoteKind::Warning => "warning",
+            NoteKind::Violation => "VIOLATION",
+        };
+        let times = if note.count > 1 { format!(" ({} times)", note.count) } else { String::new() };
+        let _ = writeln!(out, "{kind} {}: {}{times}", note.name, note.text);
+    }
+    out
+}
+
+fn end(outcome: &Outcome) -> String {
+    let mut out = format!("exit {}", outcome.exit.kind.word());
+    if !outcome.exit.reason.is_empty() {
+        let _ = write!(out, ": {}", outcome.exit.reason);
+    }
+    let time = number_text(outcome.sim_time.as_ps() as f64, MetricUnit::Time);
+    let _ = write!(
+        out,
+        "\nsimulated time {time}, {} events, trace hash {}\n",
+        outcome.events, outcome.trace_hash
+    );
+    out
+}

@@ -1,0 +1,196 @@
+//! The report as JSON, version [`REPORT_VERSION`]. Nothing in it depends on wall clock, machine,
+//! build or path: the same file and seed give the same bytes.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::Report;
+use super::detail::ranked;
+use super::text::calibration_counts;
+use crate::expect::Verdict;
+use crate::format::Scenario;
+use crate::profile::Profile;
+use crate::quantity::Unit;
+use crate::run::{
+    Effective, Exit, LatencySummary, MODEL_VERSION, Metric, Note, Outcome, PcieBytes, Run,
+};
+
+/// Raised when a key is taken away or changes its meaning; new keys do not raise it.
+pub const REPORT_VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct JsonReport<'a> {
+    format: &'static str,
+    version: u32,
+    simulated: bool,
+    model: u32,
+    scenario: &'a str,
+    title: &'a str,
+    claims: &'a [String],
+    profiles: Vec<JsonProfile<'a>>,
+    points: Vec<JsonPoint<'a>>,
+    expectations: &'a [Verdict],
+}
+
+#[derive(Serialize)]
+struct JsonProfile<'a> {
+    name: &'a str,
+    title: &'a str,
+    calibration: BTreeMap<&'static str, usize>,
+    parameters: BTreeMap<&'static str, JsonParameter<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonParameter<'a> {
+    value: String,
+    source: &'a str,
+    confidence: &'static str,
+    profile: &'a str,
+}
+
+#[derive(Serialize)]
+struct JsonPoint<'a> {
+    variant: Option<&'a str>,
+    axes: BTreeMap<&'a str, &'a str>,
+    seed: u64,
+    /// Index into `profiles`.
+    profile: usize,
+    configuration: &'a Scenario,
+    outcome: JsonOutcome<'a>,
+}
+
+#[derive(Serialize)]
+struct JsonOutcome<'a> {
+    exit: &'a Exit,
+    metrics: &'a BTreeMap<String, Metric>,
+    latencies_ps: &'a BTreeMap<String, LatencySummary>,
+    counters: &'a BTreeMap<String, u64>,
+    limiting: Option<&'a str>,
+    resources: Vec<JsonResource<'a>>,
+    pcie: &'a [PcieBytes],
+    effective: &'a [Effective],
+    notes: &'a [Note],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeline: Option<Vec<JsonStep<'a>>>,
+    sim_time_ps: u64,
+    events: u64,
+    trace_hash: &'a str,
+}
+
+#[derive(Serialize)]
+struct JsonResource<'a> {
+    name: &'a str,
+    busy_share: f64,
+    busy_ps: u64,
+    of_ps: u64,
+    served: u64,
+    waited_ps: u64,
+}
+
+#[derive(Serialize)]
+struct JsonStep<'a> {
+    message: u64,
+    step: &'a str,
+    component: &'a str,
+    start_ps: u64,
+    end_ps: u64,
+}
+
+/// The report as indented JSON with a line break at its end.
+pub fn to_json(report: &Report) -> String {
+    let mut profiles: Vec<&Profile> = Vec::new();
+    let points = report.runs.iter().map(|run| point(run, &mut profiles)).collect();
+    let json = JsonReport {
+        format: "doorbell-report",
+        version: REPORT_VERSION,
+        simulated: true,
+        model: MODEL_VERSION,
+        scenario: &report.name,
+        title: &report.title,
+        claims: &report.claims,
+        points,
+        profiles: profiles.into_iter().map(json_profile).collect(),
+        expectations: &report.verdicts,
+    };
+    let mut text = serde_json::to_string_pretty(&json).expect("all keys are strings");
+    text.push('\n');
+    text
+}
+
+fn point<'a>(run: &'a Run, profiles: &mut Vec<&'a Profile>) -> JsonPoint<'a> {
+    let point = &run.point;
+    let known = profiles.iter().position(|p| **p == *point.profile);
+    let profile = known.unwrap_or_else(|| {
+        profiles.push(&point.profile);
+        profiles.len() - 1
+    });
+    JsonPoint {
+        variant: point.variant.as_deref(),
+        axes: point.axes.iter().map(|a| (a.path.as_str(), a.text.as_str())).collect(),
+        seed: point.seed,
+        profile,
+        configuration: &point.scenario,
+        outcome: outcome(&run.outcome),
+    }
+}
+
+/// The profile with the provenance of every parameter.
+fn json_profile(profile: &Profile) -> JsonProfile<'_> {
+    let parameter = |(path, value): (&'static str, String)| {
+        let from = &profile.provenance[path];
+        let parameter = JsonParameter {
+            value,
+            source: &from.source,
+            confidence: from.confidence.word(),
+            profile: &from.profile,
+        };
+        (path, parameter)
+    };
+    JsonProfile {
+        name: &profile.name,
+        title: &profile.title,
+        calibration: calibration_counts(profile),
+        parameters: profile.values().into_iter().map(parameter).collect(),
+    }
+}
+
+fn outcome(outcome: &Outcome) -> JsonOutcome<'_> {
+    let resources = ranked(outcome)
+        .into_iter()
+        .map(|r| JsonResource {
+            name: &r.name,
+            busy_share: r.share().magnitude(),
+            busy_ps: r.busy.as_ps(),
+            of_ps: r.of.as_ps(),
+            served: r.served,
+            waited_ps: r.waited.as_ps(),
+        })
+        .collect();
+    let timeline = outcome.timeline.as_ref().map(|rows| {
+        rows.iter()
+            .map(|r| JsonStep {
+                message: r.message,
+                step: &r.step,
+                component: &r.component,
+                start_ps: r.start.as_ps(),
+                end_ps: r.end.as_ps(),
+            })
+            .collect()
+    });
+    JsonOutcome {
+        exit: &outcome.exit,
+        metrics: &outcome.metrics,
+        latencies_ps: &outcome.latencies,
+        counters: &outcome.counters,
+        limiting: outcome.limiting.as_deref(),
+        resources,
+        pcie: &outcome.pcie,
+        effective: &outcome.effective,
+        notes: &outcome.notes,
+        timeline,
+        sim_time_ps: outcome.sim_time.as_ps(),
+        events: outcome.events,
+        trace_hash: &outcome.trace_hash,
+    }
+}

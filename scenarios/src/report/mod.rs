@@ -1,0 +1,38 @@
+//! Reports: tables for a terminal, versioned JSON, JUnit, and writing files whole or not at all.
+
+mod detail;
+mod json;
+mod junit;
+mod summary;
+mod table;
+mod text;
+mod timeline;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use crate::expect::Verdict;
+use crate::run::Run;
+
+pub use json::{REPORT_VERSION, to_json};
+pub use junit::{Suite, to_junit};
+pub use text::{to_text, verdict_lines};
+pub use write::write_whole;
+
+/// Everything that a report is made from.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Name of the scenario: its file's name without ending.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Claims that it settles.
+    pub claims: Vec<String>,
+    /// What was run.
+    pub runs: Vec<Run>,
+    /// Metrics that its expectations name, for the columns of tables.
+    pub metrics: Vec<String>,
+    /// How the expectations came out.
+    pub verdicts: Vec<Verdict>,
+}

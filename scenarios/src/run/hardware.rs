@@ -1,0 +1,287 @@
+//! From a hardware profile to the configuration of a simulated host.
+
+use doorbell_core::units::{BitRate, Span, Time};
+use doorbell_core::verbs::Mtu;
+use doorbell_sim::engine::NoiseTable;
+use doorbell_sim::host::{HostConfig, InitiatorCosts};
+use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig};
+use doorbell_sim::pcie::{
+    Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeId,
+    NodeKind, PcieConfig, SocketConfig, TlpFormat,
+};
+use doorbell_sim::rc::{AckPolicy, AckReqLast};
+use doorbell_sim::wire::Encapsulation;
+
+use crate::profile::{AckAsk, AckMode, Cpu, Gpu, LinkKind, MemoryModel, Nic, Profile, Quantiles};
+
+/// A rate that limits nothing.
+const FAST: BitRate = BitRate::gbps(1_000_000);
+
+/// The host that a profile describes. `noise` off: every noise table is left out.
+pub fn host(p: &Profile, noise: bool) -> HostConfig {
+    let (pcie, nic_node, gpu_nodes) = pcie(p, noise);
+    HostConfig {
+        pcie,
+        nic_node,
+        gpu_nodes,
+        numa_nodes: p.memory.sockets as u8,
+        nic: nic(&p.nic),
+        rc: rc(p),
+        cpu: cpu(&p.cpu, noise),
+        gpu: gpu(&p.gpu, noise),
+        llc: p.memory.ddio,
+    }
+}
+
+/// Largest path MTU of the port.
+pub fn max_mtu(p: &Profile) -> Mtu {
+    Mtu::from_bytes(p.port.max_mtu.0 as u32).expect("the profile was checked")
+}
+
+fn noise_table(q: &Quantiles, on: bool) -> Option<NoiseTable> {
+    let points: Vec<(u32, Span)> = q.0.clone();
+    (on && !points.is_empty()).then(|| NoiseTable::new(&points).expect("the profile was checked"))
+}
+
+/// Stores that lag by anything up to `lag`, all lengths alike likely.
+fn store_delay(model: MemoryModel, lag: Span) -> Option<NoiseTable> {
+    let even = vec![(0, Span::ZERO), (1_000_000, lag)];
+    (model == MemoryModel::Weak && lag > Span::ZERO)
+        .then(|| NoiseTable::new(&even).expect("two rising points"))
+}
+
+fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
+    InitiatorCosts {
+        post_wqe: c.wqe_build,
+        post_block: c.wqe_per_block,
+        post_sge: c.wqe_per_sge,
+        inline_rate: c.inline_rate,
+        remote_memory: c.numa_memory,
+        ring: c.post_call + c.fence + c.dbr_store,
+        doorbell: c.mmio_doorbell,
+        blueflame_line: c.blueflame_block,
+        remote_mmio: c.numa_mmio,
+        lock: c.lock,
+        lock_transfer: c.lock_handoff,
+        recv_call: c.post_recv_call,
+        recv_wqe: c.post_recv,
+        poll_call: c.poll_miss,
+        poll_found: c.poll_hit,
+        poll_cqe: c.poll_per_cqe,
+        step: c.step,
+        fence_device: c.fence,
+        fence_system: c.fence,
+        load: c.load,
+        store: c.store,
+        copy: c.copy,
+        copy_rate: c.copy_rate,
+        reduce_rate: c.reduce_rate,
+        wc_buffers: c.wc_buffers as u32,
+        store_delay: store_delay(c.memory_model, c.store_lag),
+        interrupt: c.interrupt,
+        interrupt_work: c.interrupt_work,
+        jitter: noise_table(&c.jitter, noise),
+    }
+}
+
+fn gpu(g: &Gpu, noise: bool) -> InitiatorCosts {
+    InitiatorCosts {
+        post_wqe: g.wqe_build + g.reserve,
+        post_block: Span::ZERO,
+        post_sge: Span::ZERO,
+        inline_rate: FAST,
+        remote_memory: Span::ZERO,
+        ring: g.dbr_store,
+        doorbell: g.doorbell,
+        // A GPU stores doorbells only.
+        blueflame_line: g.doorbell,
+        remote_mmio: Span::ZERO,
+        lock: g.reserve,
+        lock_transfer: Span::ZERO,
+        recv_call: g.store,
+        recv_wqe: g.store,
+        poll_call: g.poll,
+        poll_found: Span::ZERO,
+        poll_cqe: g.poll_per_cqe,
+        step: g.step,
+        fence_device: g.fence_device,
+        fence_system: g.fence_system,
+        load: g.load,
+        store: g.store,
+        copy: Span::ZERO,
+        copy_rate: g.copy_rate,
+        reduce_rate: g.reduce_rate,
+        wc_buffers: u32::MAX,
+        store_delay: store_delay(g.memory_model, g.store_lag),
+        // A block does not sleep: event mode is a poll for it.
+        interrupt: g.poll,
+        interrupt_work: Span::ZERO,
+        jitter: noise_table(&g.jitter, noise),
+    }
+}
+
+fn nic(n: &Nic) -> NicConfig {
+    NicConfig {
+        numa: 0,
+        doorbell: n.doorbell,
+        doorbell_latency: n.doorbell_latency,
+        wqe_fetch_blocks: n.wqe_fetch_blocks as u32,
+        wqe_fetches: n.wqe_fetches.min(u32::MAX.into()) as u32,
+        wqe_window: n.wqe_window.min(u32::MAX.into()) as u32,
+        pu_count: n.pu_count as u16,
+        pu_wqe: n.pu_wqe,
+        pu_gather: n.pu_gather,
+        pu_read: n.pu_read,
+        pu_packet: n.pu_packet,
+        pu_response: n.pu_response,
+        rx_count: n.rx_count as u16,
+        rx_packet: n.rx_packet,
+        rx_recv: n.rx_recv,
+        rx_device: n.rx_device,
+        pipeline_latency: n.pipeline_latency,
+        ack_latency: n.ack_latency,
+        completion_latency: n.completion_latency,
+        tx_buffer: n.tx_buffer.0 as u32,
+        cqe_bytes: n.cqe.0 as u32,
+        rq_wqe_bytes: n.rq_wqe.0 as u32,
+        rq_fetch: n.rq_fetch as u32,
+        qp_cache: n.qp_cache.min(u32::MAX.into()) as u32,
+        qp_context_bytes: n.qp_context.0 as u32,
+        wqe_cache: n.wqe_cache.min(u32::MAX.into()) as u32,
+        bf_bytes: n.bf_bytes.0 as u32,
+        prefer_bf: n.prefer_bf,
+        atomic: AtomicConfig {
+            buckets: n.atomic_buckets as u32,
+            unit: n.atomic_unit,
+            hold_over_pcie: n.atomic_holds,
+        },
+        limits: NicLimits {
+            max_qp: n.max_qp.min(1 << 18) as u32,
+            max_qp_wr: n.max_sq_depth.min(n.max_rq_depth).min(1 << 20) as u32,
+            max_sge: n.max_sge.min(64) as u32,
+            max_cq: 1 << 18,
+            max_cqe: n.max_cq_depth.min(u32::MAX.into()) as u32,
+            max_inline: n.max_inline.0.min(1024) as u32,
+            max_rd_atomic: n.max_rd_atomic as u8,
+            max_msg_bytes: 1 << 30,
+        },
+        clock: n.clock.0.iter().map(|(at, r)| (Time::ZERO + *at, *r)).collect(),
+    }
+}
+
+fn rc(p: &Profile) -> RcConfig {
+    RcConfig {
+        max_outstanding_packets: p.rc.max_outstanding_packets as u32,
+        ack_req_every: p.rc.ack_every as u32,
+        ack_req_last: match p.rc.ack_ask {
+            AckAsk::Always => AckReqLast::EveryMessage,
+            AckAsk::Signalled => AckReqLast::Signalled,
+        },
+        ack: match p.rc.ack_mode {
+            AckMode::Each => AckPolicy::EachRequest,
+            AckMode::Coalesce => AckPolicy::Coalesce {
+                every: p.rc.ack_coalesce.min(u32::MAX.into()) as u32,
+                delay: p.rc.ack_delay,
+            },
+        },
+        encapsulation: match p.port.link {
+            LinkKind::InfiniBand => Encapsulation::IbLocal,
+            LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
+        },
+    }
+}
+
+fn pcie(p: &Profile, noise: bool) -> (PcieConfig, NodeId, Vec<NodeId>) {
+    let c = &p.pcie;
+    let small = |n: u64| n.min(u32::MAX.into()) as u32;
+    let credits = Credits {
+        posted_headers: small(c.posted_credits),
+        posted_data: small(c.posted_data_credits),
+        nonposted_headers: small(c.nonposted_credits),
+    };
+    let generation = match c.generation {
+        1 => Generation::Gen1,
+        2 => Generation::Gen2,
+        3 => Generation::Gen3,
+        4 => Generation::Gen4,
+        5 => Generation::Gen5,
+        _ => Generation::Gen6,
+    };
+    let link = |width: u64| LinkConfig {
+        generation,
+        width: width as u8,
+        latency: c.link_latency,
+        credits,
+    };
+    let sockets = p.memory.sockets as u16;
+    let mut nodes = Vec::new();
+    let mut parent = NodeId(0);
+    for i in 0..c.switches {
+        let kind = NodeKind::Switch { latency: c.switch_latency };
+        nodes.push(NodeConfig { name: format!("switch{i}"), parent, link: link(c.width), kind });
+        parent = NodeId(sockets + nodes.len() as u16 - 1);
+    }
+    let nic_node = NodeId(sockets + nodes.len() as u16);
+    nodes.push(NodeConfig {
+        name: "nic".into(),
+        parent,
+        link: link(c.width),
+        kind: NodeKind::Endpoint(EndpointConfig {
+            read_tags: small(c.read_tags),
+            read_bytes: small(c.read_buffer.0),
+            read_latency: Span::ZERO,
+            write_latency: Span::ZERO,
+            memory_rate: FAST,
+        }),
+    });
+    let mut gpus = Vec::new();
+    for i in 0..p.gpu.count {
+        gpus.push(NodeId(sockets + nodes.len() as u16));
+        // A GPU of the NIC's socket shares the NIC's switch, where there is one.
+        let parent = if p.gpu.socket == 0 { parent } else { NodeId(p.gpu.socket as u16) };
+        nodes.push(NodeConfig {
+            name: format!("gpu{i}"),
+            parent,
+            link: link(p.gpu.width),
+            kind: NodeKind::Endpoint(EndpointConfig {
+                read_tags: 1024,
+                read_bytes: 1 << 20,
+                read_latency: p.gpu.peer_read,
+                write_latency: p.gpu.peer_write,
+                memory_rate: p.gpu.bandwidth,
+            }),
+        });
+    }
+    let socket = SocketConfig {
+        root_latency: c.root_latency,
+        llc_read: p.memory.llc_read,
+        dram_extra: p.memory.dram_extra,
+        write_commit: p.memory.write_commit,
+        mmio_latency: c.mmio_latency,
+        dram_rate: p.memory.bandwidth,
+        noise: noise_table(&p.memory.read_noise, noise),
+    };
+    let config = PcieConfig {
+        format: TlpFormat {
+            write_header: c.write_header.0 as u32,
+            read_header: c.read_header.0 as u32,
+            completion_header: c.completion_header.0 as u32,
+            max_payload: c.mps.0 as u32,
+            max_read_request: c.mrrs.0 as u32,
+            read_completion_boundary: c.rcb.0 as u32,
+            completion_combine: c.c_rc.0 as u32,
+            dllp_bytes: c.dllp_bytes.0 as u32,
+            dllp_interval: c.dllp_interval.0 as u32,
+            skip_bytes: c.skip_bytes.0 as u32,
+            skip_interval: c.skip_interval.0 as u32,
+        },
+        sockets: vec![socket; usize::from(sockets)],
+        interconnect: InterconnectConfig {
+            latency: p.memory.interconnect_latency,
+            rate: p.memory.interconnect_rate,
+            request_bytes: p.memory.interconnect_header.0 as u32,
+        },
+        nodes,
+    };
+    (config, nic_node, gpus)
+}

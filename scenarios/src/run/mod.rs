@@ -1,0 +1,83 @@
+//! The seam between the front end and the simulator: a [`Point`] goes in, an [`Outcome`] comes
+//! out.
+
+mod batch;
+mod error;
+pub mod hardware;
+mod latency;
+mod metric;
+mod outcome;
+mod programs;
+mod simulate;
+mod timeline;
+
+use std::sync::Arc;
+
+pub use batch::{Run, run_points};
+pub use error::RunError;
+pub use simulate::Simulator;
+pub use latency::{LatencyRecorder, LatencySummary};
+pub(crate) use metric::number_text;
+pub use metric::{Metric, MetricUnit, MetricValue};
+pub use outcome::{
+    Direction, Effective, Exit, ExitKind, Found, Note, NoteKind, Outcome, PcieBytes, ResourceUse,
+    TimelineRow,
+};
+
+use crate::format::Scenario;
+use crate::profile::Profile;
+use crate::quantity::Scalar;
+
+/// Version of what the simulator models. A change that moves results raises it, so that figures
+/// of different versions are never compared unawares.
+pub const MODEL_VERSION: u32 = 1;
+
+/// One run: a scenario with one variant and one value per axis applied.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Position in the order of the file, from zero.
+    pub index: usize,
+    /// The scenario; its `variant`, `sweep` and `expect` are empty.
+    pub scenario: Scenario,
+    /// The hardware, with the scenario's settings applied.
+    pub profile: Arc<Profile>,
+    /// Seed of all random streams.
+    pub seed: u64,
+    /// The variant, if the file has variants.
+    pub variant: Option<String>,
+    /// The value of each axis, in the order of the file.
+    pub axes: Vec<AxisValue>,
+}
+
+/// The value of an axis at a point.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AxisValue {
+    /// The path that was set.
+    pub path: String,
+    /// Its last key, or the path where that would be ambiguous.
+    pub name: String,
+    /// The value as in a file.
+    pub text: String,
+    /// The value as a number, if it is one.
+    pub scalar: Option<Scalar>,
+}
+
+impl Point {
+    /// `variant, axis=value, …`, empty when the file has one point.
+    pub fn label(&self) -> String {
+        let axes = self.axes.iter().map(|a| format!("{}={}", a.name, a.text));
+        self.variant.iter().cloned().chain(axes).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Runs points. The simulator is one; tests have their own.
+pub trait Runner {
+    /// Runs one point to its end.
+    ///
+    /// A run that ends badly (a violated oracle, no progress) is an `Ok` outcome with its
+    /// [`Exit`]; an error means that the point cannot be run at all.
+    ///
+    /// # Errors
+    /// When the point asks for something impossible or unsupported.
+    fn run(&self, point: &Point) -> Result<Outcome, RunError>;
+}

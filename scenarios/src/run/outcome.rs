@@ -1,0 +1,327 @@
+//! What a run yields.
+//!
+//! Names of metrics that several reports and scenarios use:
+//!
+//! | Name | Unit | |
+//! |---|---|---|
+//! | `throughput` | bit/s | payload delivered per second of the measured time |
+//! | `message_rate` | 1/s | messages completed per second of the measured time |
+//! | `duration` | time | the measured time |
+//! | `messages` | count | messages completed |
+//! | `payload_bytes`, `wire_bytes` | bytes | payload delivered, and all bytes on the wire |
+//! | `doorbells` | count | doorbells that the NIC saw, BlueFlame included |
+//! | `mmio_writes` | count | stores to the device, a BlueFlame block counts once |
+//! | `wqes_posted`, `wqes_executed`, `wqes_unrung` | count | of all send queues |
+//!
+//! A program with a name has its own as `name.throughput`, and distributions as `name.latency`.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{LatencySummary, Metric};
+use crate::quantity::Scalar;
+use doorbell_core::units::{Ratio, Span};
+
+/// How a run ended.
+#[derive(
+    Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExitKind {
+    /// All programs are done, no oracle was violated.
+    #[default]
+    Ok,
+    /// An oracle was violated.
+    Violation,
+    /// Nothing could go on, or the time limit was reached.
+    NoProgress,
+    /// A planned fault never happened.
+    FaultNotFired,
+}
+
+impl ExitKind {
+    /// The word in files and reports.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Violation => "violation",
+            Self::NoProgress => "no-progress",
+            Self::FaultNotFired => "fault-not-fired",
+        }
+    }
+}
+
+/// How a run ended, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Exit {
+    /// How.
+    pub kind: ExitKind,
+    /// The named reason: queue pair, PSN or index, and what is missing. Empty for `Ok`.
+    pub reason: String,
+}
+
+/// How busy a resource was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResourceUse {
+    /// `host0.pcie.up`, `host0.nic.pu`, …
+    pub name: String,
+    /// Time in which it was busy.
+    pub busy: Span,
+    /// Time in which it could have been busy: the measured time, times its units.
+    pub of: Span,
+    /// Things served.
+    pub served: u64,
+    /// Time for which things waited for it, summed.
+    pub waited: Span,
+}
+
+impl ResourceUse {
+    /// Share of the time in which it was busy.
+    pub fn share(&self) -> Ratio {
+        Ratio::new(self.busy.as_ps(), self.of.as_ps()).unwrap_or(Ratio { num: 0, den: 1 })
+    }
+}
+
+/// Direction on a PCIe link.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From the device to the host.
+    Up,
+    /// From the host to the device.
+    Down,
+}
+
+impl Direction {
+    /// The word in names of metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// Bytes on a PCIe link for one cause.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct PcieBytes {
+    /// The link, `host0.nic0`.
+    pub link: String,
+    /// Direction.
+    pub direction: Direction,
+    /// `wqe-fetch`, `payload-read`, `doorbell`, `cqe`, …
+    pub cause: String,
+    /// Bytes with all overheads.
+    pub bytes: u64,
+    /// Packets.
+    pub tlps: u64,
+}
+
+/// A value that was asked for and the value that was granted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Effective {
+    /// Path of the setting.
+    pub name: String,
+    /// As asked for.
+    pub requested: String,
+    /// As granted.
+    pub effective: String,
+    /// Why they differ; empty when they do not.
+    pub reason: String,
+}
+
+/// What a note is about.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoteKind {
+    /// Worth knowing.
+    Info,
+    /// Probably not what is wanted.
+    Warning,
+    /// An oracle found a violation.
+    Violation,
+}
+
+/// A finding of an oracle or of the runner.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Note {
+    /// What it is about.
+    pub kind: NoteKind,
+    /// Name of the oracle or of the check.
+    pub name: String,
+    /// What was found.
+    pub text: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// A step of a message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TimelineRow {
+    /// The message, counted from zero over the program.
+    pub message: u64,
+    /// What happens: `WQE build`, `doorbell`, `payload read`, …
+    pub step: String,
+    /// Where: `host0.core0`, `host0.nic0`, `wire`, …
+    pub component: String,
+    /// Start, since the message's first step.
+    pub start: Span,
+    /// End, since the message's first step.
+    pub end: Span,
+}
+
+/// What a run yields. Nothing in it depends on wall clock, machine or build.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// Named values; see the table of names.
+    pub metrics: BTreeMap<String, Metric>,
+    /// Counters under the names of Linux' `hw_counters`, summed over hosts.
+    pub counters: BTreeMap<String, u64>,
+    /// Distributions of times, `latency` and `name.latency`.
+    pub latencies: BTreeMap<String, LatencySummary>,
+    /// Use of resources.
+    pub resources: Vec<ResourceUse>,
+    /// Name of the resource that limited the run, if one did.
+    pub limiting: Option<String>,
+    /// PCIe traffic by link, direction and cause.
+    pub pcie: Vec<PcieBytes>,
+    /// Values asked for and granted.
+    pub effective: Vec<Effective>,
+    /// Findings.
+    pub notes: Vec<Note>,
+    /// Steps of the first messages, if asked for.
+    pub timeline: Option<Vec<TimelineRow>>,
+    /// Hash over all events, as text.
+    pub trace_hash: String,
+    /// Simulated time at the end.
+    pub sim_time: Span,
+    /// Events handled.
+    pub events: u64,
+    /// How it ended.
+    pub exit: Exit,
+}
+
+/// A looked-up value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Found {
+    /// A number with its metric for printing.
+    Number(Metric),
+    /// A word.
+    Word(String),
+}
+
+impl Outcome {
+    /// The value that expectations mean by `name`:
+    ///
+    /// a metric; `DISTRIBUTION.FIGURE` (`latency.p99`); `counter.NAME`; `resource.NAME.busy`,
+    /// `.served` or `.waited`; `pcie.bytes` and `pcie.tlps` over all links, narrowed as
+    /// `pcie.DIRECTION.bytes`, `pcie.DIRECTION.CAUSE.bytes`; `note.NAME` (how often, zero if
+    /// never); `sim_time`, `events`; the words `exit`, `exit.reason`, `limiting`, `trace_hash`.
+    pub fn find(&self, name: &str) -> Option<Found> {
+        if let Some(metric) = self.metrics.get(name) {
+            return Some(Found::Number(*metric));
+        }
+        let word = |w: &str| Some(Found::Word(w.to_owned()));
+        match name {
+            "exit" => return word(self.exit.kind.word()),
+            "exit.reason" => return word(&self.exit.reason),
+            "limiting" => return word(self.limiting.as_deref().unwrap_or("none")),
+            "trace_hash" => return word(&self.trace_hash),
+            "sim_time" => return Some(Found::Number(Metric::time(self.sim_time))),
+            "events" => return Some(Found::Number(Metric::count(self.events))),
+            _ => {}
+        }
+        self.find_number(name).map(Found::Number)
+    }
+
+    fn find_number(&self, name: &str) -> Option<Metric> {
+        if let Some(counter) = name.strip_prefix("counter.") {
+            return self.counters.get(counter).map(|n| Metric::count(*n));
+        }
+        if let Some(note) = name.strip_prefix("note.") {
+            let of_name = self.notes.iter().filter(|n| n.name == note);
+            return Some(Metric::count(of_name.map(|n| n.count).sum()));
+        }
+        let (before, figure) = name.rsplit_once('.')?;
+        if let Some(resource) = before.strip_prefix("resource.") {
+            let found = self.resources.iter().find(|r| r.name == resource)?;
+            return match figure {
+                "busy" => Some(Metric::ratio(found.share().num, found.share().den)),
+                "served" => Some(Metric::count(found.served)),
+                "waited" => Some(Metric::time(found.waited)),
+                _ => None,
+            };
+        }
+        if before == "pcie" || before.starts_with("pcie.") {
+            return self.find_pcie(before, figure);
+        }
+        let summary = self.latencies.get(before)?;
+        let value = summary.figure(figure)?;
+        let time = Metric::time(Span::from_ps(value));
+        Some(if figure == "count" { Metric::count(value) } else { time })
+    }
+
+    fn find_pcie(&self, before: &str, figure: &str) -> Option<Metric> {
+        let mut words = before.split('.').skip(1);
+        let (direction, cause) = (words.next(), words.next());
+        if words.next().is_some() || direction.is_some_and(|d| d != "up" && d != "down") {
+            return None;
+        }
+        let selected = self.pcie.iter().filter(|p| {
+            direction.is_none_or(|d| d == p.direction.word()) && cause.is_none_or(|c| c == p.cause)
+        });
+        match figure {
+            "bytes" => Some(Metric::bytes(selected.map(|p| p.bytes).sum())),
+            "tlps" => Some(Metric::count(selected.map(|p| p.tlps).sum())),
+            _ => None,
+        }
+    }
+
+    /// Every name that [`Outcome::find`] knows here, for "did you mean".
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            ["exit", "exit.reason", "limiting", "trace_hash", "sim_time", "events"]
+                .map(str::to_owned)
+                .to_vec();
+        names.extend(self.metrics.keys().cloned());
+        names.extend(self.counters.keys().map(|c| format!("counter.{c}")));
+        for latency in self.latencies.keys() {
+            names.extend(LatencySummary::FIGURES.map(|f| format!("{latency}.{f}")));
+        }
+        for resource in &self.resources {
+            let figures = ["busy", "served", "waited"];
+            names.extend(figures.map(|f| format!("resource.{}.{f}", resource.name)));
+        }
+        names.extend(["pcie.bytes", "pcie.tlps"].map(str::to_owned));
+        for p in &self.pcie {
+            let direction = p.direction.word();
+            names.push(format!("pcie.{direction}.bytes"));
+            names.push(format!("pcie.{direction}.{}.bytes", p.cause));
+            names.push(format!("pcie.{direction}.{}.tlps", p.cause));
+        }
+        names.extend(self.notes.iter().map(|n| format!("note.{}", n.name)));
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+impl Found {
+    /// The value as a number with its kind, if it is one.
+    pub fn scalar(&self) -> Option<Scalar> {
+        match self {
+            Self::Number(metric) => Some(metric.scalar()),
+            Self::Word(_) => None,
+        }
+    }
+
+    /// The value as people read it.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Number(metric) => metric.text(),
+            Self::Word(word) => word.clone(),
+        }
+    }
+}

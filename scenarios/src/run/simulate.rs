@@ -1,0 +1,335 @@
+//! The simulator as a [`Runner`].
+
+use std::collections::BTreeMap;
+
+use doorbell_core::units::{Span, Time};
+use doorbell_sim::fabric::{
+    Buffering, DropCause, FabricConfig, Forwarding, Link, Noise as FabricNoise, SwitchConfig,
+};
+use doorbell_sim::host::StallReason;
+use doorbell_sim::wire::{HostId, PortId};
+use doorbell_sim::world::{RunEnd, World, WorldConfig};
+
+use super::programs::{Placed, place};
+use super::{
+    Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
+    ResourceUse, RunError, Runner, hardware,
+};
+use super::timeline;
+use crate::format::{Noise, SwitchMode, TopologyKind};
+use crate::profile::ForwardMode;
+use crate::workloads::{Failure, Results};
+
+/// Stages that the timeline recorder keeps: enough for the warm-up of any scenario that asks for
+/// one message.
+const TIMELINE_STAGES: usize = 1 << 16;
+
+/// Share of its time from which a resource counts as the limit, in parts per million.
+const LIMITING_PPM: u128 = 800_000;
+
+/// Runs points on the simulator.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Simulator;
+
+impl Runner for Simulator {
+    fn run(&self, point: &Point) -> Result<Outcome, RunError> {
+        let mut world = build(point)?;
+        let placed = place(point, &mut world)?;
+        let limit = Time::ZERO + point.scenario.run.limit.0;
+        let end = world.run(limit);
+        collect(point, &world, &placed, &end)
+    }
+}
+
+fn build(point: &Point) -> Result<World, RunError> {
+    let s = &point.scenario;
+    let noise = s.run.noise == Noise::On;
+    let host = hardware::host(&point.profile, noise);
+    let hosts = s.topology.hosts.value() as usize;
+    let config = WorldConfig {
+        seed: point.seed,
+        hosts: vec![host; hosts],
+        fabric: fabric(point, noise),
+        mtu: hardware::max_mtu(&point.profile),
+        bootstrap_latency: point.profile.port.bootstrap_latency,
+        timeline: if s.record.timeline { TIMELINE_STAGES } else { 0 },
+    };
+    World::new(&config).map_err(|e| RunError::BadInput {
+        path: "topology".into(),
+        message: e.to_string(),
+        help: "change the topology or the profile".into(),
+    })
+}
+
+fn fabric(point: &Point, noise: bool) -> FabricConfig {
+    let (t, port) = (&point.scenario.topology, &point.profile.port);
+    let rate = t.rate.as_ref().map_or(port.rate, |r| r.0);
+    let propagation = t.propagation.as_ref().map_or(port.propagation, |p| p.0);
+    let link = Link::new(rate, propagation);
+    let mut config = match t.kind {
+        TopologyKind::BackToBack => FabricConfig::back_to_back(link),
+        TopologyKind::Switch => {
+            let port_bytes = t.buffer.as_ref().map_or(port.switch_buffer.0, |b| b.0.0);
+            let switch = SwitchConfig {
+                forwarding: match port.switch_forwarding {
+                    ForwardMode::CutThrough => Forwarding::CutThrough,
+                    ForwardMode::StoreAndForward => Forwarding::StoreAndForward,
+                },
+                transit: port.switch_latency,
+                buffering: match t.switch_mode() {
+                    SwitchMode::Lossless => Buffering::Lossless { port_bytes },
+                    SwitchMode::TailDrop => Buffering::TailDrop { port_bytes },
+                },
+            };
+            FabricConfig::single_switch(t.hosts.value() as u32, link, switch)
+        }
+    };
+    if !noise {
+        config.noise = FabricNoise::Off;
+    }
+    config
+}
+
+/// What a program's failure means for the run.
+fn failure(placed: &Placed, f: &Failure) -> Option<RunError> {
+    let path = |field: &str| format!("program.{}{field}", placed.program);
+    let bad = |field: &str, help: &str| {
+        Some(RunError::BadInput {
+            path: path(field),
+            message: f.to_string(),
+            help: help.to_owned(),
+        })
+    };
+    match f {
+        Failure::Create(_) => {
+            bad("", "ask for less in [qp], or raise the limit of the profile under [settings]")
+        }
+        Failure::Stage(_) | Failure::Modify(_) | Failure::Memory(_) | Failure::Config(_) => {
+            bad("", "change the program so that the verbs allow it")
+        }
+        Failure::OwnRegion { .. } | Failure::PeerRegion { .. } => bad(".size", "smaller messages"),
+        _ => None,
+    }
+}
+
+fn collect(
+    point: &Point,
+    world: &World,
+    placed: &[Placed],
+    end: &RunEnd,
+) -> Result<Outcome, RunError> {
+    let mut out = Outcome {
+        trace_hash: world.trace_hash().to_string(),
+        sim_time: world.now().since(Time::ZERO),
+        events: world.events(),
+        ..Outcome::default()
+    };
+    let mut failures = Vec::new();
+    for p in placed {
+        if let Some(f) = p.results(world).and_then(|r| r.failure.as_ref()) {
+            if let Some(error) = failure(p, f) {
+                return Err(error);
+            }
+            failures.push(format!("program {} (rank {}): {f}", p.program, p.rank));
+        }
+    }
+    out.exit = exit(end, &failures);
+    let all: Vec<(&Placed, &Results)> =
+        placed.iter().filter(|p| p.sends()).filter_map(|p| Some((p, p.results(world)?))).collect();
+    let duration = program_metrics(point, world, &all, &mut out);
+    host_metrics(world, &mut out);
+    resources(world, duration, &mut out);
+    oracles(world, &mut out);
+    if point.scenario.record.timeline {
+        out.timeline = Some(timeline::rows(point, world, placed));
+    }
+    Ok(out)
+}
+
+fn exit(end: &RunEnd, failures: &[String]) -> Exit {
+    let no_progress = |reasons: &[StallReason]| {
+        reasons.iter().map(StallReason::to_string).collect::<Vec<_>>().join("\n")
+    };
+    match end {
+        _ if !failures.is_empty() => {
+            Exit { kind: ExitKind::Violation, reason: failures.join("\n") }
+        }
+        RunEnd::Done => Exit::default(),
+        RunEnd::NoProgress(reasons) => {
+            Exit { kind: ExitKind::NoProgress, reason: no_progress(reasons) }
+        }
+        RunEnd::TimeLimit => Exit {
+            kind: ExitKind::NoProgress,
+            reason: "the time limit of the run was reached; raise run.limit or ask for less".into(),
+        },
+        RunEnd::Livelock(e) => Exit { kind: ExitKind::NoProgress, reason: e.to_string() },
+    }
+}
+
+/// Metrics of the senders; returns the time in which they were at work.
+fn program_metrics(
+    point: &Point,
+    world: &World,
+    all: &[(&Placed, &Results)],
+    out: &mut Outcome,
+) -> Span {
+    let first = all.iter().filter_map(|(_, r)| r.first).min().unwrap_or(Time::ZERO);
+    let last = all.iter().filter_map(|(_, r)| r.last).max().unwrap_or(world.now());
+    let names: Vec<&str> = point.scenario.program.iter().map(|p| p.name.as_str()).collect();
+    let mut groups: BTreeMap<String, Vec<&Results>> = BTreeMap::new();
+    for (p, r) in all {
+        groups.entry(String::new()).or_default().push(r);
+        if !names[p.program].is_empty() {
+            groups.entry(format!("{}.", names[p.program])).or_default().push(r);
+        }
+    }
+    for (prefix, group) in groups {
+        group_metrics(&prefix, &group, out);
+    }
+    last.since(first)
+}
+
+fn group_metrics(prefix: &str, group: &[&Results], out: &mut Outcome) {
+    let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
+    let windows: Vec<_> = group.iter().filter_map(|r| r.window).collect();
+    let from = windows.iter().map(|w| w.from).min();
+    let to = windows.iter().map(|w| w.to).max();
+    if let (Some(from), Some(to)) = (from, to) {
+        let duration = to.since(from);
+        let messages = windows.iter().map(|w| w.messages).sum();
+        let bytes = windows.iter().map(|w| w.bytes).sum();
+        put("duration", Metric::time(duration));
+        put("throughput", Metric::rate(bytes, duration));
+        put("message_rate", Metric::per_second(messages, duration));
+    }
+    put("messages", Metric::count(group.iter().map(|r| r.messages).sum()));
+    put("payload_bytes", Metric::bytes(group.iter().map(|r| r.bytes).sum()));
+    put("rings", Metric::count(group.iter().map(|r| r.rings).sum()));
+    put("data_errors", Metric::count(group.iter().map(|r| r.data.wrong() + r.data.missing).sum()));
+    let mut recorder = LatencyRecorder::new();
+    for r in group {
+        r.latencies.iter().for_each(|l| recorder.record(*l));
+    }
+    if let Some(summary) = recorder.summary() {
+        out.latencies.insert(format!("{prefix}latency"), summary);
+    }
+}
+
+fn host_metrics(world: &World, out: &mut Outcome) {
+    let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
+    let (mut doorbells, mut blueflames, mut wqes, mut wire) = (0, 0, 0, 0);
+    let (mut posted, mut unrung) = (0, 0);
+    let (mut steps, mut post, mut rings, mut interrupts) = (0u64, Span::ZERO, 0, 0);
+    let (mut lock_waits, mut lock_waited) = (0, Span::ZERO);
+    for (h, host) in world.hosts().iter().enumerate() {
+        let s = host.nic().stats;
+        doorbells += s.doorbells;
+        blueflames += s.blueflames;
+        wqes += s.wqes;
+        for (_, q) in host.nic().qps() {
+            posted += u64::from(q.sq.prod());
+            sum("rnr_nak_sent", q.stats.rnr_naks_sent);
+            sum("rnr_nak_received", q.stats.rnr_naks_received);
+        }
+        unrung += host.unrung();
+        sum("out_of_buffer", s.out_of_buffer);
+        sum("rx_dropped", s.rx_dropped);
+        sum("cq_overruns", s.cq_overruns);
+        sum("wqe_fetches", s.wqe_fetches);
+        sum("wqe_refetches", s.wqe_refetches);
+        sum("qp_context_reads", s.context_reads);
+        sum("cqes", s.cqes);
+        sum("tx_packets", s.tx_packets);
+        sum("tx_acks", s.tx_acks);
+        sum("rx_packets", s.rx_packets);
+        let port = world.fabric().tx_port(HostId(h as u32), PortId(0));
+        wire += port.counters(world.now()).sent.bytes;
+        for (_, _, i) in host.initiators() {
+            steps += i.steps;
+            post += i.post;
+            rings += i.rings;
+            interrupts += i.interrupts;
+        }
+        let (n, t) = host.lock_waits();
+        lock_waits += n;
+        lock_waited += t;
+    }
+    for switch in world.fabric().switches() {
+        for cause in DropCause::ALL {
+            sum(cause.name(), switch.dropped().of(cause).packets);
+        }
+    }
+    let mut put = |name: &str, m| out.metrics.insert(name.to_owned(), m);
+    put("doorbells", Metric::count(doorbells + blueflames));
+    put("blueflames", Metric::count(blueflames));
+    put("mmio_writes", Metric::count(doorbells + blueflames));
+    put("wqes_posted", Metric::count(posted));
+    put("wqes_executed", Metric::count(wqes));
+    put("wqes_unrung", Metric::count(unrung));
+    put("wire_bytes", Metric::bytes(wire));
+    put("interrupts", Metric::count(interrupts));
+    put("program_steps", Metric::count(steps));
+    put("lock_waits", Metric::count(lock_waits));
+    put("lock_waited", Metric::time(lock_waited));
+    put("post_cost", Metric::time(Span::from_ps(post.as_ps() / posted.max(1))));
+    put("wqes_per_ring", Metric::ratio(posted, rings));
+}
+
+fn resources(world: &World, duration: Span, out: &mut Outcome) {
+    let report = world.report();
+    for r in report.resources {
+        let of = duration * u64::from(r.units.max(1));
+        let name = format!("host{}.{}", r.host, r.name);
+        let (served, waited) = (r.served, r.waited);
+        out.resources.push(ResourceUse { name, busy: r.busy, of, served, waited });
+    }
+    let key = |r: &ResourceUse| {
+        let of = u128::from(r.of.as_ps()).max(1);
+        u128::from(r.busy.as_ps()) * 1_000_000 / of
+    };
+    out.resources.sort_by(|a, b| key(b).cmp(&key(a)).then_with(|| a.name.cmp(&b.name)));
+    let busiest = out.resources.first().filter(|r| key(r) >= LIMITING_PPM);
+    out.limiting = busiest.map(|r| r.name.clone());
+    for l in report.links {
+        out.pcie.push(PcieBytes {
+            link: format!("host{}.{}", l.host, l.link),
+            direction: if l.down { Direction::Down } else { Direction::Up },
+            cause: l.cause.name().to_owned(),
+            bytes: l.bytes,
+            tlps: l.tlps,
+        });
+    }
+}
+
+/// Findings of the oracles that watch every run.
+fn oracles(world: &World, out: &mut Outcome) {
+    let (mut unordered, mut stale, mut stale_payloads) = (0, 0, 0);
+    for host in world.hosts() {
+        for (_, q) in host.nic().qps() {
+            unordered += q.stats.unordered_rings;
+            stale += q.stats.stale_wqes;
+            stale_payloads += q.stats.stale_payloads;
+        }
+    }
+    out.metrics.insert("unordered_rings".into(), Metric::count(unordered));
+    out.metrics.insert("stale_wqes".into(), Metric::count(stale));
+    let mut note = |name: &str, count: u64, text: &str| {
+        if count > 0 {
+            let (name, text) = (name.to_owned(), text.to_owned());
+            out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
+        }
+    };
+    note(
+        "unordered-ring",
+        unordered,
+        "rings whose WQE stores the initiator had not ordered before the doorbell: fence before \
+         ringing, or the NIC may read stale WQEs",
+    );
+    note("stale-wqe", stale, "WQEs that the NIC read before the initiator's stores had landed");
+    note("stale-payload", stale_payloads, "payload that the NIC read before it was stored");
+    if let Err(e) = world.fabric().balance() {
+        let (name, text) = ("byte-balance".to_owned(), e.to_string());
+        out.notes.push(Note { kind: NoteKind::Violation, name, text, count: 1 });
+        out.exit = Exit { kind: ExitKind::Violation, reason: "bytes are not conserved".into() };
+    }
+}

@@ -1,0 +1,53 @@
+//! The events of a run.
+
+use crate::fabric::FabricEvent;
+use crate::memory::MemoryEvent;
+use crate::nic::NicEvent;
+use crate::pcie::PcieEvent;
+use crate::wire::HostId;
+
+/// An event, by the room that handles it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Of a host's island.
+    Host(HostId, HostEvent),
+    /// Of a link, a switch or a host's port.
+    Fabric(FabricEvent),
+    /// A message of the out-of-band network arrives.
+    Bootstrap {
+        /// Destination.
+        host: HostId,
+        /// The message.
+        message: u32,
+    },
+}
+
+/// An event of one host.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum HostEvent {
+    /// Of its PCIe tree.
+    Pcie(PcieEvent),
+    /// Of its memories.
+    Memory(MemoryEvent),
+    /// Of its NIC.
+    Nic(NicEvent),
+    /// A program steps.
+    Step {
+        /// The initiator.
+        initiator: u16,
+        /// Only the newest wake-up counts.
+        generation: u32,
+    },
+    /// The next effect of an initiator's step takes place.
+    Effect {
+        /// The initiator.
+        initiator: u16,
+    },
+    /// A store leaves the initiator's store buffer.
+    StoreVisible {
+        /// The initiator.
+        initiator: u16,
+        /// Entry of the store buffer.
+        entry: u32,
+    },
+}

@@ -1,0 +1,9 @@
+//! Tests of the room as a whole, on the engine's own event queue.
+
+mod balance;
+mod closed_forms;
+mod config;
+mod credits;
+mod harness;
+mod loss;
+mod properties;

@@ -1,0 +1,115 @@
+//! Parameters of a host: its initiators' costs and its devices.
+
+use doorbell_core::transport::Initiator;
+use doorbell_core::units::{BitRate, Span};
+
+use crate::engine::NoiseTable;
+use crate::nic::{NicConfig, RcConfig};
+use crate::pcie::{NodeId, PcieConfig};
+
+/// What the calls cost an initiator, a CPU core or a GPU block. Times are of the initiator itself;
+/// what happens beyond it (PCIe, NIC) is modelled there.
+#[derive(Clone, Debug)]
+pub struct InitiatorCosts {
+    /// Building a WQE of one 64-byte block.
+    pub post_wqe: Span,
+    /// Each further 64-byte block.
+    pub post_block: Span,
+    /// Each scatter/gather element after the first.
+    pub post_sge: Span,
+    /// Rate of copying inline payload into the WQE.
+    pub inline_rate: BitRate,
+    /// More per WQE block, completion or 8-byte access when the memory is another socket's.
+    pub remote_memory: Span,
+    /// Ordering before the doorbell and storing the doorbell record.
+    pub ring: Span,
+    /// The 8-byte doorbell store with the flush that follows.
+    pub doorbell: Span,
+    /// Each 64-byte line of a BlueFlame write.
+    pub blueflame_line: Span,
+    /// More per ring when the NIC belongs to another socket.
+    pub remote_mmio: Span,
+    /// Taking and giving back an uncontended lock.
+    pub lock: Span,
+    /// More when another initiator held the lock last: the cache line moves.
+    pub lock_transfer: Span,
+    /// A call that posts receives.
+    pub recv_call: Span,
+    /// Each receive posted.
+    pub recv_wqe: Span,
+    /// A poll that finds nothing, or the fixed part of one that does.
+    pub poll_call: Span,
+    /// More for a poll that finds something.
+    pub poll_found: Span,
+    /// Each completion polled.
+    pub poll_cqe: Span,
+    /// The loop around a step.
+    pub step: Span,
+    /// A fence towards the own device.
+    pub fence_device: Span,
+    /// A fence towards every observer.
+    pub fence_system: Span,
+    /// A load of 8 bytes of host memory.
+    pub load: Span,
+    /// A store of 8 bytes.
+    pub store: Span,
+    /// Fixed part of a copy.
+    pub copy: Span,
+    /// Rate of a copy.
+    pub copy_rate: BitRate,
+    /// Rate of a reduction, by bytes of one operand.
+    pub reduce_rate: BitRate,
+    /// MMIO writes (lines) that may be on their way to the device; more make the initiator wait.
+    pub wc_buffers: u32,
+    /// How late a store that no fence follows becomes visible to the NIC. `None`: at once, as on
+    /// an x86 core, whose stores are ordered and whose doorbell is a later store.
+    pub store_delay: Option<NoiseTable>,
+    /// From a CQE in memory to the woken program, in event mode.
+    pub interrupt: Span,
+    /// Core time of an interrupt.
+    pub interrupt_work: Span,
+    /// Delay that hits a step now and then (timer ticks, other work). `None`: never.
+    pub jitter: Option<NoiseTable>,
+}
+
+/// How a program waits.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum PollMode {
+    /// It polls without a pause.
+    #[default]
+    Busy,
+    /// It arms an event and sleeps.
+    Event,
+}
+
+/// An initiator of a host.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct InitiatorConfig {
+    /// Who.
+    pub who: Initiator,
+    /// How its program waits.
+    pub poll: PollMode,
+}
+
+/// A host.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// PCIe tree with the NIC and the GPUs.
+    pub pcie: PcieConfig,
+    /// Place of the NIC in the tree.
+    pub nic_node: NodeId,
+    /// Places of the GPUs in the tree.
+    pub gpu_nodes: Vec<NodeId>,
+    /// Number of NUMA nodes.
+    pub numa_nodes: u8,
+    /// NIC.
+    pub nic: NicConfig,
+    /// Transport settings.
+    pub rc: RcConfig,
+    /// Costs of a CPU core.
+    pub cpu: InitiatorCosts,
+    /// Costs of a GPU block.
+    pub gpu: InitiatorCosts,
+    /// Whether DMA hits the last-level cache (DDIO).
+    pub llc: bool,
+}

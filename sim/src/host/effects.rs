@@ -1,0 +1,274 @@
+//! Effects: what a step does, at the local clock at which it does it.
+//!
+//! The effects of a step are a list in order of time. A contended one (a lock, full
+//! write-combining buffers, memory bandwidth) ends at an unknown time; everything behind it waits
+//! and is then delayed by the wait.
+
+use doorbell_core::transport::Reduce;
+use doorbell_core::units::{Span, Time};
+
+use super::initiator::{Activity, BufferedStore, Effect};
+use super::island::{Host, Shared};
+use crate::engine::Class;
+use crate::event::{Event, HostEvent};
+use crate::memory::RegionId;
+use crate::nic::{WQEBB, Wake};
+
+/// What became of an effect.
+enum Outcome {
+    /// It took place.
+    Done,
+    /// It waits; somebody will resume the initiator. What passes after the given time is a delay.
+    Waits(Time),
+}
+
+impl Host {
+    /// Schedules the next effect of the step, or ends the step.
+    pub(super) fn schedule_effect(&mut self, s: &mut Shared, now: Time, initiator: u16) {
+        let host = self.id;
+        let init = &mut self.initiators[usize::from(initiator)];
+        let Some((at, _)) = init.effects.front() else {
+            return self.finish_step(s, now, initiator);
+        };
+        let at = (*at + init.delay).max(now);
+        let ev = HostEvent::Effect { initiator };
+        s.engine.schedule(init.id, at, Class::Stage, Event::Host(host, ev));
+    }
+
+    /// The time of the first effect has come.
+    pub(super) fn run_effects(&mut self, s: &mut Shared, now: Time, initiator: u16) {
+        let i = usize::from(initiator);
+        loop {
+            let init = &mut self.initiators[i];
+            let Some(&(at, _)) = init.effects.front() else {
+                return self.finish_step(s, now, initiator);
+            };
+            if at + init.delay > now {
+                return self.schedule_effect(s, now, initiator);
+            }
+            let (at, effect) = init.effects.pop_front().expect("just seen");
+            if let Outcome::Waits(since) = self.perform(s, now, initiator, at, effect) {
+                let init = &mut self.initiators[i];
+                if let Activity::Acting { next, end } = init.activity {
+                    init.activity = Activity::Blocked { next, end, since };
+                }
+                return;
+            }
+        }
+    }
+
+    /// A blocked initiator goes on at `at`; the rest of its step is that much later.
+    pub(super) fn resume(&mut self, s: &mut Shared, initiator: u16, at: Time) {
+        let host = self.id;
+        let init = &mut self.initiators[usize::from(initiator)];
+        let Activity::Blocked { next, end, since } = init.activity else { return };
+        let wait = at.since(since);
+        init.delay += wait;
+        init.stats.blocked += wait;
+        init.activity = Activity::Acting { next, end };
+        let ev = HostEvent::Effect { initiator };
+        s.engine.schedule(init.id, at, Class::Stage, Event::Host(host, ev));
+    }
+
+    fn perform(
+        &mut self,
+        s: &mut Shared,
+        now: Time,
+        initiator: u16,
+        at: Time,
+        effect: Effect,
+    ) -> Outcome {
+        match effect {
+            Effect::Lock { qp } => return self.lock(now, initiator, qp),
+            Effect::Unlock { qp } => self.unlock(s, now, qp),
+            Effect::Ring { local, qp, count, blueflame } => {
+                let lines = blueflame.div_ceil(WQEBB).max(1);
+                let init = &mut self.initiators[usize::from(initiator)];
+                let limit = self.cfg.cpu.wc_buffers.max(lines);
+                if init.mmio_lines + lines > limit {
+                    init.effects.push_front((at, effect));
+                    return Outcome::Waits(now);
+                }
+                init.mmio_lines += lines;
+                self.ring(s, now, initiator, (local, qp), count, blueflame);
+            }
+            Effect::PostRecv { qp, srq, wqes } => {
+                let (nic, mut env) = self.split(s, now);
+                nic.post_recv(&mut env, qp, srq, &wqes);
+            }
+            Effect::Store { region, addr, bytes } => {
+                self.store(s, now, initiator, BufferedStore { region, addr, bytes });
+            }
+            Effect::Reduce { op, to, from, len } => {
+                self.reduce(op, to, from, len);
+            }
+            Effect::Memory { place, bytes, limit, solo } => {
+                let (tag, out) = (u64::from(initiator), &mut self.memory_out);
+                self.pcie.memory_mut().start(now, place, tag, bytes, limit, out);
+                self.schedule_memory(s);
+                return Outcome::Waits(now + solo);
+            }
+            Effect::Drain => self.drain_stores(initiator),
+            Effect::Modify { qp, attr, mask, peer } => {
+                let (nic, mut env) = self.split(s, now);
+                nic.modify_qp(&mut env, qp, &attr, mask, peer);
+            }
+            Effect::Publish { key, bytes } => self.publish(s, now, initiator, key, bytes),
+        }
+        Outcome::Done
+    }
+
+    // ---- ring --------------------------------------------------------------------------------
+
+    fn ring(
+        &mut self,
+        s: &mut Shared,
+        now: Time,
+        initiator: u16,
+        (local, qp): (u32, u32),
+        count: u32,
+        blueflame: u32,
+    ) {
+        let init = &mut self.initiators[usize::from(initiator)];
+        let (from, delay, id) = (init.node, init.delay, initiator);
+        let Some(l) = init.handles.qps.get_mut(local) else { return };
+        for _ in 0..count {
+            let Some((wqe, visible_at)) = l.staged.pop_front() else { break };
+            self.nic.post_send(qp, wqe, visible_at + delay);
+        }
+        l.ringing -= count;
+        let prod = self.nic.qp(qp).map_or(0, |q| q.sq.prod());
+        let (nic, mut env) = self.split(s, now);
+        nic.ring(&mut env, (from, id), qp, prod, blueflame);
+    }
+
+    /// An MMIO write of `lines` lines has arrived at the device.
+    pub(super) fn mmio_done(&mut self, s: &mut Shared, now: Time, initiator: u16, lines: u32) {
+        let init = &mut self.initiators[usize::from(initiator)];
+        init.mmio_lines = init.mmio_lines.saturating_sub(lines);
+        let waits = matches!(init.activity, Activity::Blocked { .. })
+            && matches!(init.effects.front(), Some((_, Effect::Ring { .. })));
+        if waits {
+            self.resume(s, initiator, now);
+        }
+    }
+
+    // ---- locks -------------------------------------------------------------------------------
+
+    fn lock(&mut self, now: Time, initiator: u16, qp: u32) -> Outcome {
+        let init = &mut self.initiators[usize::from(initiator)];
+        let transfer = self.cfg.cpu.lock_transfer;
+        let lock = self.locks.entry(qp).or_default();
+        if lock.holder.is_some() {
+            lock.contended += 1;
+            lock.waiting.push_back(initiator);
+            return Outcome::Waits(now);
+        }
+        if lock.last.is_some_and(|last| last != initiator) {
+            init.delay += transfer;
+        }
+        lock.holder = Some(initiator);
+        lock.last = Some(initiator);
+        Outcome::Done
+    }
+
+    fn unlock(&mut self, s: &mut Shared, now: Time, qp: u32) {
+        let transfer = self.cfg.cpu.lock_transfer;
+        let Some(lock) = self.locks.get_mut(&qp) else { return };
+        lock.holder = lock.waiting.pop_front();
+        let Some(next) = lock.holder else { return };
+        lock.last = Some(next);
+        let granted = now + transfer;
+        if let Activity::Blocked { since, .. } = self.initiators[usize::from(next)].activity {
+            lock.waited += granted.since(since);
+        }
+        self.resume(s, next, granted);
+    }
+
+    // ---- stores ------------------------------------------------------------------------------
+
+    fn store(
+        &mut self,
+        s: &mut Shared,
+        now: Time,
+        initiator: u16,
+        store: BufferedStore,
+    ) {
+        let host = self.id;
+        let delay = self.draw_store_delay(initiator);
+        if delay == Span::ZERO {
+            return self.apply_store(&store);
+        }
+        let init = &mut self.initiators[usize::from(initiator)];
+        let entry = match init.store_buffer.iter().position(Option::is_none) {
+            Some(free) => free,
+            None => {
+                init.store_buffer.push(None);
+                init.store_buffer.len() - 1
+            }
+        };
+        init.store_buffer[entry] = Some(store);
+        let ev = HostEvent::StoreVisible { initiator, entry: entry as u32 };
+        s.engine.schedule(init.id, now + delay, Class::Stage, Event::Host(host, ev));
+    }
+
+    /// How late a store of this initiator becomes visible; zero where stores are ordered.
+    pub(super) fn draw_store_delay(&mut self, initiator: u16) -> Span {
+        let i = usize::from(initiator);
+        let who = self.initiators[i].who;
+        let table = match who {
+            doorbell_core::transport::Initiator::Cpu { .. } => &self.cfg.cpu.store_delay,
+            doorbell_core::transport::Initiator::GpuBlock { .. } => &self.cfg.gpu.store_delay,
+        };
+        match (table, &mut self.initiators[i].store_rng) {
+            (Some(table), Some(rng)) => table.draw(rng),
+            _ => Span::ZERO,
+        }
+    }
+
+    /// A store to a region that is gone by now, or has no bytes, leaves no trace.
+    fn apply_store(&mut self, store: &BufferedStore) {
+        let BufferedStore { region, addr, bytes } = store;
+        let _ = bytes.with(|b| self.regions.write(*region, *addr, b));
+        self.wakes.push(Wake::Memory { addr: *addr, len: bytes.len() as u64 });
+    }
+
+    /// `to[i] += from[i]`, as of now.
+    fn reduce(&mut self, op: Reduce, to: (RegionId, u64), from: (RegionId, u64), len: u64) {
+        let (mut a, mut b) = (vec![0; len as usize], vec![0; len as usize]);
+        let read = self.regions.read(to.0, to.1, &mut a).is_ok()
+            && self.regions.read(from.0, from.1, &mut b).is_ok();
+        if read {
+            op.apply(&mut a, &b);
+            let _ = self.regions.write(to.0, to.1, &a);
+            self.wakes.push(Wake::Memory { addr: to.1, len });
+        }
+    }
+
+    pub(super) fn store_visible(&mut self, initiator: u16, entry: u32) {
+        let slot = self.initiators[usize::from(initiator)].store_buffer.get_mut(entry as usize);
+        if let Some(store) = slot.and_then(Option::take) {
+            self.apply_store(&store);
+        }
+    }
+
+    fn drain_stores(&mut self, initiator: u16) {
+        for entry in 0..self.initiators[usize::from(initiator)].store_buffer.len() {
+            self.store_visible(initiator, entry as u32);
+        }
+    }
+
+    // ---- out-of-band network -----------------------------------------------------------------
+
+    fn publish(&mut self, s: &mut Shared, now: Time, initiator: u16, key: u64, bytes: Box<[u8]>) {
+        let rank = self.initiators[usize::from(initiator)].rank;
+        let id = self.initiators[usize::from(initiator)].id;
+        let hosts = s.hosts;
+        let message = s.messages.insert((rank, key, bytes, hosts));
+        let at = now + s.bootstrap_latency;
+        for host in 0..hosts {
+            let ev = Event::Bootstrap { host: crate::wire::HostId(host), message };
+            s.engine.schedule(id, at, Class::Arrival, ev);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! An initiator: a CPU core or a GPU block that runs one program.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use doorbell_core::transport::{Initiator, Mr, Next, QpId, Reduce, WaitSet};
+use doorbell_core::units::{BitRate, Span, Time};
+use doorbell_core::verbs::QpAttrMask;
+
+use super::config::PollMode;
+use super::program::SimProgram;
+use crate::engine::{ComponentId, SimRng};
+use crate::memory::{MemoryPlace, RegionId};
+use crate::nic::{RqWqe, Wqe};
+use crate::pcie::NodeId;
+use crate::wire::HostId;
+
+/// Something that a step does at a local clock.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// Takes the lock of a shared QP.
+    Lock { qp: u32 },
+    /// Gives it back.
+    Unlock { qp: u32 },
+    /// Moves `count` staged WQEs of the local QP into the send queue and rings.
+    Ring { local: u32, qp: u32, count: u32, blueflame: u32 },
+    /// Posts receives.
+    PostRecv { qp: u32, srq: Option<u32>, wqes: Vec<RqWqe> },
+    /// Stores bytes.
+    Store { region: RegionId, addr: u64, bytes: StoreBytes },
+    /// Adds `from` to `to`.
+    Reduce { op: Reduce, to: (RegionId, u64), from: (RegionId, u64), len: u64 },
+    /// Moves bytes of host memory: the step waits for its share of the bandwidth.
+    Memory { place: MemoryPlace, bytes: u64, limit: BitRate, solo: Span },
+    /// Drains the store buffer.
+    Drain,
+    /// Changes a QP.
+    Modify { qp: u32, attr: Box<doorbell_core::transport::QpAttr>, mask: QpAttrMask, peer: Option<HostId> },
+    /// Publishes a key.
+    Publish { key: u64, bytes: Box<[u8]> },
+}
+
+/// Bytes of a store.
+#[derive(Clone, Debug)]
+pub(super) enum StoreBytes {
+    Word(u64),
+    Many(Box<[u8]>),
+}
+
+impl StoreBytes {
+    pub fn with<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Self::Word(w) => f(&w.to_le_bytes()),
+            Self::Many(b) => f(b),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Word(_) => 8,
+            Self::Many(b) => b.len(),
+        }
+    }
+}
+
+/// A QP as one handle knows it.
+#[derive(Debug)]
+pub(super) struct LocalQp {
+    /// NIC index.
+    pub qp: u32,
+    /// Attached to, rather than created by this handle, or shared with others.
+    pub shared: bool,
+    /// Staged WQEs, and when their stores are visible. The first `ringing` are under a ring that
+    /// has not taken effect.
+    pub staged: VecDeque<(Wqe, Time)>,
+    pub ringing: u32,
+    /// State as this handle has set it.
+    pub state: doorbell_core::verbs::QpState,
+    /// Stores since the last fence, none of which a ring would order.
+    pub unfenced: bool,
+}
+
+/// An object table of a handle.
+#[derive(Debug)]
+pub(super) struct Table<T>(pub Vec<Option<T>>);
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Table<T> {
+    pub fn push(&mut self, t: T) -> u32 {
+        self.0.push(Some(t));
+        self.0.len() as u32 - 1
+    }
+
+    pub fn get(&self, index: u32) -> Option<&T> {
+        self.0.get(index as usize)?.as_ref()
+    }
+
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.0.get_mut(index as usize)?.as_mut()
+    }
+}
+
+/// A watched range.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Watch {
+    pub addr: u64,
+    pub len: u64,
+}
+
+/// What the handle holds.
+#[derive(Debug, Default)]
+pub(super) struct Handles {
+    pub pds: Table<u32>,
+    pub mrs: Table<(Mr, RegionId)>,
+    pub cqs: Table<u32>,
+    pub srqs: Table<u32>,
+    pub qps: Table<LocalQp>,
+    pub ahs: Table<(u32, HostId)>,
+    pub watches: Table<Watch>,
+    /// Handle of each NIC QP that completes into a queue of this handle.
+    pub by_nic: BTreeMap<u32, QpId>,
+}
+
+/// What an initiator does at the moment.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Activity {
+    /// A step is scheduled.
+    Scheduled,
+    /// Effects of a step are under way; then `next` counts.
+    Acting { next: Next, end: Time },
+    /// It waits for the lock of a QP, for room in its write-combining buffers, or for memory.
+    Blocked { next: Next, end: Time, since: Time },
+    /// It waits since the given time.
+    Waiting { on: WaitSet, until: Option<Time>, since: Time },
+    /// Finished at.
+    Done(Time),
+}
+
+/// Time and work of an initiator, for the report.
+#[derive(Copy, Clone, Default, Debug)]
+pub struct InitiatorStats {
+    /// Steps.
+    pub steps: u64,
+    /// Time inside steps.
+    pub work: Span,
+    /// Time spent polling without result (busy polling).
+    pub spin: Span,
+    /// Time blocked on locks, write-combining buffers and memory.
+    pub blocked: Span,
+    /// Rings.
+    pub rings: u64,
+    /// WQEs rung.
+    pub wqes: u64,
+    /// Calls to poll a CQ, and those that found nothing.
+    pub polls: u64,
+    /// Polls that found nothing.
+    pub empty_polls: u64,
+    /// Completions polled.
+    pub completions: u64,
+    /// Interrupts taken.
+    pub interrupts: u64,
+    /// Time in `stage` and `ring`.
+    pub post: Span,
+}
+
+/// A store that is visible to its author only.
+#[derive(Debug)]
+pub(super) struct BufferedStore {
+    pub region: RegionId,
+    pub addr: u64,
+    pub bytes: StoreBytes,
+}
+
+pub(super) struct InitiatorState {
+    pub id: ComponentId,
+    pub who: Initiator,
+    pub poll: PollMode,
+    pub node: NodeId,
+    pub numa: u8,
+    pub rank: u32,
+    pub program: Option<Box<dyn SimProgram>>,
+    pub handles: Handles,
+    pub effects: VecDeque<(Time, Effect)>,
+    /// How much the rest of the step has been delayed by waits.
+    pub delay: Span,
+    pub activity: Activity,
+    pub generation: u32,
+    /// Watches that changed since the last step began.
+    pub changed: WaitSet,
+    pub mmio_lines: u32,
+    pub store_rng: Option<SimRng>,
+    pub jitter_rng: Option<SimRng>,
+    /// Stores that are not visible yet, by entry; `None` where they are.
+    pub store_buffer: Vec<Option<BufferedStore>>,
+    pub stats: InitiatorStats,
+    /// Wake-ups in a row that polled nothing while a named CQ was ready.
+    pub barren: u8,
+    /// `Again` steps in a row that did nothing.
+    pub idle_again: u32,
+    pub bootstrap_seen: bool,
+}
+
+impl std::fmt::Debug for InitiatorState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InitiatorState")
+            .field("who", &self.who)
+            .field("rank", &self.rank)
+            .field("activity", &self.activity)
+            .field("effects", &self.effects.len())
+            .finish_non_exhaustive()
+    }
+}

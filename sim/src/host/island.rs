@@ -1,0 +1,572 @@
+//! The island: dispatch of events, wake-ups, steps.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use doorbell_core::transport::{Address, DeviceCaps, Initiator, Mr, Next, WaitSet};
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::Mtu;
+
+use super::config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
+use super::initiator::{Activity, Handles, InitiatorState, InitiatorStats};
+use super::program::{CallBudgetSpent, SimProgram};
+use super::stall::StallReason;
+use super::transport::SimTransport;
+use crate::engine::{Class, ComponentId, Engine, Out, SimRng, Slab, Timeline};
+use crate::event::{Event, HostEvent};
+use crate::fabric::{Fabric, FabricEvent};
+use crate::memory::{MemoryEvent, RegionId, RegionTable};
+use crate::nic::{Env, Nic, NicEvent, Wake};
+use crate::pcie::{NodeId, PcieConfigError, PcieEvent, PcieTree};
+use crate::wire::{HostId, Packet, PacketId};
+
+/// `Again` steps in a row without any effect after which a program counts as stuck.
+const IDLE_AGAIN_LIMIT: u32 = 1_000_000;
+
+/// What all islands use. Nothing here is decided by one island for another.
+#[derive(Debug)]
+pub struct Shared {
+    /// Event queue.
+    pub engine: Engine<Event>,
+    /// Packets in flight.
+    pub packets: Slab<Packet>,
+    /// Network.
+    pub fabric: Fabric,
+    /// Component of each host's port.
+    pub port_ids: Vec<ComponentId>,
+    /// Reused list.
+    pub fabric_out: Out<FabricEvent>,
+    /// Messages of the out-of-band network: sender's rank, key, bytes, hosts still to reach.
+    pub messages: Slab<(u32, u64, Box<[u8]>, u32)>,
+    /// One-way latency of the out-of-band network.
+    pub bootstrap_latency: Span,
+    /// Programs in the run.
+    pub size: u32,
+    /// Hosts in the run.
+    pub hosts: u32,
+    /// Recorder of single messages.
+    pub timeline: Timeline,
+}
+
+impl Shared {
+    /// Whether an island has found that its programs cannot go on.
+    pub fn fault_seen(&self, hosts: &[Host]) -> bool {
+        hosts.iter().any(|h| h.fault.is_some())
+    }
+}
+
+/// The lock of a shared QP.
+#[derive(Debug, Default)]
+pub(super) struct QpLock {
+    pub holder: Option<u16>,
+    pub last: Option<u16>,
+    pub waiting: VecDeque<u16>,
+    pub contended: u64,
+    pub waited: Span,
+}
+
+/// A host.
+#[derive(Debug)]
+pub struct Host {
+    pub(super) id: HostId,
+    pub(super) name: String,
+    pub(super) cfg: HostConfig,
+    pub(super) nic: Nic,
+    pub(super) pcie: PcieTree,
+    pub(super) pcie_out: Out<PcieEvent>,
+    pub(super) memory_out: Out<MemoryEvent>,
+    pub(super) regions: RegionTable,
+    pub(super) nic_id: ComponentId,
+    pub(super) pcie_id: ComponentId,
+    pub(super) wakes: Vec<Wake>,
+    pub(super) initiators: Vec<InitiatorState>,
+    pub(super) locks: BTreeMap<u32, QpLock>,
+    /// Objects offered to the other initiators: (owner's rank, key).
+    pub(super) shared_qps: BTreeMap<(u32, u64), u32>,
+    pub(super) shared_mrs: BTreeMap<(u32, u64), (Mr, RegionId)>,
+    pub(super) bootstrap: BTreeMap<(u32, u64), Box<[u8]>>,
+    pub(super) caps: DeviceCaps,
+    pub(super) next_pd: u32,
+    pub(super) next_psn: SimRng,
+    /// What ended the run early.
+    pub(super) fault: Option<StallReason>,
+}
+
+/// Address of a host's port: the host's number in a documentation prefix.
+pub fn address_of(host: HostId) -> Address {
+    let mut gid = [0; 16];
+    // An IPv4-mapped address, as RoCEv2 GIDs are.
+    gid[10..12].copy_from_slice(&[0xff, 0xff]);
+    gid[12..].copy_from_slice(&(0x0a00_0001 + host.0).to_be_bytes());
+    Address { lid: (host.0 + 1) as u16, gid }
+}
+
+/// Host of an address, if it is one of [`address_of`].
+pub fn host_of(address: &Address) -> Option<HostId> {
+    let low = u32::from_be_bytes(address.gid[12..].try_into().ok()?);
+    let host = HostId(low.checked_sub(0x0a00_0001)?);
+    (address_of(host).gid == address.gid).then_some(host)
+}
+
+impl Host {
+    /// Builds the island of host `id`.
+    ///
+    /// # Errors
+    /// A PCIe tree that cannot be.
+    pub fn new(
+        cfg: &HostConfig,
+        id: HostId,
+        mtu: Mtu,
+        engine: &mut Engine<Event>,
+    ) -> Result<Self, PcieConfigError> {
+        let name = format!("host{}", id.0);
+        let seed = engine.seed();
+        let l = cfg.nic.limits;
+        Ok(Self {
+            nic: Nic::new(&cfg.nic, &cfg.rc, id, cfg.nic_node, seed, &name),
+            pcie: PcieTree::new(&cfg.pcie, seed, &name)?,
+            pcie_out: Out::new(),
+            memory_out: Out::new(),
+            regions: RegionTable::new(),
+            nic_id: engine.add_component(&format!("{name}/nic")),
+            pcie_id: engine.add_component(&format!("{name}/pcie")),
+            wakes: Vec::new(),
+            initiators: Vec::new(),
+            locks: BTreeMap::new(),
+            shared_qps: BTreeMap::new(),
+            shared_mrs: BTreeMap::new(),
+            bootstrap: BTreeMap::new(),
+            caps: DeviceCaps {
+                max_qp: l.max_qp,
+                max_qp_wr: l.max_qp_wr,
+                max_sge: l.max_sge,
+                max_cq: l.max_cq,
+                max_cqe: l.max_cqe,
+                max_srq_wr: l.max_qp_wr,
+                max_mr: 1 << 24,
+                max_rd_atomic: l.max_rd_atomic,
+                max_dest_rd_atomic: l.max_rd_atomic,
+                max_inline: l.max_inline,
+                max_msg_bytes: l.max_msg_bytes,
+                active_mtu: mtu,
+            },
+            next_pd: 0,
+            next_psn: SimRng::stream(seed, &name, "initial-psn"),
+            fault: None,
+            cfg: cfg.clone(),
+            name,
+            id,
+        })
+    }
+
+    /// Adds a program on an initiator; it steps first at `start`.
+    pub fn add_program(
+        &mut self,
+        cfg: InitiatorConfig,
+        rank: u32,
+        program: Box<dyn SimProgram>,
+        start: Time,
+        engine: &mut Engine<Event>,
+    ) {
+        let index = self.initiators.len() as u16;
+        let (kind, node, numa) = match cfg.who {
+            Initiator::Cpu { core, numa } => (format!("core{core}"), NodeId(numa.into()), numa),
+            Initiator::GpuBlock { gpu, block } => (
+                format!("gpu{gpu}.block{block}"),
+                self.cfg.gpu_nodes[usize::from(gpu)],
+                self.cfg.nic.numa,
+            ),
+        };
+        // Two programs on one core are two components all the same.
+        let name = format!("{}/{kind}/rank{rank}", self.name);
+        let id = engine.add_component(&name);
+        let seed = engine.seed();
+        let costs = self.costs_of(cfg.who);
+        let stream = |used: bool, purpose| used.then(|| SimRng::stream(seed, &name, purpose));
+        self.initiators.push(InitiatorState {
+            id,
+            who: cfg.who,
+            poll: cfg.poll,
+            node,
+            numa,
+            rank,
+            program: Some(program),
+            handles: Handles::default(),
+            effects: VecDeque::new(),
+            delay: Span::ZERO,
+            activity: Activity::Scheduled,
+            generation: 0,
+            changed: WaitSet::EMPTY,
+            mmio_lines: 0,
+            store_rng: stream(costs.store_delay.is_some(), "store-delay"),
+            jitter_rng: stream(costs.jitter.is_some(), "jitter"),
+            store_buffer: Vec::new(),
+            stats: InitiatorStats::default(),
+            barren: 0,
+            idle_again: 0,
+            bootstrap_seen: false,
+        });
+        let ev = HostEvent::Step { initiator: index, generation: 0 };
+        engine.schedule(id, start, Class::Program, Event::Host(self.id, ev));
+    }
+
+    pub(super) fn costs_of(&self, who: Initiator) -> &InitiatorCosts {
+        match who {
+            Initiator::Cpu { .. } => &self.cfg.cpu,
+            Initiator::GpuBlock { .. } => &self.cfg.gpu,
+        }
+    }
+
+    /// The NIC.
+    pub const fn nic(&self) -> &Nic {
+        &self.nic
+    }
+
+    /// The PCIe tree.
+    pub const fn pcie(&self) -> &PcieTree {
+        &self.pcie
+    }
+
+    /// The configuration.
+    pub const fn config(&self) -> &HostConfig {
+        &self.cfg
+    }
+
+    /// Who runs the program of each initiator, its rank, and what it spent.
+    pub fn initiators(&self) -> impl Iterator<Item = (Initiator, u32, &InitiatorStats)> {
+        self.initiators.iter().map(|i| (i.who, i.rank, &i.stats))
+    }
+
+    /// The program with `rank`.
+    pub fn program(&self, rank: u32) -> Option<&dyn SimProgram> {
+        self.initiators.iter().find(|i| i.rank == rank)?.program.as_deref()
+    }
+
+    /// WQEs that are staged and not rung.
+    pub fn unrung(&self) -> u64 {
+        let staged = |i: &InitiatorState| {
+            i.handles.qps.0.iter().flatten().map(|l| l.staged.len() as u64).sum::<u64>()
+        };
+        self.initiators.iter().map(staged).sum()
+    }
+
+    /// Lock waits of shared QPs: contended acquisitions and time waited.
+    pub fn lock_waits(&self) -> (u64, Span) {
+        let sum = |(n, t), l: &QpLock| (n + l.contended, t + l.waited);
+        self.locks.values().fold((0, Span::ZERO), sum)
+    }
+
+    /// Whether every program is done.
+    pub fn done(&self) -> bool {
+        self.initiators.iter().all(|i| matches!(i.activity, Activity::Done(_)))
+    }
+
+    /// What ended the run early, if something did.
+    pub const fn fault(&self) -> Option<&StallReason> {
+        self.fault.as_ref()
+    }
+
+    /// NIC and surroundings, for a call at `now`.
+    pub(super) fn split<'a>(&'a mut self, s: &'a mut Shared, now: Time) -> (&'a mut Nic, Env<'a>) {
+        let env = Env {
+            now,
+            host: self.id,
+            nic_id: self.nic_id,
+            pcie_id: self.pcie_id,
+            engine: &mut s.engine,
+            pcie: &mut self.pcie,
+            pcie_out: &mut self.pcie_out,
+            regions: &mut self.regions,
+            packets: &mut s.packets,
+            port: s.fabric.host_mut(self.id),
+            port_id: s.port_ids[self.id.index()],
+            fabric_out: &mut s.fabric_out,
+            wakes: &mut self.wakes,
+            llc: self.cfg.llc,
+            timeline: &mut s.timeline,
+        };
+        (&mut self.nic, env)
+    }
+
+    /// Handles an event of this island. False: a wake-up that was overtaken by an earlier one.
+    pub fn on_event(&mut self, s: &mut Shared, now: Time, ev: HostEvent) -> bool {
+        match ev {
+            HostEvent::Pcie(ev) => self.on_pcie(s, now, ev),
+            HostEvent::Nic(ev) => self.on_nic(s, now, ev),
+            HostEvent::Step { initiator, generation } => {
+                if self.initiators[usize::from(initiator)].generation != generation {
+                    return false;
+                }
+                self.step(s, now, initiator);
+            }
+            HostEvent::Memory(ev) => self.on_memory(s, now, ev),
+            HostEvent::Effect { initiator } => self.run_effects(s, now, initiator),
+            HostEvent::StoreVisible { initiator, entry } => {
+                self.store_visible(initiator, entry);
+            }
+        }
+        self.wake_all(s, now);
+        true
+    }
+
+    fn on_pcie(&mut self, s: &mut Shared, now: Time, ev: PcieEvent) {
+        let done = self.pcie.on_event(now, ev, &mut self.pcie_out);
+        let host = self.id;
+        s.engine.schedule_all(self.pcie_id, &mut self.pcie_out, |ev| {
+            Event::Host(host, HostEvent::Pcie(ev))
+        });
+        while let Some(tag) = self.pcie.take_at_memory() {
+            let (nic, mut env) = self.split(s, now);
+            nic.on_memory(&mut env, tag);
+        }
+        let Some(done) = done else { return };
+        let (nic, mut env) = self.split(s, now);
+        nic.on_done(&mut env, &done);
+        if let Some((initiator, lines)) = Nic::doorbell_of(&done) {
+            self.mmio_done(s, now, initiator, lines);
+        }
+    }
+
+    fn on_memory(&mut self, s: &mut Shared, now: Time, ev: MemoryEvent) {
+        let done = self.pcie.memory_mut().on_event(now, ev, &mut self.memory_out);
+        self.schedule_memory(s);
+        if let Some(done) = done {
+            self.resume(s, done.tag as u16, now);
+        }
+    }
+
+    pub(super) fn schedule_memory(&mut self, s: &mut Shared) {
+        let host = self.id;
+        s.engine.schedule_all(self.pcie_id, &mut self.memory_out, |ev| {
+            Event::Host(host, HostEvent::Memory(ev))
+        });
+    }
+
+    fn on_nic(&mut self, s: &mut Shared, now: Time, ev: NicEvent) {
+        let (nic, mut env) = self.split(s, now);
+        nic.on_event(&mut env, ev);
+    }
+
+    /// A packet is at the port.
+    pub fn on_packet(&mut self, s: &mut Shared, now: Time, packet: PacketId) {
+        let (nic, mut env) = self.split(s, now);
+        nic.on_arrival(&mut env, packet);
+        self.wake_all(s, now);
+    }
+
+    /// The port has room.
+    pub fn on_tx_ready(&mut self, s: &mut Shared, now: Time) {
+        let (nic, mut env) = self.split(s, now);
+        nic.on_tx_ready(&mut env);
+        self.wake_all(s, now);
+    }
+
+    /// A message of the out-of-band network.
+    pub fn on_bootstrap(&mut self, s: &mut Shared, now: Time, from: u32, key: u64, bytes: &[u8]) {
+        self.bootstrap.insert((from, key), bytes.into());
+        self.wake_bootstrap(s, now);
+    }
+
+    pub(super) fn wake_bootstrap(&mut self, s: &mut Shared, now: Time) {
+        for i in 0..self.initiators.len() {
+            self.initiators[i].bootstrap_seen = true;
+            self.wake(s, now, i as u16, WaitSet::BOOTSTRAP);
+        }
+    }
+
+    // ---- waking ------------------------------------------------------------------------------
+
+    fn wake_all(&mut self, s: &mut Shared, now: Time) {
+        while let Some(w) = self.wakes.pop() {
+            match w {
+                Wake::Cq(cq) => {
+                    let Some(q) = self.nic.cq(cq) else { continue };
+                    let owner = q.owner;
+                    let handles = &self.initiators[usize::from(owner)].handles;
+                    let index = handles.cqs.0.iter().position(|c| *c == Some(cq));
+                    if let Some(set) = index.and_then(|i| WaitSet::cq_index(i as u32)) {
+                        self.wake(s, now, owner, set);
+                    }
+                }
+                Wake::Async(owner) => self.wake(s, now, owner, WaitSet::EVENTS),
+                Wake::Memory { addr, len } => self.wake_watchers(s, now, addr, len),
+            }
+        }
+    }
+
+    pub(super) fn wake_watchers(&mut self, s: &mut Shared, now: Time, addr: u64, len: u64) {
+        for i in 0..self.initiators.len() {
+            let mut set = WaitSet::EMPTY;
+            for (j, w) in self.initiators[i].handles.watches.0.iter().enumerate() {
+                if let Some(w) = w
+                    && addr < w.addr + w.len
+                    && w.addr < addr + len
+                    && let Some(bit) = WaitSet::watch_index(j as u32)
+                {
+                    set = set.or(bit);
+                }
+            }
+            if !set.is_empty() {
+                let init = &mut self.initiators[i];
+                init.changed = init.changed.or(set);
+                self.wake(s, now, i as u16, set);
+            }
+        }
+    }
+
+    /// A source of `set` has become ready now.
+    fn wake(&mut self, s: &mut Shared, now: Time, initiator: u16, set: WaitSet) {
+        let init = &self.initiators[usize::from(initiator)];
+        let Activity::Waiting { on, since, .. } = init.activity else { return };
+        if !on.intersects(set) {
+            return;
+        }
+        let at = self.notice_time(initiator, now, since, on);
+        self.schedule_step(s, initiator, at);
+    }
+
+    /// When a program that waits since `since` notices what became ready at `ready`: at the first
+    /// poll instant not before it, or after an interrupt.
+    fn notice_time(&mut self, initiator: u16, ready: Time, since: Time, on: WaitSet) -> Time {
+        let init = &mut self.initiators[usize::from(initiator)];
+        let who = init.who;
+        let poll = init.poll;
+        if ready <= since {
+            return since;
+        }
+        let costs = self.costs_of(who);
+        match poll {
+            PollMode::Event => {
+                let (interrupt, work) = (costs.interrupt, costs.interrupt_work);
+                let init = &mut self.initiators[usize::from(initiator)];
+                init.stats.interrupts += 1;
+                init.stats.work += work;
+                ready + interrupt
+            }
+            PollMode::Busy => {
+                let sources = on.cq_indices().count().max(1) as u64;
+                let period = (costs.poll_call * sources + costs.step).as_ps().max(1);
+                let waited = ready.since(since).as_ps();
+                let at = since + Span::from_ps(waited.div_ceil(period) * period);
+                self.initiators[usize::from(initiator)].stats.spin += at.since(since);
+                at
+            }
+        }
+    }
+
+    pub(super) fn schedule_step(&mut self, s: &mut Shared, initiator: u16, at: Time) {
+        let host = self.id;
+        let init = &mut self.initiators[usize::from(initiator)];
+        init.generation = init.generation.wrapping_add(1);
+        init.activity = Activity::Scheduled;
+        let ev = HostEvent::Step { initiator, generation: init.generation };
+        s.engine.schedule(init.id, at, Class::Program, Event::Host(host, ev));
+    }
+
+    // ---- stepping ----------------------------------------------------------------------------
+
+    fn step(&mut self, s: &mut Shared, now: Time, initiator: u16) {
+        let i = usize::from(initiator);
+        let mut program = self.initiators[i].program.take().expect("a program that steps");
+        self.initiators[i].changed = WaitSet::EMPTY;
+        self.initiators[i].bootstrap_seen = false;
+        self.initiators[i].delay = Span::ZERO;
+        self.initiators[i].stats.steps += 1;
+        let jitter = self.draw_jitter(i);
+        let mut t = SimTransport::new(self, s, initiator, now, jitter);
+        let next = catch_unwind(AssertUnwindSafe(|| program.step_on(&mut t)));
+        let (end, active) = (t.local(), t.active());
+        self.initiators[i].program = Some(program);
+        let next = match next {
+            Ok(next) => next,
+            Err(cause) if cause.is::<CallBudgetSpent>() => {
+                self.fault.get_or_insert(StallReason::CallBudget { rank: self.initiators[i].rank });
+                Next::Done
+            }
+            Err(cause) => resume_unwind(cause),
+        };
+        self.initiators[i].stats.work += end.since(now);
+        self.watch_progress(i, next, active);
+        self.initiators[i].activity = Activity::Acting { next, end };
+        if self.initiators[i].effects.is_empty() {
+            self.finish_step(s, now, initiator);
+        } else {
+            self.schedule_effect(s, now, initiator);
+        }
+    }
+
+    fn draw_jitter(&mut self, i: usize) -> Span {
+        let who = self.initiators[i].who;
+        let table = match who {
+            Initiator::Cpu { .. } => &self.cfg.cpu.jitter,
+            Initiator::GpuBlock { .. } => &self.cfg.gpu.jitter,
+        };
+        match (table, &mut self.initiators[i].jitter_rng) {
+            (Some(table), Some(rng)) => table.draw(rng),
+            _ => Span::ZERO,
+        }
+    }
+
+    /// Finds programs that turn without doing anything.
+    fn watch_progress(&mut self, i: usize, next: Next, active: bool) {
+        let rank = self.initiators[i].rank;
+        let ready = match next {
+            Next::Wait { on, .. } => self.ready_cq(i, on),
+            _ => None,
+        };
+        let init = &mut self.initiators[i];
+        init.idle_again = if active || next != Next::Again { 0 } else { init.idle_again + 1 };
+        init.barren = if active || ready.is_none() { 0 } else { init.barren + 1 };
+        if init.idle_again > IDLE_AGAIN_LIMIT {
+            self.fault.get_or_insert(StallReason::IdleAgain { rank });
+        } else if init.barren >= 3 {
+            let cq = ready.expect("barren only with a ready queue");
+            self.fault.get_or_insert(StallReason::Barren { rank, cq });
+        }
+    }
+
+    /// Index of a completion queue in `on` that has entries.
+    pub(super) fn ready_cq(&self, i: usize, on: WaitSet) -> Option<u32> {
+        on.cq_indices().find(|&c| {
+            let cq = self.initiators[i].handles.cqs.get(c);
+            cq.and_then(|&c| self.nic.cq(c)).is_some_and(|q| !q.is_empty() || q.lost)
+        })
+    }
+
+    /// Every effect of the step has taken place: what comes next?
+    pub(super) fn finish_step(&mut self, s: &mut Shared, now: Time, initiator: u16) {
+        let i = usize::from(initiator);
+        let Activity::Acting { next, end } = self.initiators[i].activity else { return };
+        let end = (end + self.initiators[i].delay).max(now);
+        match next {
+            Next::Done => self.initiators[i].activity = Activity::Done(end),
+            Next::Again => {
+                let cost = self.costs_of(self.initiators[i].who).step;
+                let at = (end + cost).max(now + Span::from_ps(1));
+                self.schedule_step(s, initiator, at);
+            }
+            Next::Wait { on, until } => {
+                self.initiators[i].activity = Activity::Waiting { on, until, since: end };
+                let ready = self.ready_cq(i, on).is_some()
+                    || self.initiators[i].changed.intersects(on)
+                    || on.intersects(WaitSet::EVENTS) && self.nic.has_async(initiator)
+                    || on.intersects(WaitSet::BOOTSTRAP) && self.initiators[i].bootstrap_seen;
+                if ready {
+                    let at = end.max(now + Span::from_ps(1));
+                    self.schedule_step(s, initiator, at);
+                } else if let Some(until) = until {
+                    self.schedule_deadline(s, initiator, until.max(end).max(now));
+                }
+            }
+        }
+    }
+
+    /// A deadline keeps the initiator waiting: an earlier wake-up makes a newer generation.
+    fn schedule_deadline(&mut self, s: &mut Shared, initiator: u16, at: Time) {
+        let host = self.id;
+        let init = &mut self.initiators[usize::from(initiator)];
+        init.generation = init.generation.wrapping_add(1);
+        let ev = HostEvent::Step { initiator, generation: init.generation };
+        s.engine.schedule(init.id, at, Class::Program, Event::Host(host, ev));
+    }
+}

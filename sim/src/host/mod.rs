@@ -1,0 +1,21 @@
+//! A host's island: initiators, their stores and locks, the PCIe tree, memory and the NIC.
+//!
+//! Everything in a host interacts without delay, so it is one island. [`Host`] receives the
+//! island's events and hands each to the room that it belongs to; [`SimTransport`] is what a
+//! program sees.
+
+mod config;
+mod effects;
+mod initiator;
+mod island;
+mod program;
+mod stall;
+mod transport;
+mod transport_control;
+
+pub use config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
+pub use initiator::InitiatorStats;
+pub use island::{Host, Shared, address_of, host_of};
+pub use program::SimProgram;
+pub use stall::StallReason;
+pub use transport::SimTransport;

@@ -1,0 +1,213 @@
+//! Why a run made no progress.
+
+use std::fmt;
+
+use doorbell_core::transport::Initiator;
+use doorbell_core::units::Time;
+use doorbell_core::verbs::{QpState, Qpn};
+
+use super::initiator::Activity;
+use super::island::Host;
+
+/// One reason, with the object and what is missing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StallReason {
+    /// WQEs were staged and never rung: no doorbell, no execution.
+    UnrungWqes {
+        /// Host.
+        host: u32,
+        /// Queue pair.
+        qpn: Qpn,
+        /// WQEs staged and not rung.
+        staged: u32,
+        /// Producer index: WQEs staged so far.
+        producer: u32,
+        /// Producer index of the last ring.
+        last_ring: u32,
+    },
+    /// Packets found no receive.
+    NoReceivePosted {
+        /// Host.
+        host: u32,
+        /// Queue pair of the receiver.
+        qpn: Qpn,
+        /// RNR NAKs that it sent.
+        rnr_naks: u64,
+    },
+    /// The send queue is full and nothing in it was signalled, so no completion can free a slot.
+    FullUnsignalled {
+        /// Host.
+        host: u32,
+        /// Queue pair.
+        qpn: Qpn,
+        /// Slots in use.
+        used: u32,
+    },
+    /// A QP is in ERR.
+    QpInError {
+        /// Host.
+        host: u32,
+        /// Queue pair.
+        qpn: Qpn,
+    },
+    /// Requests that nobody answers.
+    Unanswered {
+        /// Host.
+        host: u32,
+        /// Queue pair.
+        qpn: Qpn,
+        /// Packets without an answer.
+        packets: u32,
+        /// Oldest PSN.
+        psn: u32,
+    },
+    /// A program waits and nothing will come.
+    Waiting {
+        /// Its rank.
+        rank: u32,
+        /// Who runs it.
+        who: Initiator,
+        /// Since.
+        since: Time,
+        /// What for.
+        on: String,
+    },
+    /// A program blocked inside a step.
+    BlockedInStep {
+        /// Its rank.
+        rank: u32,
+    },
+    /// A step made more calls than its budget.
+    CallBudget {
+        /// Its rank.
+        rank: u32,
+    },
+    /// A program returned `Again` over and over without doing anything.
+    IdleAgain {
+        /// Its rank.
+        rank: u32,
+    },
+    /// A program was woken for a queue and did not poll it, three times in a row.
+    Barren {
+        /// Its rank.
+        rank: u32,
+        /// The completion queue.
+        cq: u32,
+    },
+}
+
+impl fmt::Display for StallReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnrungWqes { host, qpn, staged, producer, last_ring } => write!(
+                f,
+                "host {host}, QP {}: {staged} WQEs are staged and no doorbell announced them \
+                 (producer index {producer}, last ring at {last_ring}); ring after the last post",
+                qpn.value()
+            ),
+            Self::NoReceivePosted { host, qpn, rnr_naks } => write!(
+                f,
+                "host {host}, QP {}: no receive is posted, {rnr_naks} RNR NAKs were sent; post \
+                 receives before the peer sends",
+                qpn.value()
+            ),
+            Self::FullUnsignalled { host, qpn, used } => write!(
+                f,
+                "host {host}, QP {}: all {used} slots of the send queue are in use and none of \
+                 them was signalled, so no completion can free one; signal at least one WQE per \
+                 queue depth",
+                qpn.value()
+            ),
+            Self::QpInError { host, qpn } => {
+                write!(f, "host {host}, QP {} is in ERR", qpn.value())
+            }
+            Self::Unanswered { host, qpn, packets, psn } => write!(
+                f,
+                "host {host}, QP {}: {packets} packets from PSN {psn} on have no answer, and \
+                 retransmission is not modelled yet",
+                qpn.value()
+            ),
+            Self::Waiting { rank, who, since, on } => {
+                write!(f, "program {rank} ({who:?}) waits for {on} since {since}")
+            }
+            Self::BlockedInStep { rank } => write!(f, "program {rank} is blocked inside a step"),
+            Self::CallBudget { rank } => write!(
+                f,
+                "program {rank} made more than a million calls in one step: a loop that waits \
+                 inside a step never ends; return Next::Wait"
+            ),
+            Self::IdleAgain { rank } => {
+                write!(f, "program {rank} returns Again without doing anything")
+            }
+            Self::Barren { rank, cq } => write!(
+                f,
+                "program {rank} was woken for completion queue {cq} three times and never polled it"
+            ),
+        }
+    }
+}
+
+impl Host {
+    /// Everything in this host that keeps it from going on.
+    pub fn stall_reasons(&self, out: &mut Vec<StallReason>) {
+        let host = self.id.0;
+        out.extend(self.fault.clone());
+        for (index, q) in self.nic.qps() {
+            let qpn = q.qpn;
+            let staged: u32 = self
+                .initiators
+                .iter()
+                .flat_map(|i| i.handles.qps.0.iter().flatten())
+                .filter(|l| l.qp == index)
+                .map(|l| l.staged.len() as u32)
+                .sum();
+            if staged > 0 {
+                let last_ring = q.sq.prod();
+                let producer = last_ring.wrapping_add(staged);
+                out.push(StallReason::UnrungWqes { host, qpn, staged, producer, last_ring });
+            }
+            let waits_recv = q.stats.rnr_naks_sent > 0;
+            if waits_recv {
+                let rnr_naks = q.stats.rnr_naks_sent;
+                out.push(StallReason::NoReceivePosted { host, qpn, rnr_naks });
+            }
+            if q.state == QpState::Err {
+                out.push(StallReason::QpInError { host, qpn });
+            }
+            let unanswered = q.requester.as_ref().map_or(0, |r| r.outstanding());
+            if unanswered > 0 && q.state == QpState::Rts && q.has_awaited_answers() {
+                let psn = q.requester.as_ref().map_or(0, |r| r.unacked_psn().value());
+                out.push(StallReason::Unanswered { host, qpn, packets: unanswered, psn });
+            }
+            let used = q.sq.used;
+            if used >= q.caps.max_send_wr && !q.sq.any_signalled() && staged == 0 {
+                out.push(StallReason::FullUnsignalled { host, qpn, used });
+            }
+        }
+        for i in &self.initiators {
+            let rank = i.rank;
+            match i.activity {
+                Activity::Waiting { on, since, .. } => {
+                    let (who, on) = (i.who, describe(on));
+                    out.push(StallReason::Waiting { rank, who, since, on });
+                }
+                Activity::Blocked { .. } => out.push(StallReason::BlockedInStep { rank }),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn describe(on: doorbell_core::transport::WaitSet) -> String {
+    use doorbell_core::transport::WaitSet;
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(on.cq_indices().map(|c| format!("completion queue {c}")));
+    parts.extend(on.watch_indices().map(|w| format!("memory watch {w}")));
+    if on.intersects(WaitSet::EVENTS) {
+        parts.push("an asynchronous event".into());
+    }
+    if on.intersects(WaitSet::BOOTSTRAP) {
+        parts.push("the bootstrap".into());
+    }
+    if parts.is_empty() { "nothing".into() } else { parts.join(" or ") }
+}

@@ -1,0 +1,612 @@
+//! What a program sees: the data path.
+
+use std::panic::resume_unwind;
+
+use doorbell_core::transport::{
+    BadHandle, Completions, CqId, Data, FenceScope, Initiator, MemError, PollError, PostRecvCause,
+    PostRecvError, QpCaps, QpId, Range, RecvQueue, RecvWr, Reduce, Ring, RingCause, RingError,
+    Rung, RungBy, SendWr, StageError, Transport, Unsupported,
+};
+use doorbell_core::units::{BitRate, Span, Time};
+use doorbell_core::verbs::{PostVerdict, QpState, QpType, SendFlags, can_post_recv, can_post_send};
+
+use super::initiator::{Effect, InitiatorState, LocalQp, StoreBytes};
+use super::island::{Host, Shared};
+use super::program::CallBudgetSpent;
+use crate::memory::{Contents, DataError, MemoryPlace, RegionId, RegionKind};
+use crate::nic::{CqeKind, RqWqe, UdTarget, WQEBB, Wqe, WqeData, completion};
+
+/// Calls of one step after which it counts as a loop that never returns.
+const CALL_BUDGET: u32 = 1_000_000;
+
+/// Bytes above which a copy takes its share of the memory bandwidth; smaller ones stay in caches.
+const BULK_COPY: u64 = 4096;
+
+/// The transport handle of one initiator during one step.
+pub struct SimTransport<'a> {
+    pub(super) host: &'a mut Host,
+    pub(super) shared: &'a mut Shared,
+    pub(super) me: u16,
+    /// What the step observes is as of here.
+    pub(super) start: Time,
+    pub(super) local: Time,
+    calls: u32,
+    /// Whether the step polled something, posted or stored.
+    pub(super) acted: bool,
+}
+
+impl<'a> SimTransport<'a> {
+    pub(super) fn new(
+        host: &'a mut Host,
+        shared: &'a mut Shared,
+        me: u16,
+        start: Time,
+        jitter: Span,
+    ) -> Self {
+        Self { host, shared, me, start, local: start + jitter, calls: 0, acted: false }
+    }
+
+    pub(super) const fn local(&self) -> Time {
+        self.local
+    }
+
+    pub(super) const fn active(&self) -> bool {
+        self.acted
+    }
+
+    pub(super) fn init(&self) -> &InitiatorState {
+        &self.host.initiators[usize::from(self.me)]
+    }
+
+    pub(super) fn init_mut(&mut self) -> &mut InitiatorState {
+        &mut self.host.initiators[usize::from(self.me)]
+    }
+
+    pub(super) fn costs(&self) -> &super::config::InitiatorCosts {
+        self.host.costs_of(self.init().who)
+    }
+
+    /// Counts a call; a step that makes too many never returns and is ended here.
+    pub(super) fn call(&mut self) {
+        self.calls += 1;
+        if self.calls > CALL_BUDGET {
+            resume_unwind(Box::new(CallBudgetSpent));
+        }
+    }
+
+    /// The local clock moves on.
+    pub(super) fn spend(&mut self, span: Span) {
+        self.local += span;
+    }
+
+    pub(super) fn effect(&mut self, effect: Effect) {
+        self.acted = true;
+        let at = self.local;
+        self.init_mut().effects.push_back((at, effect));
+    }
+
+    pub(super) fn local_qp(&self, qp: QpId) -> Option<&LocalQp> {
+        if qp.issuer() != u32::from(self.me) || qp.generation() != 0 {
+            return None;
+        }
+        self.init().handles.qps.get(qp.index())
+    }
+
+    fn local_qp_mut(&mut self, qp: QpId) -> Option<&mut LocalQp> {
+        if qp.issuer() != u32::from(self.me) || qp.generation() != 0 {
+            return None;
+        }
+        self.init_mut().handles.qps.get_mut(qp.index())
+    }
+
+    fn is_gpu(&self) -> bool {
+        matches!(self.init().who, Initiator::GpuBlock { .. })
+    }
+
+    /// Checks a work request against what was granted.
+    fn validate(&self, qp: QpId, wr: &SendWr<'_>) -> Result<(u32, Option<UdTarget>), StageError> {
+        let l = self.local_qp(qp).ok_or(StageError::BadHandle)?;
+        let q = self.host.nic.qp(l.qp).ok_or(StageError::BadHandle)?;
+        if can_post_send(l.state) == PostVerdict::Refused {
+            return Err(StageError::BadState { state: l.state });
+        }
+        let op = wr.op.opcode();
+        if !op.allowed_on(q.ty) {
+            let reason = "the service type does not carry this operation";
+            return Err(StageError::Unsupported(Unsupported { capability: "opcode", reason }));
+        }
+        match wr.data {
+            Data::Inline(b) => {
+                if !op.may_be_inline() {
+                    let reason = "only SEND and WRITE carry inline data";
+                    let capability = "inline";
+                    return Err(StageError::Unsupported(Unsupported { capability, reason }));
+                }
+                if b.len() > q.caps.max_inline as usize {
+                    let (got, max) = (b.len() as u32, q.caps.max_inline);
+                    return Err(StageError::InlineTooLong { got, max });
+                }
+            }
+            Data::Sge(s) if s.len() > q.caps.max_sge as usize => {
+                let (got, max) = (s.len() as u32, q.caps.max_sge);
+                return Err(StageError::TooManySge { got, max });
+            }
+            Data::Sge(_) => {}
+        }
+        let max = if q.ty == QpType::Ud {
+            q.attr.path_mtu.bytes()
+        } else {
+            self.host.caps.max_msg_bytes
+        };
+        let got = wr.data.len();
+        if got > u64::from(max) {
+            return Err(StageError::TooLong { got, max });
+        }
+        let dest = match wr.dest {
+            Some(d) if q.ty == QpType::Ud => {
+                let ah = self.init().handles.ahs.get(d.ah.index()).ok_or(StageError::BadHandle)?;
+                Some(UdTarget { host: ah.1, qpn: d.qpn, qkey: d.qkey })
+            }
+            None if q.ty == QpType::Ud => return Err(StageError::BadHandle),
+            _ => None,
+        };
+        Ok((l.qp, dest))
+    }
+
+    /// Cost of building a WQE.
+    fn build_cost(&self, wqe: &Wqe, space: RegionKind) -> Span {
+        let c = self.costs();
+        let sges = wqe.data.sges().len().saturating_sub(1) as u64;
+        let blocks = u64::from(wqe.blocks);
+        let copy = match &wqe.data {
+            WqeData::Inline(b) => c.inline_rate.time_for(b.as_slice().len() as u64),
+            _ => Span::ZERO,
+        };
+        let far = if self.is_remote(space) { c.remote_memory * blocks } else { Span::ZERO };
+        c.post_wqe + c.post_block * (blocks - 1) + c.post_sge * sges + copy + far
+    }
+
+    /// Whether a core's access to `space` crosses sockets.
+    fn is_remote(&self, space: RegionKind) -> bool {
+        let cpu = matches!(self.init().who, Initiator::Cpu { .. });
+        cpu && matches!(space, RegionKind::Host { numa } if numa != self.init().numa)
+    }
+
+    /// BlueFlame bytes of what is staged, 0 for a doorbell: mlx5's rule is exactly one WQE, inline
+    /// or preferred, that fits the buffer (protocol.md §6.2).
+    fn blueflame_bytes(&self, l: &LocalQp, count: u32, how: Ring) -> u32 {
+        let cfg = self.host.nic.config();
+        if how == Ring::Doorbell || count != 1 || self.is_gpu() {
+            return 0;
+        }
+        let Some((wqe, _)) = l.staged.get(l.ringing as usize) else { return 0 };
+        let bytes = u32::from(wqe.blocks) * WQEBB;
+        let inline = matches!(wqe.data, WqeData::Inline(_) | WqeData::None);
+        let wanted = inline || cfg.prefer_bf;
+        if wanted && bytes <= cfg.bf_bytes { bytes } else { 0 }
+    }
+
+    fn remote_extra(&self) -> Span {
+        let nic = self.host.cfg.nic.numa;
+        if self.init().numa == nic { Span::ZERO } else { self.costs().remote_mmio }
+    }
+
+    /// First address of a range, after checking it.
+    pub(super) fn address(&self, r: Range) -> Result<(RegionId, u64), MemError> {
+        if r.mr.issuer() != u32::from(self.me) || r.mr.generation() != 0 {
+            return Err(MemError::BadHandle);
+        }
+        let (mr, region_id) =
+            self.init().handles.mrs.get(r.mr.index()).ok_or(MemError::BadHandle)?;
+        let end = r.offset.checked_add(r.len);
+        if end.is_none_or(|e| e > mr.len) {
+            let (offset, len, region) = (r.offset, r.len, mr.len);
+            return Err(MemError::OutOfRange { offset, len, region });
+        }
+        Ok((*region_id, mr.addr + r.offset))
+    }
+
+    fn aligned(&self, r: Range) -> Result<(RegionId, u64), MemError> {
+        let (region, addr) = self.address(r)?;
+        if r.len != 8 || addr % 8 != 0 {
+            return Err(MemError::Misaligned { element: 8 });
+        }
+        Ok((region, addr))
+    }
+
+    /// Bytes as of the step's start, with this initiator's own later stores over them.
+    fn observe(&self, (region, addr): (RegionId, u64), to: &mut [u8]) -> Result<(), MemError> {
+        self.host.regions.read(region, addr, to).map_err(mem_error)?;
+        let init = self.init();
+        let end = addr + to.len() as u64;
+        let mut overlay = |at: u64, bytes: &StoreBytes| {
+            bytes.with(|b| {
+                let from = at.max(addr);
+                let until = (at + b.len() as u64).min(end);
+                if from < until {
+                    let source = &b[(from - at) as usize..(until - at) as usize];
+                    to[(from - addr) as usize..(until - addr) as usize].copy_from_slice(source);
+                }
+            });
+        };
+        for store in init.store_buffer.iter().flatten() {
+            overlay(store.addr, &store.bytes);
+        }
+        for (_, effect) in &init.effects {
+            if let Effect::Store { addr: at, bytes, .. } = effect {
+                overlay(*at, bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_virtual(&self, region: RegionId) -> bool {
+        self.host.regions.get(region).is_some_and(|r| r.contents == Contents::Virtual)
+    }
+
+    /// Time of a copy or reduction of `bytes` at `rate` that moves `factor` times as many through
+    /// memory. A bulk one shares the bandwidth with everybody else and may take longer.
+    fn work_on_memory(&mut self, bytes: u64, rate: BitRate, factor: u64) {
+        let solo = rate.time_for(bytes);
+        if bytes >= BULK_COPY {
+            let place = MemoryPlace(self.init().node.0);
+            let limit = BitRate::new(rate.as_bps().saturating_mul(factor)).unwrap_or(rate);
+            self.effect(Effect::Memory { place, bytes: bytes * factor, limit, solo });
+        }
+        let fixed = self.costs().copy;
+        self.spend(fixed + solo);
+    }
+}
+
+/// What a program is told about bytes that cannot be read.
+fn mem_error(e: DataError) -> MemError {
+    match e {
+        DataError::Virtual => MemError::Virtual,
+        DataError::Misaligned => MemError::Misaligned { element: 8 },
+        DataError::Gone | DataError::OutOfRange => MemError::BadHandle,
+    }
+}
+
+impl Transport for SimTransport<'_> {
+    fn now(&self) -> Time {
+        self.local
+    }
+
+    fn initiator(&self) -> Initiator {
+        self.init().who
+    }
+
+    fn qp_caps(&self, qp: QpId) -> Result<QpCaps, BadHandle> {
+        let l = self.local_qp(qp).ok_or(BadHandle)?;
+        self.host.nic.qp(l.qp).map(|q| q.caps).ok_or(BadHandle)
+    }
+
+    fn sq_free(&self, qp: QpId) -> u32 {
+        let q = self.local_qp(qp).and_then(|l| self.host.nic.qp(l.qp));
+        q.map_or(0, |q| q.caps.max_send_wr.saturating_sub(q.sq.used))
+    }
+
+    fn stage(&mut self, qp: QpId, wr: &SendWr<'_>) -> Result<(), StageError> {
+        self.call();
+        let (index, dest) = self.validate(qp, wr)?;
+        let q = self.host.nic.qp_mut(index).ok_or(StageError::BadHandle)?;
+        let mut wqe = Wqe::new(wr, q.ty, dest);
+        let blocks = u32::from(wqe.blocks);
+        let full_blocks = q.caps.sq_blocks.is_some_and(|most| q.sq.used_blocks + blocks > most);
+        if q.sq.used >= q.caps.max_send_wr || full_blocks {
+            return Err(StageError::SqFull);
+        }
+        let max_staged = q.caps.max_staged;
+        let l = self.local_qp(qp).ok_or(StageError::BadHandle)?;
+        if l.staged.len() as u32 >= max_staged {
+            return Err(StageError::StagedFull);
+        }
+        let shared = l.shared;
+        let q = self.host.nic.qp_mut(index).ok_or(StageError::BadHandle)?;
+        q.sq.used += 1;
+        q.sq.used_blocks += blocks;
+        let space = q.queue_space;
+        if q.sig_all {
+            wqe.flags |= SendFlags::SIGNALED;
+        }
+        // On a shared QP the WQE is written inside the lock, so the ring pays for it.
+        if !shared {
+            let cost = self.build_cost(&wqe, space);
+            self.record_staged(qp, "WQE build (core)", self.local, self.local + cost, 0);
+            self.spend(cost);
+            self.init_mut().stats.post += cost;
+        }
+        let late = self.host.draw_store_delay(self.me);
+        let visible_at = self.local + late;
+        let l = self.local_qp_mut(qp).ok_or(StageError::BadHandle)?;
+        l.unfenced = true;
+        l.staged.push_back((wqe, visible_at));
+        self.acted = true;
+        Ok(())
+    }
+
+    fn ring(&mut self, qp: QpId, how: Ring) -> Result<Rung, RingError> {
+        self.call();
+        let bad = |cause| RingError { posted: 0, discarded: 0, cause };
+        let l = self.local_qp(qp).ok_or(bad(RingCause::BadHandle))?;
+        let count = l.staged.len() as u32 - l.ringing;
+        if count == 0 {
+            return Ok(Rung { wqes: 0, by: RungBy::Nothing });
+        }
+        let (index, shared, unfenced) = (l.qp, l.shared, l.unfenced);
+        if can_post_send(l.state) == PostVerdict::Refused {
+            let state = l.state;
+            let discarded = self.unstage(qp);
+            return Err(RingError { posted: 0, discarded, cause: RingCause::BadState(state) });
+        }
+        let blueflame = self.blueflame_bytes(l, count, how);
+        let c = self.costs();
+        let mut cost = c.ring + self.remote_extra();
+        cost += if blueflame > 0 {
+            c.blueflame_line * u64::from(blueflame / WQEBB)
+        } else {
+            c.doorbell
+        };
+        let before = self.local;
+        if shared {
+            let space = self.host.nic.qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
+            let staged = l.staged.iter().skip(l.ringing as usize);
+            let build: Vec<Span> = staged.map(|(w, _)| self.build_cost(w, space)).collect();
+            let lock = c.lock;
+            self.spend(lock);
+            self.effect(Effect::Lock { qp: index });
+            for span in build {
+                self.spend(span);
+            }
+        }
+        let start = self.local;
+        self.spend(cost);
+        self.record_staged(qp, "ring: doorbell record, fence, MMIO store (core)", start, self.local, 1);
+        let local = qp.index();
+        self.effect(Effect::Ring { local, qp: index, count, blueflame });
+        if shared {
+            self.effect(Effect::Unlock { qp: index });
+        }
+        let spent = self.local.since(before);
+        if let Some(l) = self.local_qp_mut(qp) {
+            l.ringing += count;
+            l.unfenced = false;
+        }
+        let q = self.host.nic.qp_mut(index).ok_or(bad(RingCause::BadHandle))?;
+        if unfenced && !q.caps.ring_orders_stores {
+            q.stats.unordered_rings += 1;
+        }
+        let stats = &mut self.init_mut().stats;
+        stats.rings += 1;
+        stats.wqes += u64::from(count);
+        stats.post += spent;
+        let by = if blueflame > 0 { RungBy::BlueFlame } else { RungBy::Doorbell };
+        Ok(Rung { wqes: count, by })
+    }
+
+    fn unstage(&mut self, qp: QpId) -> u32 {
+        self.call();
+        let Some(l) = self.local_qp_mut(qp) else { return 0 };
+        let index = l.qp;
+        let gone = l.staged.split_off(l.ringing as usize);
+        if let Some(q) = self.host.nic.qp_mut(index) {
+            q.sq.used -= gone.len() as u32;
+            q.sq.used_blocks -= gone.iter().map(|(w, _)| u32::from(w.blocks)).sum::<u32>();
+        }
+        gone.len() as u32
+    }
+
+    fn post_recv(&mut self, q: RecvQueue, wrs: &[RecvWr]) -> Result<(), PostRecvError> {
+        self.call();
+        let refused = |cause| PostRecvError { posted: 0, cause };
+        let (qp, srq, room) = match q {
+            RecvQueue::Qp(id) => {
+                let l = self.local_qp(id).ok_or(refused(PostRecvCause::BadHandle))?;
+                let index = l.qp;
+                if can_post_recv(l.state) == PostVerdict::Refused {
+                    return Err(refused(PostRecvCause::BadState(l.state)));
+                }
+                let nq = self.host.nic.qp(index).ok_or(refused(PostRecvCause::BadHandle))?;
+                if nq.srq.is_some() {
+                    return Err(refused(PostRecvCause::UsesSrq));
+                }
+                (index, None, nq.rq.depth().saturating_sub(nq.rq.reserved()))
+            }
+            RecvQueue::Srq(id) => {
+                let own = id.issuer() == u32::from(self.me);
+                let srq = self.init().handles.srqs.get(id.index()).copied().filter(|_| own);
+                let srq = srq.ok_or(refused(PostRecvCause::BadHandle))?;
+                let rq = self.host.nic.srq(srq).ok_or(refused(PostRecvCause::BadHandle))?;
+                (0, Some(srq), rq.depth().saturating_sub(rq.reserved()))
+            }
+        };
+        let fits = wrs.len().min(room as usize);
+        let c = self.costs();
+        let cost = c.recv_call + c.recv_wqe * fits as u64;
+        self.spend(cost);
+        if fits > 0 {
+            let rq = match srq {
+                Some(srq) => self.host.nic.srq_mut(srq),
+                None => self.host.nic.qp_mut(qp).map(|q| &mut q.rq),
+            };
+            rq.expect("checked").reserve(fits as u32);
+            let wqes =
+                wrs[..fits].iter().map(|w| RqWqe { wr_id: w.wr_id, sge: w.sge }).collect();
+            self.effect(Effect::PostRecv { qp, srq, wqes });
+        }
+        if fits < wrs.len() {
+            return Err(PostRecvError { posted: fits as u32, cause: PostRecvCause::Full });
+        }
+        Ok(())
+    }
+
+    fn poll_cq(&mut self, cq: CqId, out: &mut Completions) -> Result<(), PollError> {
+        self.call();
+        if cq.issuer() != u32::from(self.me) {
+            return Err(PollError::NotOwner);
+        }
+        let index = *self.init().handles.cqs.get(cq.index()).ok_or(PollError::BadHandle)?;
+        let c = self.costs();
+        let (call, found, mut each) = (c.poll_call, c.poll_found, c.poll_cqe);
+        // The NIC writes completions to memory of its own socket.
+        if self.is_remote(RegionKind::Host { numa: self.host.cfg.nic.numa }) {
+            each += self.costs().remote_memory;
+        }
+        self.spend(call);
+        let mut polled = 0;
+        while !out.is_full() {
+            let q = self.host.nic.cq_mut(index).ok_or(PollError::BadHandle)?;
+            let Some(cqe) = q.poll(self.start) else {
+                if q.lost && polled == 0 {
+                    return Err(PollError::CqLost);
+                }
+                break;
+            };
+            polled += 1;
+            let retired = match cqe.kind {
+                CqeKind::Send { index, .. } | CqeKind::Error { index, queue: doorbell_core::transport::WorkQueue::Send, .. } => {
+                    self.host.nic.qp_mut(cqe.qp).map_or(0, |q| q.sq.retire(index))
+                }
+                _ => 0,
+            };
+            if let CqeKind::Send { index, .. } = cqe.kind {
+                self.record_poll(cqe.qp, index, cqe.landed);
+            }
+            let id = self.init().handles.by_nic.get(&cqe.qp).copied();
+            if let CqeKind::Error { .. } = cqe.kind
+                && let Some(id) = id
+                && let Some(l) = self.local_qp_mut(id)
+            {
+                // An error completion is how a handle learns that its QP is in ERR.
+                l.state = QpState::Err;
+            }
+            if let Some(id) = id {
+                out.push(completion(&cqe, id, retired));
+            }
+        }
+        if polled > 0 {
+            self.spend(found + each * polled);
+        }
+        self.acted = true;
+        let stats = &mut self.init_mut().stats;
+        stats.polls += 1;
+        stats.empty_polls += u64::from(polled == 0);
+        stats.completions += polled;
+        Ok(())
+    }
+
+    fn fence(&mut self, scope: FenceScope) {
+        self.call();
+        let cost = match scope {
+            FenceScope::Device => self.costs().fence_device,
+            FenceScope::System => self.costs().fence_system,
+        };
+        self.spend(cost);
+        if scope == FenceScope::Device {
+            return;
+        }
+        let now = self.local;
+        for l in self.init_mut().handles.qps.0.iter_mut().flatten() {
+            l.unfenced = false;
+            for (_, visible_at) in &mut l.staged {
+                *visible_at = (*visible_at).min(now);
+            }
+        }
+        if self.costs().store_delay.is_some() {
+            self.effect(Effect::Drain);
+        }
+    }
+
+    fn compute(&mut self, work: Span) {
+        self.call();
+        self.acted = true;
+        self.spend(work);
+    }
+
+    fn copy_in(&mut self, to: Range, from: &[u8]) -> Result<(), MemError> {
+        self.call();
+        let (region, addr) = self.address(to)?;
+        if to.len != from.len() as u64 {
+            return Err(MemError::LengthMismatch { range: to.len, buffer: from.len() as u64 });
+        }
+        self.work_on_memory(to.len, self.costs().copy_rate, 1);
+        self.effect(Effect::Store { region, addr, bytes: StoreBytes::Many(from.into()) });
+        Ok(())
+    }
+
+    fn copy_out(&mut self, from: Range, to: &mut [u8]) -> Result<(), MemError> {
+        self.call();
+        let place = self.address(from)?;
+        if from.len != to.len() as u64 {
+            return Err(MemError::LengthMismatch { range: from.len, buffer: to.len() as u64 });
+        }
+        self.work_on_memory(from.len, self.costs().copy_rate, 1);
+        self.observe(place, to)
+    }
+
+    fn reduce(&mut self, op: Reduce, to: Range, from: Range) -> Result<(), MemError> {
+        self.call();
+        let (a, b) = (self.address(to)?, self.address(from)?);
+        if to.len != from.len {
+            return Err(MemError::LengthMismatch { range: to.len, buffer: from.len });
+        }
+        let element = op.element_bytes();
+        if [a.1, b.1, to.len].iter().any(|v| v % element != 0) {
+            return Err(MemError::Misaligned { element });
+        }
+        if self.is_virtual(a.0) || self.is_virtual(b.0) {
+            return Err(MemError::Virtual);
+        }
+        // Two reads and one write.
+        self.work_on_memory(to.len, self.costs().reduce_rate, 3);
+        self.effect(Effect::Reduce { op, to: a, from: b, len: to.len });
+        Ok(())
+    }
+
+    fn load_u64(&mut self, at: Range) -> Result<u64, MemError> {
+        self.call();
+        let place = self.aligned(at)?;
+        let far = self.host.regions.get(place.0).is_some_and(|r| self.is_remote(r.kind));
+        let mut cost = self.costs().load;
+        if far {
+            cost += self.costs().remote_memory;
+        }
+        self.spend(cost);
+        let mut b = [0; 8];
+        self.observe(place, &mut b)?;
+        Ok(u64::from_le_bytes(b))
+    }
+
+    fn store_u64(&mut self, at: Range, value: u64) -> Result<(), MemError> {
+        self.call();
+        let (region, addr) = self.aligned(at)?;
+        if self.is_virtual(region) {
+            return Err(MemError::Virtual);
+        }
+        let cost = self.costs().store;
+        self.spend(cost);
+        self.effect(Effect::Store { region, addr, bytes: StoreBytes::Word(value) });
+        Ok(())
+    }
+}
+
+impl SimTransport<'_> {
+    /// Records a stage of the WQE that is `back` positions before the next one to be staged.
+    fn record_staged(&mut self, qp: QpId, stage: &'static str, start: Time, end: Time, back: u32) {
+        if !self.shared.timeline.enabled() {
+            return;
+        }
+        let Some(l) = self.local_qp(qp) else { return };
+        let (nic_qp, staged) = (l.qp, l.staged.len() as u32);
+        let prod = self.host.nic.qp(nic_qp).map_or(0, |q| q.sq.prod());
+        let index = prod.wrapping_add(staged).wrapping_sub(back);
+        let subject = crate::nic::subject(self.host.id.0, nic_qp, index);
+        self.shared.timeline.stage(subject, stage, start, end, 0);
+    }
+
+    fn record_poll(&mut self, qp: u32, index: u32, landed: Time) {
+        let subject = crate::nic::subject(self.host.id.0, qp, index);
+        let end = self.local;
+        self.shared.timeline.stage(subject, "poll", landed, end, 0);
+    }
+}

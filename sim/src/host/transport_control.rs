@@ -1,0 +1,447 @@
+//! What a program sees: set-up and recovery.
+
+use doorbell_core::transport::{
+    Address, AhId, AsyncEvent, AttachError, BadHandle, Contents, Control, CqId, CreateError,
+    DeviceCaps, Endpoint, MemError, MemKind, ModifyError, Mr, MrId, PdId, QpAttr, QpCaps, QpId,
+    QpInit, Range, SrqId, Transport, Unsupported, WaitSet, WatchId,
+};
+use doorbell_core::verbs::{
+    AccessFlags, AsyncObject, Psn, QpAttrMask, QpState, QpType, check_transition,
+};
+
+use super::initiator::{Effect, LocalQp, Watch};
+use super::island::{address_of, host_of};
+use super::transport::SimTransport;
+use crate::memory::{Contents as RegionContents, Pd, RegionKind, RegisterError};
+use crate::nic::{QpRequest, WQEBB};
+
+/// Work requests that may be staged before a ring.
+const MAX_STAGED: u32 = 1024;
+
+impl SimTransport<'_> {
+    fn id<T>(&self, issuer: u32, index: u32, table: impl Fn(&Self, u32) -> Option<T>) -> Option<T> {
+        (issuer == u32::from(self.me)).then(|| table(self, index)).flatten()
+    }
+
+    fn pd(&self, pd: PdId) -> Option<u32> {
+        self.id(pd.issuer(), pd.index(), |t, i| t.init().handles.pds.get(i).copied())
+    }
+
+    fn cq(&self, cq: CqId) -> Option<u32> {
+        self.id(cq.issuer(), cq.index(), |t, i| t.init().handles.cqs.get(i).copied())
+    }
+
+    fn srq(&self, srq: SrqId) -> Option<u32> {
+        self.id(srq.issuer(), srq.index(), |t, i| t.init().handles.srqs.get(i).copied())
+    }
+
+    const fn me32(&self) -> u32 {
+        self.me as u32
+    }
+
+    fn kind(&self, kind: MemKind) -> Result<RegionKind, Unsupported> {
+        match kind {
+            MemKind::Host { numa } if numa < self.host.cfg.numa_nodes => {
+                Ok(RegionKind::Host { numa })
+            }
+            MemKind::Gpu { gpu } => match self.host.cfg.gpu_nodes.get(usize::from(gpu)) {
+                Some(node) => Ok(RegionKind::Gpu { node: node.0 }),
+                None => Err(Unsupported {
+                    capability: "GPU memory",
+                    reason: "the host has no such GPU",
+                }),
+            },
+            MemKind::Host { .. } => Err(Unsupported {
+                capability: "host memory",
+                reason: "the host has no such NUMA node",
+            }),
+        }
+    }
+
+    fn granted(&self, init: &QpInit) -> Result<QpCaps, CreateError> {
+        let c = &self.host.caps;
+        let limit = |field, got: u32, max: u32, zero_ok: bool| {
+            if got > max || got == 0 && !zero_ok {
+                let (got, max) = (u64::from(got), u64::from(max));
+                return Err(CreateError::Limit { field, got, max });
+            }
+            Ok(())
+        };
+        limit("max_send_wr", init.size.max_send_wr, c.max_qp_wr, false)?;
+        limit("max_recv_wr", init.size.max_recv_wr, c.max_qp_wr, true)?;
+        limit("max_send_sge", init.size.max_send_sge, c.max_sge, false)?;
+        limit("max_inline_data", init.size.max_inline, c.max_inline, true)?;
+        let gpu = matches!(self.initiator(), doorbell_core::transport::Initiator::GpuBlock { .. });
+        // Room for the largest WQE in every slot, as mlx5 sizes its ring (protocol.md §6.1).
+        let sges = 32 + 48 + 16 * init.size.max_send_sge;
+        let inline = 32 + 48 + (4 + init.size.max_inline).next_multiple_of(16);
+        let blocks = sges.max(inline).min(1008).div_ceil(WQEBB);
+        Ok(QpCaps {
+            max_send_wr: init.size.max_send_wr,
+            sq_blocks: Some((init.size.max_send_wr * blocks).next_power_of_two()),
+            max_recv_wr: init.size.max_recv_wr,
+            max_staged: MAX_STAGED.min(init.size.max_send_wr),
+            max_sge: init.size.max_send_sge,
+            max_inline: init.size.max_inline,
+            bf_bytes: if gpu { 0 } else { self.host.cfg.nic.bf_bytes },
+            ring_orders_stores: self.costs().store_delay.is_none(),
+            ring_choice: true,
+            shareable: true,
+            atomics: true,
+            max_rd_atomic: c.max_rd_atomic,
+        })
+    }
+
+    fn check_values(&self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        let c = &self.host.caps;
+        let checks: [(QpAttrMask, &'static str, u64, u64); 5] = [
+            (
+                QpAttrMask::MAX_QP_RD_ATOMIC,
+                "max_rd_atomic",
+                attr.max_rd_atomic.into(),
+                c.max_rd_atomic.into(),
+            ),
+            (
+                QpAttrMask::MAX_DEST_RD_ATOMIC,
+                "max_dest_rd_atomic",
+                attr.max_dest_rd_atomic.into(),
+                c.max_dest_rd_atomic.into(),
+            ),
+            (
+                QpAttrMask::PATH_MTU,
+                "path_mtu",
+                attr.path_mtu.bytes().into(),
+                c.active_mtu.bytes().into(),
+            ),
+            (QpAttrMask::PORT, "port_num", attr.port.into(), 1),
+            (QpAttrMask::PKEY_INDEX, "pkey_index", attr.pkey_index.into(), 0),
+        ];
+        for (bit, field, got, max) in checks {
+            if mask.contains(bit) && got > max {
+                return Err(ModifyError::Value { field, got, max });
+            }
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self, qp: u32) -> QpId {
+        let state = self.host.nic.qp(qp).map_or(QpState::Err, |q| q.state);
+        let local = LocalQp {
+            qp,
+            shared: true,
+            staged: Default::default(),
+            ringing: 0,
+            state,
+            unfenced: false,
+        };
+        let index = self.init_mut().handles.qps.push(local);
+        QpId::new(index, 0, self.me32())
+    }
+}
+
+impl Control for SimTransport<'_> {
+    fn device_caps(&self) -> &DeviceCaps {
+        &self.host.caps
+    }
+
+    fn rank(&self) -> u32 {
+        self.init().rank
+    }
+
+    fn size(&self) -> u32 {
+        self.shared.size
+    }
+
+    fn publish(&mut self, key: u64, bytes: &[u8]) {
+        self.call();
+        self.effect(Effect::Publish { key, bytes: bytes.into() });
+    }
+
+    fn lookup(&mut self, peer: u32, key: u64, out: &mut [u8]) -> Option<usize> {
+        self.call();
+        let found = self.host.bootstrap.get(&(peer, key))?;
+        let n = found.len().min(out.len());
+        out[..n].copy_from_slice(&found[..n]);
+        Some(n)
+    }
+
+    fn create_pd(&mut self) -> Result<PdId, CreateError> {
+        self.call();
+        let pd = self.host.next_pd;
+        self.host.next_pd += 1;
+        let index = self.init_mut().handles.pds.push(pd);
+        Ok(PdId::new(index, 0, self.me32()))
+    }
+
+    fn alloc_mr(
+        &mut self,
+        pd: PdId,
+        len: u64,
+        kind: MemKind,
+        access: AccessFlags,
+        contents: Contents,
+    ) -> Result<Mr, MemError> {
+        self.call();
+        let pd = self.pd(pd).ok_or(MemError::BadHandle)?;
+        let place = self.kind(kind).map_err(MemError::Unsupported)?;
+        let contents = match contents {
+            Contents::Data => RegionContents::Data,
+            Contents::Virtual => RegionContents::Virtual,
+        };
+        let region = self.host.regions.register(Pd(pd), len, place, access, contents);
+        let region = region.map_err(|e| match e {
+            RegisterError::Empty => MemError::OutOfRange { offset: 0, len: 0, region: 0 },
+            RegisterError::NeedsLocalWrite => MemError::InvalidAccess,
+            RegisterError::Exhausted => MemError::NoMemory { max: self.host.caps.max_mr.into() },
+        })?;
+        let index = self.init().handles.mrs.0.len() as u32;
+        let mr = Mr {
+            id: MrId::new(index, 0, self.me32()),
+            addr: region.addr,
+            len,
+            lkey: region.lkey,
+            rkey: region.rkey,
+            kind,
+        };
+        self.init_mut().handles.mrs.push((mr, region.id));
+        Ok(mr)
+    }
+
+    fn dereg_mr(&mut self, mr: MrId) -> Result<(), BadHandle> {
+        self.call();
+        if mr.issuer() != self.me32() {
+            return Err(BadHandle);
+        }
+        let slot = self.init_mut().handles.mrs.0.get_mut(mr.index() as usize).ok_or(BadHandle)?;
+        let (_, region) = slot.take().ok_or(BadHandle)?;
+        self.host.regions.deregister(region).map_err(|_| BadHandle)
+    }
+
+    fn create_cq(&mut self, depth: u32) -> Result<CqId, CreateError> {
+        self.call();
+        let max = self.host.caps.max_cqe;
+        if depth == 0 || depth > max {
+            let (got, max) = (depth.into(), max.into());
+            return Err(CreateError::Limit { field: "cqe", got, max });
+        }
+        let index = self.host.nic.create_cq(depth, self.me);
+        let local = self.init_mut().handles.cqs.push(index);
+        Ok(CqId::new(local, 0, self.me32()))
+    }
+
+    fn create_srq(&mut self, pd: PdId, depth: u32) -> Result<SrqId, CreateError> {
+        self.call();
+        self.pd(pd).ok_or(CreateError::BadHandle)?;
+        let max = self.host.caps.max_srq_wr;
+        if depth == 0 || depth > max {
+            let (got, max) = (depth.into(), max.into());
+            return Err(CreateError::Limit { field: "max_wr", got, max });
+        }
+        let index = self.host.nic.create_srq(depth);
+        let local = self.init_mut().handles.srqs.push(index);
+        Ok(SrqId::new(local, 0, self.me32()))
+    }
+
+    fn create_qp(&mut self, init: &QpInit) -> Result<QpId, CreateError> {
+        self.call();
+        if !matches!(init.ty, QpType::Rc | QpType::Uc | QpType::Ud) {
+            let reason = "only RC, UC and UD are modelled";
+            return Err(CreateError::Unsupported(Unsupported { capability: "QP type", reason }));
+        }
+        let pd = self.pd(init.pd).ok_or(CreateError::BadHandle)?;
+        let send_cq = self.cq(init.send_cq).ok_or(CreateError::BadHandle)?;
+        let recv_cq = self.cq(init.recv_cq).ok_or(CreateError::BadHandle)?;
+        let srq = match init.srq {
+            Some(srq) => Some(self.srq(srq).ok_or(CreateError::BadHandle)?),
+            None => None,
+        };
+        let caps = self.granted(init)?;
+        let queue_space = self.kind(init.queue_memory).map_err(CreateError::Unsupported)?;
+        let (count, max) = (self.host.nic.qp_count(), self.host.caps.max_qp);
+        if count >= max {
+            let (got, max) = (u64::from(count) + 1, max.into());
+            return Err(CreateError::Limit { field: "max_qp", got, max });
+        }
+        let qp = self.host.nic.create_qp(&QpRequest {
+            ty: init.ty,
+            pd,
+            send_cq,
+            recv_cq,
+            srq,
+            caps,
+            queue_space,
+            owner: self.me,
+            sig_all: init.sq_sig_all,
+            first_psn: Psn::new(self.host.next_psn.below(1 << 24) as u32),
+        });
+        let id = self.attach(qp);
+        let h = &mut self.init_mut().handles;
+        if let Some(l) = h.qps.get_mut(id.index()) {
+            l.shared = false;
+        }
+        h.by_nic.insert(qp, id);
+        Ok(id)
+    }
+
+    fn create_ah(&mut self, pd: PdId, to: Address) -> Result<AhId, CreateError> {
+        self.call();
+        let pd = self.pd(pd).ok_or(CreateError::BadHandle)?;
+        let host = host_of(&to).ok_or(CreateError::BadHandle)?;
+        let index = self.init_mut().handles.ahs.push((pd, host));
+        Ok(AhId::new(index, 0, self.me32()))
+    }
+
+    fn modify_qp(&mut self, qp: QpId, attr: &QpAttr, mask: QpAttrMask) -> Result<u32, ModifyError> {
+        self.call();
+        let (index, from) = {
+            let l = self.local_qp(qp).ok_or(ModifyError::BadHandle)?;
+            (l.qp, l.state)
+        };
+        let ty = self.host.nic.qp(index).map(|q| q.ty).ok_or(ModifyError::BadHandle)?;
+        if mask.contains(QpAttrMask::CUR_STATE) && attr.cur_state != from {
+            return Err(ModifyError::CurState { actual: from });
+        }
+        check_transition(ty, from, attr.state, mask).map_err(ModifyError::Transition)?;
+        self.check_values(attr, mask)?;
+        let peer = if mask.contains(QpAttrMask::AV) {
+            let peer = host_of(&attr.path).filter(|h| h.0 < self.shared.hosts);
+            Some(peer.ok_or(ModifyError::Value { field: "ah_attr", got: 0, max: 0 })?)
+        } else {
+            None
+        };
+        let discarded = self.unstage(qp);
+        let state = attr.state;
+        self.effect(Effect::Modify { qp: index, attr: Box::new(*attr), mask, peer });
+        if let Some(l) = self.init_mut().handles.qps.get_mut(qp.index()) {
+            l.state = state;
+        }
+        Ok(discarded)
+    }
+
+    fn qp_state(&self, qp: QpId) -> Result<QpState, BadHandle> {
+        self.local_qp(qp).map(|l| l.state).ok_or(BadHandle)
+    }
+
+    fn endpoint(&self, qp: QpId) -> Result<Endpoint, BadHandle> {
+        let l = self.local_qp(qp).ok_or(BadHandle)?;
+        let q = self.host.nic.qp(l.qp).ok_or(BadHandle)?;
+        let address = address_of(self.host.id);
+        Ok(Endpoint { address, qpn: q.qpn, psn: q.first_psn, mtu: self.host.caps.active_mtu })
+    }
+
+    fn arm_srq(&mut self, srq: SrqId, limit: u32) -> Result<(), ModifyError> {
+        self.call();
+        let srq = self.srq(srq).ok_or(ModifyError::BadHandle)?;
+        let rq = self.host.nic.srq_mut(srq).ok_or(ModifyError::BadHandle)?;
+        if limit > rq.depth() {
+            let (got, max) = (limit.into(), rq.depth().into());
+            return Err(ModifyError::Value { field: "srq_limit", got, max });
+        }
+        rq.limit = limit;
+        Ok(())
+    }
+
+    fn next_event(&mut self) -> Option<AsyncEvent> {
+        self.call();
+        let e = self.host.nic.next_async(self.me)?;
+        self.acted = true;
+        let h = &self.init().handles;
+        let find = |t: &[Option<u32>]| t.iter().position(|o| *o == Some(e.object));
+        let me = self.me32();
+        let object = e.kind.object();
+        Some(AsyncEvent {
+            kind: e.kind,
+            qp: (object == AsyncObject::Qp).then(|| h.by_nic.get(&e.object).copied()).flatten(),
+            cq: (object == AsyncObject::Cq)
+                .then(|| find(&h.cqs.0).map(|i| CqId::new(i as u32, 0, me)))
+                .flatten(),
+            srq: (object == AsyncObject::Srq)
+                .then(|| find(&h.srqs.0).map(|i| SrqId::new(i as u32, 0, me)))
+                .flatten(),
+        })
+    }
+
+    fn watch(&mut self, range: Range) -> Result<WatchId, MemError> {
+        self.call();
+        let (_, addr) = self.address(range)?;
+        let index = self.init_mut().handles.watches.push(Watch { addr, len: range.len });
+        if WaitSet::watch_index(index).is_none() {
+            self.init_mut().handles.watches.0.pop();
+            let max = doorbell_core::transport::MAX_WAIT_WATCHES.into();
+            return Err(MemError::NoMemory { max });
+        }
+        Ok(WatchId::new(index, 0, self.me32()))
+    }
+
+    fn share_qp(&mut self, qp: QpId, key: u64) -> Result<(), Unsupported> {
+        self.call();
+        let stale = Unsupported { capability: "share_qp", reason: "the handle is not valid" };
+        let index = self.local_qp(qp).ok_or(stale)?.qp;
+        if let Some(l) = self.init_mut().handles.qps.get_mut(qp.index()) {
+            l.shared = true;
+        }
+        let rank = self.init().rank;
+        self.host.shared_qps.insert((rank, key), index);
+        let now = self.start;
+        self.host.wake_bootstrap(self.shared, now);
+        Ok(())
+    }
+
+    fn attach_qp(&mut self, owner: u32, key: u64) -> Result<QpId, AttachError> {
+        self.call();
+        let Some(&qp) = self.host.shared_qps.get(&(owner, key)) else {
+            return Err(self.not_shared(owner));
+        };
+        if self.host.nic.qp(qp).is_none() {
+            return Err(AttachError::Gone);
+        }
+        Ok(self.attach(qp))
+    }
+
+    fn share_mr(&mut self, mr: MrId, key: u64) -> Result<(), Unsupported> {
+        self.call();
+        let stale = Unsupported { capability: "share_mr", reason: "the handle is not valid" };
+        if mr.issuer() != self.me32() {
+            return Err(stale);
+        }
+        let entry = *self.init().handles.mrs.get(mr.index()).ok_or(stale)?;
+        let rank = self.init().rank;
+        self.host.shared_mrs.insert((rank, key), entry);
+        let now = self.start;
+        self.host.wake_bootstrap(self.shared, now);
+        Ok(())
+    }
+
+    fn attach_mr(&mut self, owner: u32, key: u64) -> Result<Mr, AttachError> {
+        self.call();
+        let Some(&(mr, region)) = self.host.shared_mrs.get(&(owner, key)) else {
+            return Err(self.not_shared(owner));
+        };
+        if self.host.regions.get(region).is_none() {
+            return Err(AttachError::Gone);
+        }
+        let index = self.init().handles.mrs.0.len() as u32;
+        let mr = Mr { id: MrId::new(index, 0, self.me32()), ..mr };
+        self.init_mut().handles.mrs.push((mr, region));
+        Ok(mr)
+    }
+
+    fn destroy_qp(&mut self, qp: QpId) -> Result<(), BadHandle> {
+        self.call();
+        let index = self.local_qp(qp).ok_or(BadHandle)?.qp;
+        self.unstage(qp);
+        let h = &mut self.init_mut().handles;
+        h.qps.0[qp.index() as usize] = None;
+        h.by_nic.remove(&index);
+        self.host.nic.destroy_qp(index);
+        Ok(())
+    }
+}
+
+impl SimTransport<'_> {
+    fn not_shared(&self, owner: u32) -> AttachError {
+        let here = self.host.initiators.iter().any(|i| i.rank == owner);
+        if here { AttachError::NotShared } else { AttachError::OtherHost }
+    }
+}
+

@@ -1,0 +1,211 @@
+//! Completions, errors, flush.
+
+use doorbell_core::transport::WorkQueue;
+use doorbell_core::verbs::{AsyncEventKind, QpState, WcStatus};
+
+use super::Nic;
+use super::env::{Env, NicEvent, Wake, kind};
+use super::qp::HostWrite;
+use super::queues::{Cqe, CqeKind};
+use crate::engine::Class;
+use doorbell_core::units::Time;
+
+/// An asynchronous event for the initiator that owns the object.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct NicAsync {
+    /// What happened.
+    pub kind: AsyncEventKind,
+    /// Index of the QP, CQ or SRQ that it concerns.
+    pub object: u32,
+}
+
+impl Nic {
+    /// Turns what the requester has completed into CQEs.
+    pub(super) fn completions(&mut self, env: &mut Env<'_>, qp: u32) {
+        loop {
+            let Some(q) = self.qp_mut(qp) else { return };
+            let Some(requester) = q.requester.as_mut() else { return };
+            let Some(done) = requester.poll_completion() else {
+                if requester.failed() && q.state != QpState::Err {
+                    self.enter_error(env, qp);
+                }
+                return;
+            };
+            q.last_progress = env.now;
+            let cq = q.send_cq;
+            let Some(slot) = q.sq.slot(done.wqe) else { continue };
+            let wr_id = slot.wqe.wr_id;
+            if done.op.is_read_or_atomic() {
+                self.wqe_cache.remove(super::doorbell::wqe_key(qp, done.wqe));
+            }
+            if !done.signalled {
+                continue;
+            }
+            let kind = match done.op.wc_opcode() {
+                Some(op) if done.status == WcStatus::Success => {
+                    CqeKind::Send { index: done.wqe, op, len: done.len }
+                }
+                _ => CqeKind::Error {
+                    queue: WorkQueue::Send,
+                    index: done.wqe,
+                    status: done.status,
+                },
+            };
+            self.write_cqe(env, qp, cq, wr_id, kind, false);
+        }
+    }
+
+    /// Writes a CQE after the completion latency.
+    pub(super) fn write_cqe(
+        &mut self,
+        env: &mut Env<'_>,
+        qp: u32,
+        cq: u32,
+        wr_id: u64,
+        kind: CqeKind,
+        solicited: bool,
+    ) {
+        let id = self.cqes.insert((cq, Cqe { qp, wr_id, kind, solicited, landed: env.now }));
+        let latency = self.clocked(env.now, self.cfg.completion_latency);
+        env.at(env.now + latency, Class::Stage, NicEvent::Cqe(id));
+    }
+
+    pub(super) fn on_cqe(&mut self, env: &mut Env<'_>, id: u32) {
+        let qp = self.cqes[id].1.qp;
+        if self.qp(qp).is_some() {
+            self.cqes[id].1.landed = env.now;
+            self.host_write(env, qp, HostWrite::Cqe(id));
+        } else {
+            self.cqes.remove(id);
+        }
+    }
+
+    pub(super) fn cqe_landed(&mut self, env: &mut Env<'_>, id: u32) {
+        let (cq, mut cqe) = self.cqes.remove(id);
+        let written = cqe.landed;
+        cqe.landed = env.now;
+        if let CqeKind::Send { index, .. } = cqe.kind {
+            self.record(env, cqe.qp, index, "CQE write (PCIe)", written, env.now);
+        }
+        env.trace(kind::CQE, u64::from(cqe.qp), cqe.wr_id);
+        let Some(q) = self.cq_mut(cq) else { return };
+        if q.land(cqe) {
+            env.wakes.push(Wake::Cq(cq));
+        } else {
+            self.cq_overrun(env, cq);
+        }
+    }
+
+    /// The queue is lost, and with it every QP that completes into it (protocol.md §5.3).
+    fn cq_overrun(&mut self, env: &mut Env<'_>, cq: u32) {
+        let owner = self.cq(cq).map_or(0, |q| q.owner);
+        self.stats.cq_overruns += 1;
+        self.raise(env, owner, AsyncEventKind::CqErr, cq);
+        let lost: Vec<u32> = self
+            .qps()
+            .filter(|(_, q)| (q.send_cq == cq || q.recv_cq == cq) && q.state != QpState::Err)
+            .map(|(i, _)| i)
+            .collect();
+        for qp in lost {
+            self.raise(env, owner, AsyncEventKind::QpFatal, qp);
+            self.enter_error(env, qp);
+        }
+        env.wakes.push(Wake::Cq(cq));
+    }
+
+    pub(super) fn raise(
+        &mut self,
+        env: &mut Env<'_>,
+        owner: u16,
+        kind: AsyncEventKind,
+        object: u32,
+    ) {
+        self.events.push((owner, NicAsync { kind, object }));
+        env.wakes.push(Wake::Async(owner));
+    }
+
+    pub(super) fn srq_limit(&mut self, env: &mut Env<'_>, qp: u32, srq: u32) {
+        let owner = self.qp(qp).map_or(0, |q| q.owner);
+        self.raise(env, owner, AsyncEventKind::SrqLimitReached, srq);
+    }
+
+    /// The oldest event for `owner`.
+    pub fn next_async(&mut self, owner: u16) -> Option<NicAsync> {
+        let i = self.events.iter().position(|(o, _)| *o == owner)?;
+        Some(self.events.remove(i).1)
+    }
+
+    /// Whether an event waits for `owner`.
+    pub fn has_async(&self, owner: u16) -> bool {
+        self.events.iter().any(|(o, _)| *o == owner)
+    }
+
+    /// Moves the QP to ERR: its work is flushed, each queue in its own order.
+    pub fn enter_error(&mut self, env: &mut Env<'_>, qp: u32) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        if q.state == QpState::Err {
+            return;
+        }
+        q.state = QpState::Err;
+        if let Some(r) = q.responder.as_mut() {
+            r.fail();
+        }
+        if let Some(r) = q.requester.as_mut()
+            && !r.failed()
+        {
+            r.flush();
+        }
+        env.trace(kind::STATE, u64::from(qp), QpState::Err as u64);
+        self.completions(env, qp);
+        self.flush_sends(env, qp);
+        self.flush_recvs(env, qp);
+    }
+
+    /// Flushes what was posted and never reached the requester.
+    pub fn flush_sends(&mut self, env: &mut Env<'_>, qp: u32) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        let (cq, end) = (q.send_cq, q.sq.prod());
+        let mut index = q.sq.fetched;
+        q.sq.fetched = end;
+        q.sq.requested = end;
+        q.sq.announced = end;
+        q.sq.started = end;
+        while index != end {
+            let q = self.qp_mut(qp).expect("just there");
+            let wr_id = q.sq.slot(index).map(|s| s.wqe.wr_id);
+            let status = WcStatus::WrFlushErr;
+            let kind = CqeKind::Error { queue: WorkQueue::Send, index, status };
+            if let Some(wr_id) = wr_id {
+                self.write_cqe(env, qp, cq, wr_id, kind, false);
+            }
+            index = index.wrapping_add(1);
+        }
+    }
+
+    /// Flushes the posted receives; those of an SRQ stay.
+    pub(super) fn flush_recvs(&mut self, env: &mut Env<'_>, qp: u32) {
+        loop {
+            let Some(q) = self.qp_mut(qp) else { return };
+            let cq = q.recv_cq;
+            let wqe = q.current_recv.take().or_else(|| q.rq.flush_one());
+            let Some(wqe) = wqe else { return };
+            let status = WcStatus::WrFlushErr;
+            let kind = CqeKind::Error { queue: WorkQueue::Recv, index: 0, status };
+            self.write_cqe(env, qp, cq, wqe.wr_id, kind, false);
+        }
+    }
+
+    /// The receive that a message had taken fails with its own status.
+    pub(super) fn recv_failed(&mut self, env: &mut Env<'_>, qp: u32, status: WcStatus) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        let cq = q.recv_cq;
+        let Some(wqe) = q.current_recv.take() else { return };
+        let kind = CqeKind::Error { queue: WorkQueue::Recv, index: 0, status };
+        self.write_cqe(env, qp, cq, wqe.wr_id, kind, false);
+    }
+
+    /// When a message of any QP last moved on.
+    pub fn last_progress(&self) -> Time {
+        self.qps().map(|(_, q)| q.last_progress).max().unwrap_or(Time::ZERO)
+    }
+}

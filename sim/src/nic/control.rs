@@ -1,0 +1,221 @@
+//! Creation and states of QPs, CQs and SRQs. Limits and masks were checked by the caller.
+
+use doorbell_core::transport::{QpAttr, QpCaps};
+use doorbell_core::units::Time;
+use doorbell_core::verbs::{Psn, QpAttrMask, QpState, QpType, Qpn};
+
+use super::env::{Env, kind};
+use super::qp::{Context, FIRST_QPN, TxFifo};
+use super::queues::{CompletionQueue, RecvQueue, SendQueue};
+use super::wqe::{RqWqe, Wqe};
+use super::{Nic, NicQp, QpStats};
+use crate::memory::RegionKind;
+use crate::rc::{RequesterConfig, Requester, Responder, ResponderConfig};
+use crate::wire::{HostId, udp_source_port};
+
+/// A QP to be made.
+#[derive(Copy, Clone, Debug)]
+pub struct QpRequest {
+    /// Service.
+    pub ty: QpType,
+    /// Protection domain.
+    pub pd: u32,
+    /// CQ for sends.
+    pub send_cq: u32,
+    /// CQ for receives.
+    pub recv_cq: u32,
+    /// Shared receive queue.
+    pub srq: Option<u32>,
+    /// What is granted.
+    pub caps: QpCaps,
+    /// Where its work queues are.
+    pub queue_space: RegionKind,
+    /// Whether every send is signalled.
+    pub sig_all: bool,
+    /// Initiator that made it.
+    pub owner: u16,
+    /// First PSN that it will send, unless the caller sets another.
+    pub first_psn: Psn,
+}
+
+impl Nic {
+    /// Number of QPs.
+    pub fn qp_count(&self) -> u32 {
+        self.qps.len() as u32
+    }
+
+    /// Makes a QP in RESET; returns its index.
+    pub fn create_qp(&mut self, r: &QpRequest) -> u32 {
+        let index = self.qps.len() as u32;
+        let history = if r.caps.ring_orders_stores { 0 } else { r.caps.max_send_wr };
+        self.qps.push(Some(Box::new(NicQp {
+            qpn: Qpn::new(index + FIRST_QPN),
+            ty: r.ty,
+            pd: r.pd,
+            state: QpState::Reset,
+            queue_space: r.queue_space,
+            send_cq: r.send_cq,
+            recv_cq: r.recv_cq,
+            srq: r.srq,
+            caps: r.caps,
+            attr: QpAttr::default(),
+            peer: HostId(0),
+            owner: r.owner,
+            first_psn: r.first_psn,
+            sig_all: r.sig_all,
+            sq: SendQueue::new(history),
+            rq: RecvQueue::new(if r.srq.is_some() { 0 } else { r.caps.max_recv_wr }),
+            requester: None,
+            responder: None,
+            stats: QpStats::default(),
+            last_progress: Time::ZERO,
+            pu: (index % u32::from(self.cfg.pu_count)) as u16,
+            rx: (index % u32::from(self.cfg.rx_count)) as u16,
+            in_pu: false,
+            context: Context::Held,
+            deferred: Vec::new(),
+            tx_req: TxFifo::default(),
+            tx_resp: TxFifo::default(),
+            rx_wait: Default::default(),
+            current_recv: None,
+            udp_source_port: 0,
+            respond_pending: false,
+            held_writes: Default::default(),
+        })));
+        index
+    }
+
+    /// Makes a CQ; returns its index.
+    pub fn create_cq(&mut self, depth: u32, owner: u16) -> u32 {
+        self.cqs.push(Some(CompletionQueue::new(depth, owner)));
+        self.cqs.len() as u32 - 1
+    }
+
+    /// Makes an SRQ; returns its index.
+    pub fn create_srq(&mut self, depth: u32) -> u32 {
+        self.srqs.push(Some(RecvQueue::new(depth)));
+        self.srqs.len() as u32 - 1
+    }
+
+    /// Applies attributes and moves to the state that they name.
+    pub fn modify_qp(
+        &mut self,
+        env: &mut Env<'_>,
+        qp: u32,
+        attr: &QpAttr,
+        mask: QpAttrMask,
+        peer: Option<HostId>,
+    ) {
+        let rc = self.rc;
+        let Some(q) = self.qp_mut(qp) else { return };
+        set_attributes(&mut q.attr, attr, mask);
+        if let Some(peer) = peer {
+            q.peer = peer;
+        }
+        if attr.state == QpState::Err {
+            return self.enter_error(env, qp);
+        }
+        let from = std::mem::replace(&mut q.state, attr.state);
+        env.trace(kind::STATE, u64::from(qp), attr.state as u64);
+        match (from, attr.state) {
+            (QpState::Init, QpState::Rtr) => {
+                let a = &q.attr;
+                q.udp_source_port = udp_source_port(0, q.qpn.value(), a.dest_qpn.value());
+                q.responder = Some(Responder::new(&ResponderConfig {
+                    service: q.ty,
+                    dest: a.dest_qpn,
+                    rq_psn: a.rq_psn,
+                    mtu: a.path_mtu,
+                    max_dest_rd_atomic: a.max_dest_rd_atomic,
+                    access: a.access,
+                    ack: rc.ack,
+                    min_rnr_timer: a.min_rnr_timer,
+                    qkey: a.qkey,
+                }));
+            }
+            (QpState::Rtr, QpState::Rts) => {
+                let a = &q.attr;
+                q.requester = Some(Requester::new(&RequesterConfig {
+                    service: q.ty,
+                    qpn: q.qpn,
+                    dest: a.dest_qpn,
+                    sq_psn: a.sq_psn,
+                    mtu: a.path_mtu,
+                    max_rd_atomic: a.max_rd_atomic,
+                    max_outstanding_packets: rc.max_outstanding_packets,
+                    ack_req_every: rc.ack_req_every,
+                    ack_req_last: rc.ack_req_last,
+                }));
+            }
+            (QpState::Sqd, QpState::Rts) => self.fetch_more(env, qp),
+            (_, QpState::Reset) => self.reset_qp(qp),
+            _ => {}
+        }
+    }
+
+    fn reset_qp(&mut self, qp: u32) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        q.sq.reset();
+        q.rq = RecvQueue::new(q.rq.depth());
+        q.requester = None;
+        q.responder = None;
+        q.current_recv = None;
+        let cqs = [q.send_cq, q.recv_cq];
+        for cq in cqs {
+            if let Some(cq) = self.cq_mut(cq) {
+                cq.forget(qp);
+            }
+        }
+    }
+
+    /// Posts a WQE whose slot was reserved.
+    pub fn post_send(&mut self, qp: u32, wqe: Wqe, visible_at: Time) {
+        if let Some(q) = self.qp_mut(qp) {
+            q.sq.push(wqe, visible_at);
+        }
+    }
+
+    /// Posts receives into the QP's or the shared queue.
+    pub fn post_recv(&mut self, env: &mut Env<'_>, qp: u32, srq: Option<u32>, wqes: &[RqWqe]) {
+        match srq {
+            Some(srq) => {
+                if let Some(rq) = self.srq_mut(srq) {
+                    wqes.iter().for_each(|w| rq.push(*w));
+                }
+            }
+            None => {
+                if let Some(q) = self.qp_mut(qp) {
+                    wqes.iter().for_each(|w| q.rq.push(*w));
+                }
+                self.recv_posted(env, qp);
+            }
+        }
+    }
+
+    /// Destroys a QP; what it had under way is lost.
+    pub fn destroy_qp(&mut self, qp: u32) {
+        self.reset_qp(qp);
+        if let Some(slot) = self.qps.get_mut(qp as usize) {
+            *slot = None;
+        }
+        self.contexts.remove(u64::from(qp));
+    }
+}
+
+/// Copies the attributes that the mask names.
+fn set_attributes(to: &mut QpAttr, from: &QpAttr, mask: QpAttrMask) {
+    use QpAttrMask as M;
+    let set = |m: QpAttrMask| mask.contains(m);
+    macro_rules! copy {
+        ($($bit:ident => $field:ident),* $(,)?) => {
+            $(if set(M::$bit) { to.$field = from.$field; })*
+        };
+    }
+    copy! {
+        STATE => state, CUR_STATE => cur_state, ACCESS_FLAGS => access, PKEY_INDEX => pkey_index,
+        PORT => port, QKEY => qkey, AV => path, PATH_MTU => path_mtu, TIMEOUT => timeout,
+        RETRY_CNT => retry_cnt, RNR_RETRY => rnr_retry, RQ_PSN => rq_psn,
+        MAX_QP_RD_ATOMIC => max_rd_atomic, MIN_RNR_TIMER => min_rnr_timer, SQ_PSN => sq_psn,
+        MAX_DEST_RD_ATOMIC => max_dest_rd_atomic, DEST_QPN => dest_qpn,
+    }
+}

@@ -1,0 +1,585 @@
+//! Receive units, receive WQEs, payload writes, ATOMICs.
+
+use std::collections::VecDeque;
+
+use doorbell_core::units::Time;
+use doorbell_core::verbs::{AccessFlags, NakCode, PacketVerdict, QpState, Rkey, accepts_packets};
+
+use super::env::{Env, NicEvent, Tag, Wake, kind};
+use super::qp::{Deferred, HostWrite};
+use super::queues::{CqeKind, RecvQueue};
+use super::doorbell::{subject, wqe_key};
+use super::{Nic, NicQp};
+use crate::engine::Class;
+use crate::memory::{Pd, RegionId, RegionKind};
+use crate::pcie::{Cause, Kind};
+use crate::rc::{Accept, Received, RecvDone, Target};
+use crate::wire::{PacketId, Payload};
+
+/// Payload on its way to memory.
+#[derive(Debug)]
+pub(super) struct RxWrite {
+    region: RegionId,
+    addr: u64,
+    len: u32,
+    payload: Payload,
+    /// Message, for the timeline.
+    subject: u64,
+    submitted: Time,
+}
+
+/// An ATOMIC at the responder.
+#[derive(Debug)]
+pub(super) struct AtomicJob {
+    qp: u32,
+    job: u32,
+    region: RegionId,
+    addr: u64,
+    add: bool,
+    swap_add: u64,
+    compare: u64,
+    orig: u64,
+    bucket: u32,
+}
+
+impl Nic {
+    /// A packet is at the port.
+    pub fn on_arrival(&mut self, env: &mut Env<'_>, packet: PacketId) {
+        self.stats.rx_packets += 1;
+        let p = &env.packets[packet.0];
+        let Some(qp) = Self::qp_index(p.desc.dest) else { return self.discard(env, packet) };
+        let Some(q) = self.qp(qp) else { return self.discard(env, packet) };
+        if accepts_packets(q.state) == PacketVerdict::Dropped {
+            return self.discard(env, packet);
+        }
+        if self.context_held(env, qp, Deferred::Rx(packet)) {
+            self.rx_queue(env, packet);
+        }
+    }
+
+    fn discard(&mut self, env: &mut Env<'_>, packet: PacketId) {
+        self.stats.rx_dropped += 1;
+        env.packets.remove(packet.0);
+    }
+
+    /// Queues a packet at the receive unit of its QP.
+    pub(super) fn rx_queue(&mut self, env: &mut Env<'_>, packet: PacketId) {
+        let p = &env.packets[packet.0];
+        let desc = p.desc;
+        let qp = Self::qp_index(desc.dest).expect("checked on arrival");
+        let unit = self.qp(qp).map_or(0, |q| usize::from(q.rx));
+        let mut service = self.cfg.rx_packet;
+        if desc.opcode.consumes_recv() {
+            service += self.cfg.rx_recv;
+        }
+        let service = self.clocked(env.now, service);
+        let device = self.clocked(env.now, self.cfg.rx_device);
+        let latency = self.clocked(env.now, self.cfg.pipeline_latency);
+        let (at, _) = self.rx_device.reserve(env.now, device);
+        let (start, end) = self.rx[unit].reserve(at, service);
+        let done = end + latency;
+        if env.timeline.enabled() && desc.opcode.is_request() {
+            let s = subject(p.src.0, p.src_qp, desc.wqe);
+            env.timeline.stage(s, "peer NIC receive unit", start, done, 0);
+        }
+        env.at(done, Class::Stage, NicEvent::Rx(packet));
+    }
+
+    pub(super) fn on_rx(&mut self, env: &mut Env<'_>, packet: PacketId) {
+        let desc = env.packets[packet.0].desc;
+        let qp = Self::qp_index(desc.dest).expect("checked on arrival");
+        let Some(q) = self.qps[qp as usize].as_deref_mut() else {
+            return self.discard(env, packet);
+        };
+        if desc.opcode.is_request() && !q.rx_wait.is_empty() {
+            q.rx_wait.push_back(packet);
+            return;
+        }
+        env.trace(kind::RX, u64::from(qp) << 8 | desc.opcode as u64, u64::from(desc.psn.value()));
+        q.last_progress = env.now;
+        if desc.opcode.is_request() {
+            self.on_request(env, qp, packet);
+        } else {
+            self.on_response(env, qp, packet);
+        }
+    }
+
+    // ---- responder ---------------------------------------------------------------------------
+
+    fn recv_queue(&mut self, qp: u32) -> &mut RecvQueue {
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        match q.srq {
+            Some(srq) => self.srqs[srq as usize].as_mut().expect("an SRQ outlives its QPs"),
+            None => &mut q.rq,
+        }
+    }
+
+    fn on_request(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
+        let desc = env.packets[packet.0].desc;
+        let needs_recv = desc.opcode.consumes_recv();
+        let posted = self.recv_queue(qp).len() > 0;
+        if needs_recv && posted && self.recv_queue(qp).fetched == 0 {
+            let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+            q.rx_wait.push_back(packet);
+            return self.fetch_recv(env, qp);
+        }
+        let now = env.now;
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        let held = q.current_recv.is_some();
+        let Some(responder) = q.responder.as_mut() else { return self.discard(env, packet) };
+        let verdict = responder.on_packet(now, &desc, posted || held);
+        let payload = std::mem::take(&mut env.packets[packet.0].payload);
+        let (src, src_qp) = (env.packets[packet.0].src, env.packets[packet.0].src_qp);
+        env.packets.remove(packet.0);
+        let subject = subject(src.0, src_qp, desc.wqe);
+        match verdict {
+            Accept::Place { target, len, first, takes_recv, completes_recv, .. } => {
+                let place = Place { target, len, first, takes_recv, completes_recv, subject };
+                if let Err(code) = self.place(env, qp, place, payload) {
+                    self.refuse(env, qp, code);
+                }
+            }
+            Accept::Read { va, rkey, len, .. } => {
+                let pd = q.pd;
+                let right = AccessFlags::REMOTE_READ;
+                let check = || env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
+                if len > 0 && check().is_err() {
+                    self.refuse(env, qp, NakCode::RemoteAccessError);
+                }
+            }
+            Accept::Atomic { job, add, va, rkey, swap_add, compare } => {
+                let pd = q.pd;
+                let right = AccessFlags::REMOTE_ATOMIC;
+                let region = env.regions.check_remote(rkey, Pd(pd), va, 8, right).map(|r| r.id);
+                match region {
+                    Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError),
+                    Ok(region) => {
+                        let bucket = (va >> 3) as u32 % self.cfg.atomic.buckets;
+                        self.atomic_arrives(
+                            env,
+                            AtomicJob {
+                                qp,
+                                job,
+                                region,
+                                addr: va,
+                                add,
+                                swap_add,
+                                compare,
+                                orig: 0,
+                                bucket,
+                            },
+                        );
+                    }
+                }
+            }
+            Accept::RnrNak => {
+                self.stats.out_of_buffer += 1;
+                q.stats.rnr_naks_sent += 1;
+            }
+            Accept::Nak(_) => self.enter_error(env, qp),
+            Accept::Duplicate | Accept::Gap { .. } => {}
+            Accept::Drop(_) => self.stats.rx_dropped += 1,
+        }
+        self.respond_soon(env, qp);
+    }
+
+    /// Schedules the responses of a QP after the turn-around time.
+    fn respond_soon(&mut self, env: &mut Env<'_>, qp: u32) {
+        let latency = self.clocked(env.now, self.cfg.ack_latency);
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        let due = q.responder.as_ref().is_some_and(|r| r.peek_transmit(env.now));
+        let held = q.responder.as_ref().and_then(|r| r.next_deadline());
+        let at = if due { Some(env.now) } else { held };
+        if let Some(at) = at
+            && !q.respond_pending
+        {
+            q.respond_pending = true;
+            env.at(at + latency, Class::Stage, NicEvent::Respond(qp));
+        }
+    }
+
+    pub(super) fn on_respond(&mut self, env: &mut Env<'_>, qp: u32) {
+        let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
+        q.respond_pending = false;
+        self.respond(env, qp);
+    }
+
+    fn refuse(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode) {
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        if let Some(r) = q.responder.as_mut() {
+            r.reject(code);
+        }
+        // The NAK leaves before the QP goes silent.
+        self.respond(env, qp);
+        if self.qp(qp).is_some_and(|q| q.responder.as_ref().is_some_and(|r| r.failed())) {
+            self.enter_error(env, qp);
+        }
+    }
+
+    /// Reads receive WQEs of the QP's queue.
+    fn fetch_recv(&mut self, env: &mut Env<'_>, qp: u32) {
+        let (most, wqe_bytes) = (self.cfg.rq_fetch, self.cfg.rq_wqe_bytes);
+        let srq = self.qp(qp).and_then(|q| q.srq);
+        let rq = self.recv_queue(qp);
+        if rq.fetching {
+            return;
+        }
+        rq.fetching = true;
+        let count = rq.len().min(most).max(1) as u16;
+        let tag = Tag::RecvFetch { queue: srq.unwrap_or(qp), srq: srq.is_some(), count }.pack();
+        let bytes = u32::from(count) * wqe_bytes;
+        let space = RegionKind::Host { numa: self.cfg.numa };
+        env.dma(self.node, Kind::Read, space, 0, bytes, Cause::RecvWqeFetch, tag);
+    }
+
+    pub(super) fn recv_fetched(&mut self, env: &mut Env<'_>, queue: u32, srq: bool, count: u16) {
+        let rq = if srq { self.srq_mut(queue) } else { self.qp_mut(queue).map(|q| &mut q.rq) };
+        let Some(rq) = rq else { return };
+        rq.fetching = false;
+        rq.fetched = (rq.fetched + u32::from(count)).min(rq.len());
+        let waiting: Vec<u32> = if srq {
+            let of = |(i, q): (u32, &NicQp)| (q.srq == Some(queue)).then_some(i);
+            self.qps().filter_map(of).collect()
+        } else {
+            vec![queue]
+        };
+        for qp in waiting {
+            self.resume_rx(env, qp);
+        }
+    }
+
+    /// Goes on with packets that waited for a receive WQE.
+    fn resume_rx(&mut self, env: &mut Env<'_>, qp: u32) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        let mut waiting = std::mem::take(&mut q.rx_wait);
+        while let Some(packet) = waiting.pop_front() {
+            self.on_rx(env, packet);
+            let Some(q) = self.qp_mut(qp) else { return };
+            if !q.rx_wait.is_empty() {
+                // It waits again; the others stay behind it.
+                q.rx_wait.extend(waiting);
+                return;
+            }
+        }
+    }
+
+    fn place(
+        &mut self,
+        env: &mut Env<'_>,
+        qp: u32,
+        p: Place,
+        payload: Payload,
+    ) -> Result<(), NakCode> {
+        if p.takes_recv {
+            self.take_recv(env, qp);
+        }
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        let pd = q.pd;
+        if p.len > 0 {
+            let (region, addr) = match p.target {
+                Target::Remote { va, rkey, dma_len } => {
+                    let len = if p.first { dma_len } else { p.len };
+                    let right = AccessFlags::REMOTE_WRITE;
+                    let region = env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
+                    (region.map_err(|_| NakCode::RemoteAccessError)?.id, va)
+                }
+                Target::Recv { offset } => {
+                    let recv = q.current_recv.expect("the verdict took one");
+                    let addr = recv.sge.addr + u64::from(offset);
+                    if u64::from(offset) + u64::from(p.len) > u64::from(recv.sge.len) {
+                        self.recv_failed(env, qp, doorbell_core::verbs::WcStatus::LocLenErr);
+                        return Err(NakCode::InvalidRequest);
+                    }
+                    let need = AccessFlags::LOCAL_WRITE;
+                    let lkey = recv.sge.lkey;
+                    match env.regions.check_local(lkey, Pd(pd), addr, p.len.into(), need) {
+                        Ok(region) => (region.id, addr),
+                        Err(_) => {
+                            self.recv_failed(env, qp, doorbell_core::verbs::WcStatus::LocProtErr);
+                            return Err(NakCode::RemoteOperationalError);
+                        }
+                    }
+                }
+            };
+            self.stats.rx_payload += u64::from(p.len);
+            let write = RxWrite {
+                region,
+                addr,
+                len: p.len,
+                payload,
+                subject: p.subject,
+                submitted: env.now,
+            };
+            let id = self.rx_writes.insert(write);
+            self.host_write(env, qp, HostWrite::Payload(id));
+        }
+        if let Some(done) = p.completes_recv {
+            self.recv_done(env, qp, done);
+        }
+        Ok(())
+    }
+
+    fn take_recv(&mut self, env: &mut Env<'_>, qp: u32) {
+        if self.qp(qp).is_some_and(|q| q.current_recv.is_some()) {
+            return;
+        }
+        let srq = self.qp(qp).and_then(|q| q.srq);
+        let rq = self.recv_queue(qp);
+        let wqe = rq.take().expect("the verdict knew of one");
+        let below = rq.limit > 0 && rq.len() < rq.limit;
+        if below {
+            rq.limit = 0;
+        }
+        if below && let Some(srq) = srq {
+            self.srq_limit(env, qp, srq);
+        }
+        self.qps[qp as usize].as_deref_mut().expect("checked").current_recv = Some(wqe);
+    }
+
+    fn recv_done(&mut self, env: &mut Env<'_>, qp: u32, done: RecvDone) {
+        if let Some(Rkey(key)) = done.invalidate {
+            let region = env.regions.by_rkey(Rkey(key)).map(|r| r.id);
+            if let Some(region) = region {
+                // Checked just now, so it is there.
+                let _ = env.regions.deregister(region);
+            }
+        }
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        let recv = q.current_recv.take().expect("the message took one");
+        let RecvDone { op, len, imm, invalidate, solicited } = done;
+        let kind = CqeKind::Recv { op, len, imm, invalidated: invalidate };
+        let cq = q.recv_cq;
+        self.write_cqe(env, qp, cq, recv.wr_id, kind, solicited);
+    }
+
+    // ---- atomics -----------------------------------------------------------------------------
+
+    fn atomic_arrives(&mut self, env: &mut Env<'_>, job: AtomicJob) {
+        let bucket = job.bucket;
+        let id = self.atomics.insert(job);
+        if let Some(queue) = self.buckets.get_mut(&bucket) {
+            queue.push_back(id);
+            return;
+        }
+        self.buckets.insert(bucket, VecDeque::new());
+        self.atomic_start(env, id);
+    }
+
+    fn atomic_start(&mut self, env: &mut Env<'_>, id: u32) {
+        let unit = self.clocked(env.now, self.cfg.atomic.unit);
+        let (_, end) = self.atomic_unit.reserve(env.now, unit);
+        env.at(end, Class::Stage, NicEvent::Atomic(id));
+    }
+
+    pub(super) fn on_atomic(&mut self, env: &mut Env<'_>, id: u32) {
+        let job = &self.atomics[id];
+        let (addr, bucket) = (job.addr, job.bucket);
+        let space = self.space(env, job.region);
+        let tag = Tag::AtomicRead(id).pack();
+        env.dma(self.node, Kind::Read, space, addr, 8, Cause::Atomic, tag);
+        if !self.cfg.atomic.hold_over_pcie {
+            self.release_bucket(env, bucket);
+        }
+    }
+
+    fn release_bucket(&mut self, env: &mut Env<'_>, bucket: u32) {
+        let queue = self.buckets.get_mut(&bucket).expect("it is held");
+        match queue.pop_front() {
+            Some(next) => self.atomic_start(env, next),
+            None => {
+                self.buckets.remove(&bucket);
+            }
+        }
+    }
+
+    /// The read is at memory. The new value is put in place here, not when the write lands: the
+    /// device is the only writer while it holds the word, and its next read sees its last write.
+    pub(super) fn atomic_at_memory(&mut self, env: &mut Env<'_>, id: u32) {
+        let job = &mut self.atomics[id];
+        let AtomicJob { region, addr, add, swap_add, compare, .. } = *job;
+        job.orig = if add {
+            env.regions.fetch_add(region, addr, swap_add)
+        } else {
+            env.regions.cmp_swap(region, addr, compare, swap_add)
+        }
+        .unwrap_or(0);
+    }
+
+    pub(super) fn atomic_read(&mut self, env: &mut Env<'_>, id: u32) {
+        let job = &self.atomics[id];
+        let (qp, rc_job, addr, bucket, orig) = (job.qp, job.job, job.addr, job.bucket, job.orig);
+        let space = self.space(env, job.region);
+        let tag = Tag::AtomicWrite(id).pack();
+        env.dma(self.node, Kind::Write, space, addr, 8, Cause::Atomic, tag);
+        if self.cfg.atomic.hold_over_pcie {
+            self.release_bucket(env, bucket);
+        }
+        if let Some(r) = self.qp_mut(qp).and_then(|q| q.responder.as_mut())
+            && !r.failed()
+        {
+            r.atomic_result(rc_job, orig);
+            self.respond_soon(env, qp);
+        }
+    }
+
+    pub(super) fn atomic_written(&mut self, env: &mut Env<'_>, id: u32) {
+        let job = self.atomics.remove(id);
+        env.wakes.push(Wake::Memory { addr: job.addr, len: 8 });
+        env.trace(kind::PLACED, job.addr, 8);
+    }
+
+    // ---- requester ---------------------------------------------------------------------------
+
+    fn on_response(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
+        let p = env.packets.remove(packet.0);
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        let Some(requester) = q.requester.as_mut() else {
+            self.stats.rx_dropped += 1;
+            return;
+        };
+        match requester.on_packet(env.now, &p.desc) {
+            Received::Place { wqe, offset, len, .. } => {
+                self.place_response(env, qp, wqe, offset, len, p.payload);
+            }
+            Received::AtomicResult { wqe, orig } => {
+                let payload = Payload::copy_from(&orig.to_le_bytes());
+                self.place_response(env, qp, wqe, 0, 8, payload);
+            }
+            Received::Recover { cause: crate::rc::RecoverCause::Rnr(_), .. } => {
+                q.stats.rnr_naks_received += 1;
+            }
+            Received::Nothing | Received::Recover { .. } | Received::Error { .. } => {}
+            Received::Drop(_) => self.stats.rx_dropped += 1,
+        }
+        self.completions(env, qp);
+        self.schedule(env, qp);
+    }
+
+    /// Writes response payload to the local buffer of a WQE, which may have to be read again.
+    fn place_response(
+        &mut self,
+        env: &mut Env<'_>,
+        qp: u32,
+        wqe: u32,
+        offset: u32,
+        len: u32,
+        payload: Payload,
+    ) {
+        let q = self.qps[qp as usize].as_deref().expect("checked");
+        let Some(slot) = q.sq.slot(wqe) else { return };
+        let data = slot.effective().data.clone();
+        let hit = self.wqe_cache.lookup(wqe_key(qp, wqe));
+        let mut done = 0;
+        let subject = subject(self.host.0, qp, wqe);
+        data.pieces(offset, len, |sge, addr, n| {
+            let Some(region) = env.regions.by_lkey(sge.lkey).map(|r| r.id) else { return };
+            let piece = match payload.bytes() {
+                Some(b) => Payload::copy_from(&b[done..done + n as usize]),
+                None => Payload::Lengths,
+            };
+            done += n as usize;
+            let submitted = env.now;
+            let write = RxWrite { region, addr, len: n, payload: piece, subject, submitted };
+            let id = self.rx_writes.insert(write);
+            let kind = if hit { HostWrite::Payload(id) } else { HostWrite::AwaitsWqe(id) };
+            self.host_write(env, qp, kind);
+        });
+        self.stats.rx_payload += u64::from(len);
+    }
+
+    /// Where a region is; one that is gone counts as host memory, where its last write ends.
+    fn space(&self, env: &Env<'_>, region: RegionId) -> RegionKind {
+        let here = RegionKind::Host { numa: self.cfg.numa };
+        env.regions.get(region).map_or(here, |r| r.kind)
+    }
+
+    // ---- writes to memory --------------------------------------------------------------------
+
+    /// Starts a write of the NIC, or keeps it behind one of the QP that waits for its WQE.
+    pub(super) fn host_write(&mut self, env: &mut Env<'_>, qp: u32, write: HostWrite) {
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        let waits = matches!(write, HostWrite::AwaitsWqe(_));
+        if waits || !q.held_writes.is_empty() {
+            q.held_writes.push_back(write);
+            if waits && q.held_writes.len() == 1 {
+                self.refetch_wqe(env, qp);
+            }
+            return;
+        }
+        self.issue_write(env, write);
+    }
+
+    fn refetch_wqe(&mut self, env: &mut Env<'_>, qp: u32) {
+        self.stats.wqe_refetches += 1;
+        let tag = Tag::WqeRefetch { qp }.pack();
+        let space = self.qp(qp).expect("checked").queue_space;
+        env.dma(self.node, Kind::Read, space, 0, super::WQEBB, Cause::WqeFetch, tag);
+    }
+
+    pub(super) fn wqe_refetched(&mut self, env: &mut Env<'_>, qp: u32) {
+        let mut first = true;
+        loop {
+            let Some(q) = self.qp_mut(qp) else { return };
+            match q.held_writes.front().copied() {
+                Some(HostWrite::AwaitsWqe(id)) if first => {
+                    q.held_writes.pop_front();
+                    self.issue_write(env, HostWrite::Payload(id));
+                }
+                Some(HostWrite::AwaitsWqe(_)) => return self.refetch_wqe(env, qp),
+                Some(other) => {
+                    q.held_writes.pop_front();
+                    self.issue_write(env, other);
+                }
+                None => return,
+            }
+            first = false;
+        }
+    }
+
+    fn issue_write(&mut self, env: &mut Env<'_>, write: HostWrite) {
+        let node = self.node;
+        match write {
+            HostWrite::Payload(id) | HostWrite::AwaitsWqe(id) => {
+                let w = &mut self.rx_writes[id];
+                w.submitted = env.now;
+                let (addr, len) = (w.addr, w.len);
+                let space = self.space(env, self.rx_writes[id].region);
+                let tag = Tag::RxWrite(id).pack();
+                env.dma(node, Kind::Write, space, addr, len, Cause::PayloadWrite, tag);
+            }
+            HostWrite::Cqe(id) => {
+                let bytes = self.cfg.cqe_bytes;
+                self.stats.cqes += 1;
+                let space = RegionKind::Host { numa: self.cfg.numa };
+                env.dma(node, Kind::Write, space, 0, bytes, Cause::Cqe, Tag::Cqe(id).pack());
+            }
+        }
+    }
+
+    pub(super) fn rx_written(&mut self, env: &mut Env<'_>, id: u32) {
+        let w = self.rx_writes.remove(id);
+        if let Some(bytes) = w.payload.bytes() {
+            // A region that is gone or virtual takes the write and shows nothing of it.
+            let _ = env.regions.write(w.region, w.addr, bytes);
+        }
+        env.trace(kind::PLACED, w.addr, u64::from(w.len));
+        env.wakes.push(Wake::Memory { addr: w.addr, len: u64::from(w.len) });
+        env.timeline.stage(w.subject, "payload write (PCIe)", w.submitted, env.now, 0);
+    }
+
+    /// Receives were posted: packets that found none may go on.
+    pub(super) fn recv_posted(&mut self, env: &mut Env<'_>, qp: u32) {
+        if self.qp(qp).is_some_and(|q| q.state == QpState::Err) {
+            self.flush_recvs(env, qp);
+        }
+    }
+}
+
+struct Place {
+    target: Target,
+    len: u32,
+    first: bool,
+    takes_recv: bool,
+    completes_recv: Option<RecvDone>,
+    subject: u64,
+}

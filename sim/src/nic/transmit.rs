@@ -1,0 +1,312 @@
+//! Processing units, payload fetch, order, transmit port.
+
+use doorbell_core::units::Time;
+use doorbell_core::verbs::{OutboundVerdict, may_transmit};
+
+use super::env::{Env, NicEvent, Tag, kind};
+use super::qp::NicQp;
+use super::wqe::WqeData;
+use super::{Nic, Running};
+use crate::engine::Class;
+use crate::memory::{Region, RegionKind};
+use crate::pcie::{Cause, Kind};
+use crate::rc::PacketDesc;
+use crate::wire::{Packet, PacketId, Payload, PortId, wire_bytes};
+
+impl Nic {
+    /// Puts a QP with work into the turn of its processing unit.
+    pub(super) fn schedule(&mut self, env: &mut Env<'_>, qp: u32) {
+        let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
+        if q.in_pu || !q.has_work() || may_transmit(q.state) == OutboundVerdict::Nothing {
+            return;
+        }
+        q.in_pu = true;
+        let pu = q.pu;
+        self.pus[usize::from(pu)].ready.push_back(qp);
+        self.kick(env, pu);
+    }
+
+    /// Starts the next packet on an idle processing unit.
+    fn kick(&mut self, env: &mut Env<'_>, pu: u16) {
+        let i = usize::from(pu);
+        while self.pus[i].running.is_none() {
+            let Some(&qp) = self.pus[i].ready.front() else { return };
+            if self.tx_full(env) {
+                self.tx_blocked = true;
+                return;
+            }
+            self.pus[i].ready.pop_front();
+            let Some(q) = self.qps[qp as usize].as_deref_mut() else { continue };
+            match q.next_packet(env.now) {
+                None => q.in_pu = false,
+                Some((desc, response)) => self.start(env, pu, Running { qp, desc, response }),
+            }
+        }
+    }
+
+    /// Whether the bytes between memory and wire have reached the buffer's size. Then a wake-up
+    /// is certain: from the port, or from a payload that is still on its way to it.
+    fn tx_full(&mut self, env: &mut Env<'_>) -> bool {
+        let waiting = env.port.egress(PortId(0)).waiting_bytes();
+        let limit = u64::from(self.cfg.tx_buffer);
+        if u64::from(self.tx_bytes) + waiting < limit {
+            return false;
+        }
+        if waiting > 0 {
+            self.tx_armed = !env.port.arm_tx_ready(PortId(0), waiting - 1);
+        }
+        true
+    }
+
+    /// The port has room again.
+    pub fn on_tx_ready(&mut self, env: &mut Env<'_>) {
+        self.tx_armed = false;
+        self.unblock(env);
+    }
+
+    fn unblock(&mut self, env: &mut Env<'_>) {
+        if !self.tx_blocked {
+            return;
+        }
+        self.tx_blocked = false;
+        for pu in 0..self.pus.len() {
+            self.kick(env, pu as u16);
+            if self.tx_blocked {
+                // Turn the order so that the last unit is not always the one that waits.
+                return;
+            }
+        }
+    }
+
+    fn start(&mut self, env: &mut Env<'_>, pu: u16, run: Running) {
+        let c = &self.cfg;
+        let desc = &run.desc;
+        let mut service = if run.response { c.pu_response } else { c.pu_packet };
+        let first = !run.response && desc.offset == 0 && desc.opcode.starts_message();
+        let q = self.qps[run.qp as usize].as_deref_mut().expect("it gave a packet");
+        if first {
+            service += c.pu_wqe;
+            if desc.opcode.has_payload() && desc.len > 0 {
+                let inline = q
+                    .sq
+                    .slot(desc.wqe)
+                    .is_some_and(|s| matches!(s.effective().data, WqeData::Inline(_)));
+                if !inline {
+                    service += c.pu_gather;
+                }
+            } else if !desc.opcode.has_payload() {
+                service += c.pu_read;
+            }
+            q.sq.started = desc.wqe.wrapping_add(1);
+        }
+        self.tx_bytes += wire_bytes(self.rc.encapsulation, desc.opcode, desc.len);
+        let service = self.clocked(env.now, service);
+        let unit = &mut self.pus[usize::from(pu)];
+        let (start, end) = unit.busy.reserve(env.now, service);
+        let (qp, wqe) = (run.qp, desc.wqe);
+        unit.running = Some(run);
+        env.at(end, Class::Stage, NicEvent::Pu(pu));
+        if first {
+            self.record(env, qp, wqe, "NIC processing unit", start, end);
+            self.fetch_more(env, qp);
+        }
+    }
+
+    pub(super) fn on_pu(&mut self, env: &mut Env<'_>, pu: u16) {
+        let i = usize::from(pu);
+        let Running { qp, desc, response } = self.pus[i].running.take().expect("it was running");
+        if let Some(q) = self.qps[qp as usize].as_deref_mut() {
+            if may_transmit(q.state) == OutboundVerdict::Nothing {
+                q.in_pu = false;
+                self.tx_bytes -= wire_bytes(self.rc.encapsulation, desc.opcode, desc.len);
+            } else {
+                self.emit(env, qp, &desc, response);
+                let q = self.qps[qp as usize].as_deref_mut().expect("still there");
+                if q.has_work() {
+                    self.pus[i].ready.push_back(qp);
+                } else {
+                    q.in_pu = false;
+                }
+            }
+        } else {
+            self.tx_bytes -= wire_bytes(self.rc.encapsulation, desc.opcode, desc.len);
+        }
+        self.kick(env, pu);
+    }
+
+    /// Makes the packet of a descriptor and starts the fetch of its payload.
+    fn emit(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, response: bool) {
+        let packet = self.new_packet(env, qp, desc);
+        let mut pieces = [(RegionKind::Host { numa: 0 }, 0, 0); 8];
+        let mut n = 0;
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        if desc.len > 0 {
+            let mut add = |space, addr, len| {
+                // More than eight elements in one packet are read as if the last were one.
+                let i = n.min(pieces.len() - 1);
+                pieces[i] = (space, addr, if i < n { pieces[i].2 + len } else { len });
+                n = i + 1;
+            };
+            if response {
+                let job = q.responder.as_ref().and_then(|r| r.read_job(desc.wqe));
+                if let Some(job) = job
+                    && let Some(region) = env.regions.by_rkey(job.rkey)
+                {
+                    add(region.kind, job.va.wrapping_add(desc.offset.into()), desc.len);
+                }
+            } else if let Some(slot) = q.sq.slot(desc.wqe) {
+                let wqe = slot.effective();
+                if let WqeData::Inline(b) = &wqe.data {
+                    let from = desc.offset as usize;
+                    let bytes = &b.as_slice()[from..from + desc.len as usize];
+                    env.packets[packet.0].payload = Payload::copy_from(bytes);
+                }
+                wqe.data.pieces(desc.offset, desc.len, |sge, addr, len| {
+                    if let Some(region) = env.regions.by_lkey(sge.lkey) {
+                        add(region.kind, addr, len);
+                    }
+                });
+            }
+        }
+        let fifo = if response { &mut q.tx_resp } else { &mut q.tx_req };
+        let seq = fifo.push(packet, n as u8);
+        let node = self.node;
+        for &(space, addr, len) in &pieces[..n] {
+            let tag = Tag::Payload { qp, seq, response }.pack();
+            env.dma(node, Kind::Read, space, addr, len, Cause::PayloadRead, tag);
+        }
+        if n == 0 {
+            self.drain(env, qp, response);
+        }
+    }
+
+    pub(super) fn new_packet(&self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc) -> PacketId {
+        let q = self.qps[qp as usize].as_deref().expect("checked");
+        let ud = q.sq.slot(desc.wqe).and_then(|s| s.effective().dest);
+        PacketId(env.packets.insert(Packet {
+            src: self.host,
+            src_port: PortId(0),
+            dst: ud.map_or(q.peer, |d| d.host),
+            dst_port: PortId(0),
+            wire_bytes: wire_bytes(self.rc.encapsulation, desc.opcode, desc.len),
+            udp_source_port: q.udp_source_port,
+            payload: Payload::None,
+            desc: *desc,
+            src_qp: qp,
+        }))
+    }
+
+    /// A payload read is at memory: these are the bytes that the packet carries.
+    pub(super) fn payload_at_memory(
+        &mut self,
+        env: &mut Env<'_>,
+        (qp, seq, response): (u32, u32, bool),
+    ) {
+        let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
+        let NicQp { sq, tx_req, tx_resp, responder, .. } = q;
+        let fifo = if response { tx_resp } else { tx_req };
+        let Some(job) = fifo.job(seq) else { return };
+        let regions = &*env.regions;
+        let packet = &mut env.packets[job.packet.0];
+        let desc = packet.desc;
+        let buffer = &mut self.scratch;
+        buffer.clear();
+        let mut real = true;
+        let mut read = |addr: u64, len: u32, region: Option<&Region>| {
+            let at = buffer.len();
+            buffer.resize(at + len as usize, 0);
+            real &= region.is_some_and(|r| regions.read(r.id, addr, &mut buffer[at..]).is_ok());
+        };
+        if response {
+            let Some(job) = responder.as_ref().and_then(|r| r.read_job(desc.wqe)) else { return };
+            let va = job.va.wrapping_add(desc.offset.into());
+            read(va, desc.len, regions.by_rkey(job.rkey));
+        } else if let Some(slot) = sq.slot(desc.wqe) {
+            slot.effective().data.pieces(desc.offset, desc.len, |sge, addr, len| {
+                read(addr, len, regions.by_lkey(sge.lkey));
+            });
+        }
+        packet.payload = if real { Payload::copy_from(buffer) } else { Payload::Lengths };
+    }
+
+    pub(super) fn payload_fetched(
+        &mut self,
+        env: &mut Env<'_>,
+        (qp, seq, response): (u32, u32, bool),
+        submitted: Time,
+    ) {
+        let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
+        let fifo = if response { &mut q.tx_resp } else { &mut q.tx_req };
+        let Some(job) = fifo.job(seq) else { return };
+        job.pending -= 1;
+        let packet = job.packet;
+        if env.timeline.enabled() && !response {
+            let wqe = env.packets[packet.0].desc.wqe;
+            self.record(env, qp, wqe, "payload fetch (PCIe read)", submitted, env.now);
+        }
+        self.drain(env, qp, response);
+    }
+
+    /// Sends every packet at the head of the FIFO whose payload is complete.
+    pub(super) fn drain(&mut self, env: &mut Env<'_>, qp: u32, response: bool) {
+        let mut sent = false;
+        loop {
+            let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
+            let fifo = if response { &mut q.tx_resp } else { &mut q.tx_req };
+            let Some(packet) = fifo.pop_ready() else { break };
+            self.send(env, qp, packet);
+            sent = true;
+            if !response {
+                let desc = env.packets[packet.0].desc;
+                let q = self.qps[qp as usize].as_deref_mut().expect("just there");
+                if let Some(r) = &mut q.requester
+                    && r.completes_at_link()
+                {
+                    r.on_transmitted(&desc);
+                    self.completions(env, qp);
+                }
+            }
+        }
+        if sent {
+            self.unblock(env);
+        }
+    }
+
+    fn send(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
+        let p = &env.packets[packet.0];
+        let (bytes, desc, start) = (p.wire_bytes, p.desc, env.now);
+        self.tx_bytes -= bytes;
+        self.stats.tx_packets += 1;
+        self.stats.tx_payload += u64::from(desc.len);
+        env.trace(kind::TX, u64::from(qp) << 8 | desc.opcode as u64, u64::from(desc.psn.value()));
+        env.transmit(packet);
+        if env.timeline.enabled() && desc.opcode.is_request() {
+            let port = env.port.egress(PortId(0));
+            let end = if port.waiting_packets() == 0 { port.free_at() } else { start };
+            self.record(env, qp, desc.wqe, "port (serialisation)", start, end);
+        }
+    }
+
+    /// Responses that carry no payload leave at once; READ responses go to a processing unit.
+    pub(super) fn respond(&mut self, env: &mut Env<'_>, qp: u32) {
+        loop {
+            let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
+            let Some(r) = q.responder.as_mut() else { return };
+            if r.peek_read() {
+                return self.schedule(env, qp);
+            }
+            let Some(desc) = r.poll_transmit(env.now) else {
+                if let Some(due) = r.next_deadline() {
+                    env.at(due, Class::Timer, NicEvent::Respond(qp));
+                }
+                return;
+            };
+            self.stats.tx_acks += 1;
+            let packet = self.new_packet(env, qp, &desc);
+            self.tx_bytes += env.packets[packet.0].wire_bytes;
+            let q = self.qps[qp as usize].as_deref_mut().expect("just there");
+            q.tx_resp.push(packet, 0);
+            self.drain(env, qp, true);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a queue pair is told when it is connected.
+
+use doorbell_core::units::Span;
+use doorbell_core::verbs::{AccessFlags, Mtu, Psn, QKey, QpType, Qpn, RnrTimer};
+
+/// Largest number of unacknowledged PSNs, half of the PSN space (`protocol.md` §2.1).
+pub const MAX_UNACKED: u32 = Psn::HALF_SPACE;
+
+/// Bytes in front of the payload of a UD receive: the GRH area, always there
+/// (`protocol.md` §1.3, §5.2).
+pub const GRH_BYTES: u32 = 40;
+
+/// When the last packet of a message asks for an acknowledgement.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum AckReqLast {
+    /// Every message asks (rxe, hfi1; GPU-initiated queues of mlx5).
+    EveryMessage,
+    /// Only messages that make a completion ask. Fewer ACKs; an unsignalled message completes
+    /// when a later packet is acknowledged, and stays outstanding when none follows.
+    Signalled,
+}
+
+/// Settings of the sending half of a QP: what `ibv_modify_qp` gives it, and the points on which
+/// implementations differ.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RequesterConfig {
+    /// RC, UC or UD.
+    pub service: QpType,
+    /// Own QP number; goes into the DETH of UD packets.
+    pub qpn: Qpn,
+    /// QP number of the peer. UD takes it from each work request instead.
+    pub dest: Qpn,
+    /// First PSN; the peer's [`ResponderConfig::rq_psn`].
+    pub sq_psn: Psn,
+    /// Path MTU.
+    pub mtu: Mtu,
+    /// READ and ATOMIC requests that may be unanswered, at most the peer's
+    /// [`ResponderConfig::max_dest_rd_atomic`]. More overlap latencies, up to the number that
+    /// fills the path. With 0 a READ or ATOMIC fails with `LOC_QP_OP_ERR`. RC only.
+    pub max_rd_atomic: u8,
+    /// Unacknowledged PSNs at which sending pauses, at least 1, at most [`MAX_UNACKED`]. A READ
+    /// takes one PSN per response packet and may start while one is free, so it can overshoot.
+    /// Lower: the sender waits for ACKs on long paths. rxe: 128 (`protocol.md` §2.1). RC only.
+    pub max_outstanding_packets: u32,
+    /// A packet asks for an ACK when this many have gone since the last that did; 0: never for
+    /// this reason. Lower: more ACKs, earlier completions, less to resend after a loss.
+    /// rxe 64, hfi1 16, mlx5 256, IBGDA 1 (`protocol.md` §10 row 10). RC only.
+    pub ack_req_every: u32,
+    /// Which messages ask at their end. RC only.
+    pub ack_req_last: AckReqLast,
+}
+
+/// When the responder answers a request for an acknowledgement.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum AckPolicy {
+    /// One ACK for each AckReq, as rxe does (`protocol.md` §2.2). The queue of unsent ACKs is
+    /// bounded by the requester's window.
+    EachRequest,
+    /// An unsent ACK gives way to a newer one, and to the response of a READ or ATOMIC, which
+    /// acknowledges what came before it.
+    Coalesce {
+        /// Requests for an ACK that are answered together. 1: at once, so that only ACKs that
+        /// could not leave are merged. Higher: fewer ACK packets, later completions. At least 1.
+        every: u32,
+        /// Longest time that an ACK is held back for want of further requests. Ignored with
+        /// `every` 1.
+        delay: Span,
+    },
+}
+
+impl AckPolicy {
+    /// Answers at once and merges only what could not leave.
+    pub const IMMEDIATE: Self = Self::Coalesce { every: 1, delay: Span::ZERO };
+}
+
+/// Settings of the receiving half of a QP.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResponderConfig {
+    /// RC, UC or UD.
+    pub service: QpType,
+    /// QP number of the peer, destination of the responses.
+    pub dest: Qpn,
+    /// First PSN expected; the peer's [`RequesterConfig::sq_psn`].
+    pub rq_psn: Psn,
+    /// Path MTU.
+    pub mtu: Mtu,
+    /// READ and ATOMIC requests that are remembered, and at most worked on at once. 0 refuses
+    /// them with NAK Invalid Request. RC only.
+    pub max_dest_rd_atomic: u8,
+    /// Operations that the peer may do: REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC.
+    pub access: AccessFlags,
+    /// When ACKs leave. RC only.
+    pub ack: AckPolicy,
+    /// Timer code that an RNR NAK carries: how long the peer has to wait at least. RC only.
+    pub min_rnr_timer: RnrTimer,
+    /// Queue key that a UD packet must carry. UD only.
+    pub qkey: QKey,
+}

@@ -1,0 +1,246 @@
+//! A run: islands, the fabric between them, the programs on them, and its end.
+
+mod report;
+
+use doorbell_core::transport::Program;
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::Mtu;
+
+pub use report::{LinkUse, ResourceUse, RunReport};
+
+use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
+use crate::event::Event;
+use crate::fabric::{ConfigError, Fabric, FabricConfig, Outcome};
+use crate::host::{Host, HostConfig, InitiatorConfig, Shared, SimProgram, StallReason};
+use crate::pcie::PcieConfigError;
+use crate::wire::{HostId, PacketId};
+
+/// What a run is made of.
+#[derive(Clone, Debug)]
+pub struct WorldConfig {
+    /// Seed of every random stream and of the order of ties.
+    pub seed: u64,
+    /// Hosts, by number.
+    pub hosts: Vec<HostConfig>,
+    /// Network between them.
+    pub fabric: FabricConfig,
+    /// Largest path MTU of the ports.
+    pub mtu: Mtu,
+    /// One-way latency of the out-of-band network.
+    pub bootstrap_latency: Span,
+    /// Stages that the timeline keeps; 0: none.
+    pub timeline: usize,
+}
+
+/// A configuration that cannot be built.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BuildError {
+    /// In the fabric.
+    Fabric(ConfigError),
+    /// In a PCIe tree.
+    Pcie(PcieConfigError),
+}
+
+impl std::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fabric(e) => e.fmt(f),
+            Self::Pcie(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RunEnd {
+    /// Every program is done and nothing is under way.
+    Done,
+    /// Nothing more will happen, and some program is not done.
+    NoProgress(Vec<StallReason>),
+    /// The time limit has come.
+    TimeLimit,
+    /// Time does not move on.
+    Livelock(EngineError),
+}
+
+/// A simulated world.
+#[derive(Debug)]
+pub struct World {
+    hosts: Vec<Host>,
+    shared: Shared,
+    /// Time of the last event that changed something.
+    reached: Time,
+}
+
+impl World {
+    /// Builds the world.
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn new(cfg: &WorldConfig) -> Result<Self, BuildError> {
+        let mut engine = Engine::new(cfg.seed);
+        let fabric = Fabric::new(&cfg.fabric, cfg.seed).map_err(BuildError::Fabric)?;
+        let mut hosts = Vec::with_capacity(cfg.hosts.len());
+        for (i, host) in cfg.hosts.iter().enumerate() {
+            let host = Host::new(host, HostId(i as u32), cfg.mtu, &mut engine);
+            hosts.push(host.map_err(BuildError::Pcie)?);
+        }
+        let mut port_ids = Vec::new();
+        for i in 0..fabric.hosts().len() {
+            port_ids.push(engine.add_component(&format!("host{i}/port")));
+        }
+        for i in 0..fabric.switches().len() {
+            port_ids.push(engine.add_component(&format!("switch{i}")));
+        }
+        let timeline = match cfg.timeline {
+            0 => Timeline::disabled(),
+            n => Timeline::with_capacity(n),
+        };
+        Ok(Self {
+            shared: Shared {
+                engine,
+                packets: Slab::new(),
+                fabric,
+                port_ids,
+                fabric_out: Out::new(),
+                messages: Slab::new(),
+                bootstrap_latency: cfg.bootstrap_latency,
+                size: 0,
+                timeline,
+                hosts: cfg.hosts.len() as u32,
+            },
+            hosts,
+            reached: Time::ZERO,
+        })
+    }
+
+    /// Adds a program on an initiator of `host`; it steps first at `start`. Programs are ranked in
+    /// the order in which they are added.
+    pub fn add_program<P: Program + Send + 'static>(
+        &mut self,
+        host: HostId,
+        on: InitiatorConfig,
+        start: Time,
+        program: P,
+    ) -> u32 {
+        let rank = self.shared.size;
+        self.shared.size += 1;
+        let engine = &mut self.shared.engine;
+        self.hosts[host.index()].add_program(on, rank, Box::new(program), start, engine);
+        rank
+    }
+
+    /// Runs until every program is done and nothing is under way, until nothing can happen any
+    /// more, or until `limit`.
+    pub fn run(&mut self, limit: Time) -> RunEnd {
+        loop {
+            match self.shared.engine.peek_time() {
+                None => return self.ended(),
+                Some(t) if t > limit => return RunEnd::TimeLimit,
+                Some(_) => {}
+            }
+            match self.shared.engine.pop() {
+                Ok(Some((now, _, event))) => self.dispatch(now, event),
+                Ok(None) => return self.ended(),
+                Err(e) => return RunEnd::Livelock(e),
+            }
+            if self.shared.fault_seen(&self.hosts) {
+                return self.no_progress();
+            }
+        }
+    }
+
+    fn ended(&self) -> RunEnd {
+        if self.hosts.iter().all(Host::done) { RunEnd::Done } else { self.no_progress() }
+    }
+
+    fn no_progress(&self) -> RunEnd {
+        let mut reasons = Vec::new();
+        for host in &self.hosts {
+            host.stall_reasons(&mut reasons);
+        }
+        RunEnd::NoProgress(reasons)
+    }
+
+    fn dispatch(&mut self, now: Time, event: Event) {
+        let s = &mut self.shared;
+        match event {
+            Event::Host(host, ev) => {
+                if !self.hosts[host.index()].on_event(s, now, ev) {
+                    return;
+                }
+            }
+            Event::Bootstrap { host, message } => {
+                let (from, key, bytes, left) = &mut s.messages[message];
+                let (from, key, bytes) = (*from, *key, bytes.clone());
+                *left -= 1;
+                if *left == 0 {
+                    s.messages.remove(message);
+                }
+                self.hosts[host.index()].on_bootstrap(s, now, from, key, &bytes);
+            }
+            Event::Fabric(ev) => {
+                let node = ev.node();
+                let outcome = s.fabric.on_event(now, ev, &s.packets, &mut s.fabric_out);
+                let id = s.port_ids[node.index()];
+                s.engine.schedule_all(id, &mut s.fabric_out, Event::Fabric);
+                match outcome {
+                    Outcome::Nothing => {}
+                    Outcome::Delivered(d) => {
+                        self.hosts[d.host.index()].on_packet(s, now, d.packet);
+                    }
+                    Outcome::Dropped(d) => {
+                        s.engine.trace(id, DROPPED, u64::from(d.port.0), u64::from(d.wire_bytes));
+                        let PacketId(packet) = d.packet;
+                        s.packets.remove(packet);
+                    }
+                    Outcome::TxReady { host, .. } => {
+                        self.hosts[host.index()].on_tx_ready(s, now);
+                    }
+                }
+            }
+        }
+        self.reached = now;
+    }
+
+    /// Time of the last event that changed something: overtaken deadlines do not count.
+    pub const fn now(&self) -> Time {
+        self.reached
+    }
+
+    /// Events handled.
+    pub fn events(&self) -> u64 {
+        self.shared.engine.events()
+    }
+
+    /// Hash of everything that happened.
+    pub fn trace_hash(&self) -> TraceHash {
+        self.shared.engine.trace_hash()
+    }
+
+    /// The recorder of single messages.
+    pub fn timeline(&self) -> &Timeline {
+        &self.shared.timeline
+    }
+
+    /// The hosts.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// The network.
+    pub fn fabric(&self) -> &Fabric {
+        &self.shared.fabric
+    }
+
+    /// The program with `rank`, if it is a `P`.
+    pub fn program<P: Program + Send + 'static>(&self, rank: u32) -> Option<&P> {
+        let program: &dyn SimProgram = self.hosts.iter().find_map(|h| h.program(rank))?;
+        program.as_any().downcast_ref()
+    }
+}
+
+/// Trace kind of a packet that a port dropped: port, wire bytes.
+const DROPPED: u32 = 64;

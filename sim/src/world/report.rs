@@ -1,0 +1,116 @@
+//! What a run has used, gathered for reports.
+
+use doorbell_core::units::{Span, Time};
+
+use super::World;
+use crate::pcie::{Cause, Direction};
+use crate::wire::PortId;
+
+/// A resource and how long it was busy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResourceUse {
+    /// Host.
+    pub host: u32,
+    /// Name.
+    pub name: String,
+    /// Busy time, of all units together.
+    pub busy: Span,
+    /// Units that share it.
+    pub units: u32,
+    /// Things served.
+    pub served: u64,
+    /// Time for which things waited for it, summed.
+    pub waited: Span,
+}
+
+impl ResourceUse {
+    /// Share of `elapsed` in parts per million.
+    pub fn ppm(&self, elapsed: Span) -> u64 {
+        let whole = u128::from(elapsed.as_ps()) * u128::from(self.units.max(1));
+        if whole == 0 {
+            return 0;
+        }
+        (u128::from(self.busy.as_ps()) * 1_000_000 / whole) as u64
+    }
+}
+
+/// PCIe bytes of one link, direction and cause.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkUse {
+    /// Host.
+    pub host: u32,
+    /// Device at the link's lower end.
+    pub link: String,
+    /// Towards the device.
+    pub down: bool,
+    /// Why.
+    pub cause: Cause,
+    /// TLPs.
+    pub tlps: u64,
+    /// Bytes, headers included.
+    pub bytes: u64,
+}
+
+/// Everything that is counted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunReport {
+    /// When the run ended.
+    pub elapsed: Span,
+    /// Resources in no particular order.
+    pub resources: Vec<ResourceUse>,
+    /// PCIe bytes, only where there are any.
+    pub links: Vec<LinkUse>,
+}
+
+impl World {
+    /// Gathers the use of all resources since the start.
+    pub fn report(&self) -> RunReport {
+        let now = self.now();
+        let mut resources = Vec::new();
+        let mut links = Vec::new();
+        for (h, host) in self.hosts.iter().enumerate() {
+            let h = h as u32;
+            let mut add = |name: String, busy, units, served, waited| {
+                resources.push(ResourceUse { host: h, name, busy, units, served, waited });
+            };
+            for (who, rank, stats) in host.initiators() {
+                let name = format!("{} (program {rank})", initiator_name(who));
+                add(name, stats.work, 1, stats.steps, stats.blocked);
+            }
+            for (name, busy, units, served, waited) in host.nic().resources() {
+                add(name.to_owned(), busy, units, served, waited);
+            }
+            for account in host.pcie().accounts() {
+                let down = account.direction == Direction::Down;
+                let arrow = if down { "down" } else { "up" };
+                let tlps = account.total().tlps;
+                add(format!("PCIe {} {arrow}", account.name), account.busy, 1, tlps, account.queued);
+                for cause in Cause::ALL {
+                    let c = account.of(cause);
+                    if c.tlps > 0 {
+                        links.push(LinkUse {
+                            host: h,
+                            link: account.name.to_owned(),
+                            down,
+                            cause,
+                            tlps: c.tlps,
+                            bytes: c.bytes,
+                        });
+                    }
+                }
+            }
+            let port = self.shared.fabric.hosts()[h as usize].egress(PortId(0));
+            let c = port.counters(now);
+            add("port transmit".into(), c.busy, 1, c.sent.packets, c.blocked);
+        }
+        RunReport { elapsed: now.since(Time::ZERO), resources, links }
+    }
+}
+
+fn initiator_name(who: doorbell_core::transport::Initiator) -> String {
+    use doorbell_core::transport::Initiator;
+    match who {
+        Initiator::Cpu { core, numa } => format!("core {core} on NUMA node {numa}"),
+        Initiator::GpuBlock { gpu, block } => format!("GPU {gpu} block {block}"),
+    }
+}
