@@ -25,7 +25,7 @@ mod rate;
 #[cfg(test)]
 mod rate_tests;
 mod responder;
-mod script;
+pub mod script;
 #[cfg(test)]
 mod script_tests;
 mod sharing;
