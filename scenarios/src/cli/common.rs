@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use miette::{GraphicalReportHandler, GraphicalTheme};
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode};
 
 use super::ExitStatus;
 use super::args::Target;
@@ -57,11 +57,7 @@ pub(super) fn run_all(
     })
 }
 
-fn run_points(
-    runner: &dyn Runner,
-    ready: &Ready,
-    quiet: bool,
-) -> Result<Vec<Run>, InputError> {
+fn run_points(runner: &dyn Runner, ready: &Ready, quiet: bool) -> Result<Vec<Run>, InputError> {
     let mut progress = Progress::new(ready.points.len(), quiet);
     let mut runs = Vec::with_capacity(ready.points.len());
     for Expanded { point, tree } in &ready.points {
@@ -120,12 +116,38 @@ pub(super) fn complain(error: &InputError) -> ExitStatus {
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let mut text = String::new();
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(100);
-    if handler.render_report(&mut text, error).is_err() {
-        text = error.to_string();
+    // Writing to a string fails only if the source cannot be shown; then the plain line serves.
+    if handler.render_report(&mut text, &Shown(error)).is_err() {
+        text = format!("{error}\n");
     }
-    // The plain line comes first: editors and scripts find the place by it.
-    let _ = writeln!(io::stderr(), "error: {error}\n{text}");
+    let _ = write!(io::stderr(), "error:\n{text}");
     ExitStatus::BadInput
+}
+
+/// An error whose own line has no place, since the drawing below it shows the place.
+#[derive(Debug)]
+struct Shown<'a>(&'a InputError);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.message())
+    }
+}
+
+impl std::error::Error for Shown<'_> {}
+
+impl Diagnostic for Shown<'_> {
+    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        Diagnostic::help(self.0)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.0.source_code()
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.0.labels()
+    }
 }
 
 /// Prints to standard output; a reader that went away is no error.

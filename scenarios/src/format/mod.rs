@@ -22,6 +22,8 @@ mod variant;
 
 #[cfg(test)]
 mod bad_input_tests;
+#[cfg(test)]
+mod expand_tests;
 
 pub use expect::{
     AxisExpect, Bound, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
