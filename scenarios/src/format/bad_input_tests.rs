@@ -1,5 +1,7 @@
 //! Every kind of bad input: the message, its place and its remedy.
 
+use proptest::prelude::*;
+
 use crate::input::InputError;
 use crate::testing::expanded;
 
@@ -127,7 +129,7 @@ fn negative_and_zero_where_impossible() {
     set("qp.retry_cnt=8", "--set:1:14: impossible value: found 8", "from 0 to 7");
     let propagation = "--set:1:22: \"0ns\" is zero, which is impossible here";
     set("topology.propagation=0ns", propagation, "a time such as");
-    set("seed=-1", "--set:1:6: impossible value: found -1", "at least 0");
+    set("seed=-1", "--set:1:6: impossible value: found -1", "from 0 to 9223372036854775807");
     set("topology.rate=0Gbps", "--set:1:15: \"0Gbps\" is zero, which is impossible here", "");
 }
 
@@ -285,4 +287,20 @@ fn text_that_is_no_toml() {
     assert!(e.to_string().contains("not TOML"), "{e}");
     let e = error("", &[]);
     assert_eq!(e.to_string(), "t.toml:1:1: the key `title` is missing");
+}
+
+proptest! {
+    /// Whatever is cut out of a good file and put in instead: an error or a scenario, no panic,
+    /// and a place inside the text.
+    #[test]
+    fn no_file_makes_a_panic(at in 0usize..400, length in 0usize..40, new in "[ -~\n]{0,12}") {
+        let (at, end) = (at.min(GOOD.len()), (at + length).min(GOOD.len()));
+        let text = format!("{}{new}{}", &GOOD[..at], &GOOD[end..]);
+        if let Err(e) = expanded(&text, &[]) {
+            prop_assert!(!e.message().is_empty());
+            if let Some(origin) = e.origin() {
+                prop_assert!(origin.start <= origin.end && origin.end <= origin.source.text.len());
+            }
+        }
+    }
 }
