@@ -7,6 +7,8 @@ mod explain;
 mod list;
 mod run;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 
