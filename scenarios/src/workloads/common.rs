@@ -2,7 +2,7 @@
 
 use doorbell_core::transport::{
     AttachError, Completion, CreateError, Data, MemError, ModifyError, Mr, PollError,
-    PostRecvError, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport, UdDest,
+    PostRecvError, QpCaps, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport, UdDest,
     Unsupported, WorkQueue,
 };
 use doorbell_core::units::{Span, Time};
@@ -191,6 +191,8 @@ pub const MAX_SAMPLES: usize = 1 << 20;
 /// What one program measured. Fields that a workload does not fill stay at their default.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Results {
+    /// What was granted to the first QP of the link.
+    pub granted: Option<QpCaps>,
     /// Messages whose completion was seen, warm-up included.
     pub messages: u64,
     /// Their payload in bytes.
@@ -272,6 +274,19 @@ pub fn failed(c: &Completion) -> Option<Failure> {
     }
 }
 
+/// One message of a [`Poster`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Id of the work request.
+    pub wr_id: u64,
+    /// Number that goes into immediates and atomics.
+    pub n: u64,
+    /// Where it is in the own region, and where it goes in the peer's.
+    pub offset: u64,
+    /// `SIGNALED`, `FENCE`, `SOLICITED`.
+    pub flags: SendFlags,
+}
+
 /// Stages messages of one shape from one region; keeps the inline bytes.
 #[derive(Clone, Debug)]
 pub struct Poster {
@@ -292,7 +307,7 @@ impl Poster {
         &mut self.scratch
     }
 
-    /// Stages message `n` from `offset` of `mr` to `offset` of the peer's region.
+    /// Stages a message.
     ///
     /// # Errors
     /// See [`StageError`], and [`Failure::OwnRegion`] for a message outside of the region.
@@ -301,10 +316,9 @@ impl Poster {
         t: &mut T,
         lane: &Lane,
         mr: &Mr,
-        offset: u64,
-        n: u64,
-        flags: SendFlags,
+        message: Message,
     ) -> Result<(), Failure> {
+        let Message { wr_id, n, offset, flags } = message;
         let bytes = self.shape.bytes();
         let need = offset + u64::from(bytes);
         let sge = mr.sge(offset, bytes).ok_or(Failure::OwnRegion { got: mr.len, need })?;
@@ -312,7 +326,7 @@ impl Poster {
         let data = if self.shape.inline { Data::Inline(&self.scratch) } else { Data::Sge(sge) };
         let op = self.shape.op.to_send_op(lane.remote.at(offset), n);
         let dest: Option<UdDest> = lane.dest;
-        t.stage(lane.qp, &SendWr { wr_id: n, op, data, flags, dest })?;
+        t.stage(lane.qp, &SendWr { wr_id, op, data, flags, dest })?;
         Ok(())
     }
 }

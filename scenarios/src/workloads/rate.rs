@@ -10,12 +10,13 @@
 use std::collections::VecDeque;
 
 use doorbell_core::transport::{
-    AttachError, Completion, Completions, Control, Mr, Next, Program, Ring, StageError, WaitSet,
+    AttachError, Completion, Completions, Control, FenceScope, Mr, Next, Program, Ring, StageError,
+    WaitSet,
 };
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{QpType, SendFlags};
 
-use super::common::{Failure, Poster, Results, Shape, Window, failed};
+use super::common::{Failure, Message, Poster, Results, Shape, Window, failed};
 use super::connect::{Card, Client, Lane, LinkConfig, LocalConfig, publish_done};
 use super::sharing::{Credits, Sharing};
 
@@ -48,6 +49,9 @@ pub struct RateConfig {
     pub shape: Shape,
     /// How to ring.
     pub ring: Ring,
+    /// Whether stores are fenced before each ring, where the ring does not do so by itself (GPU
+    /// blocks).
+    pub fence: bool,
     /// Messages outstanding per QP, at most the send queue's size. Lower: the pipe is not full;
     /// higher: more memory, longer queues.
     pub depth: u32,
@@ -58,6 +62,9 @@ pub struct RateConfig {
     pub signal_every: u32,
     /// Completions taken by one poll. Higher: fewer polls, longer until the first is handled.
     pub poll_batch: usize,
+    /// Time from one poll to the next; `None`: as soon as there is something. Longer: completions
+    /// and slots come back later, and in bursts.
+    pub poll_interval: Option<Span>,
     /// End.
     pub stop: Stop,
     /// Messages that are counted before the window of the results begins.
@@ -81,10 +88,12 @@ impl RateConfig {
             link: LinkConfig::to(peer),
             shape: Shape::default(),
             ring: Ring::Auto,
+            fence: true,
             depth: 128,
             batch: 1,
             signal_every: 1,
             poll_batch: 16,
+            poll_interval: None,
             stop: Stop::Messages(10_000),
             warm_up: 0,
             arrivals: Arrivals::Saturate,
@@ -114,6 +123,8 @@ struct Flow {
     signals: u32,
     /// Slots that were granted.
     slots: u32,
+    /// Whether the ring leaves the ordering of stores to us.
+    must_fence: bool,
 }
 
 /// See the module. The peer is a [`Responder`](super::Responder).
@@ -139,6 +150,8 @@ pub struct Rate {
     window_base: u64,
     /// Whether a message that has arrived waits for a slot.
     blocked: bool,
+    /// No poll before.
+    next_poll: Time,
 }
 
 impl Rate {
@@ -159,6 +172,7 @@ impl Rate {
             signalled: 0,
             window_base: 0,
             blocked: false,
+            next_poll: Time::ZERO,
             config,
         }
     }
@@ -245,8 +259,10 @@ impl Rate {
             let caps = t.qp_caps(lane.qp).map_err(|_| Failure::Config("a QP is gone"))?;
             let quota = planned.map(|p| p / n + u64::from(i < p % n));
             let outstanding = VecDeque::with_capacity(self.config.depth as usize);
+            self.results.granted.get_or_insert(caps);
             let slots = caps.max_send_wr;
-            self.flows.push(Flow { quota, outstanding, slots, ..Flow::default() });
+            let must_fence = self.config.fence && !caps.ring_orders_stores;
+            self.flows.push(Flow { quota, outstanding, slots, must_fence, ..Flow::default() });
             let at = lane.qp.index() as usize;
             self.lane_of.resize(self.lane_of.len().max(at + 1), usize::MAX);
             self.lane_of[at] = i as usize;
@@ -281,8 +297,14 @@ impl Rate {
             return Ok(false);
         }
         self.polled.clear();
+        if t.now() < self.next_poll {
+            return Ok(false);
+        }
         t.poll_cq(self.client.local().send_cq, &mut self.polled)?;
         let now = t.now();
+        if let (Some(interval), false) = (self.config.poll_interval, self.polled.is_full()) {
+            self.next_poll = now + interval;
+        }
         let mut slots = 0;
         for c in self.polled.as_slice() {
             if let Some(f) = failed(c) {
@@ -410,12 +432,14 @@ impl Rate {
         let last = flow.quota == Some(flow.total + 1);
         let signal = last || flow.unsignalled + 1 == self.config.signal_every;
         let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
-        let (offset, id) = (i as u64 * self.config.shape.stride(), self.credits.tag(flow.total));
+        let offset = i as u64 * self.config.shape.stride();
+        let wr_id = self.credits.tag(self.handed);
+        let message = Message { wr_id, n: flow.total, offset, flags };
         let (lane, mr) = (self.lanes[i], self.mr.expect("up"));
-        let mut staged = self.poster.stage(t, &lane, &mr, offset, id, flags);
+        let mut staged = self.poster.stage(t, &lane, &mr, message);
         if staged == Err(Failure::Stage(StageError::StagedFull)) {
             self.ring(t, i)?;
-            staged = self.poster.stage(t, &lane, &mr, offset, id, flags);
+            staged = self.poster.stage(t, &lane, &mr, message);
         }
         match staged {
             Ok(()) => {}
@@ -441,6 +465,9 @@ impl Rate {
 
     fn ring<T: Control>(&mut self, t: &mut T, i: usize) -> Result<(), Failure> {
         if self.flows[i].staged > 0 {
+            if self.flows[i].must_fence {
+                t.fence(FenceScope::System);
+            }
             t.ring(self.lanes[i].qp, self.config.ring)?;
             self.flows[i].staged = 0;
             self.results.rings += 1;
@@ -474,14 +501,17 @@ impl Rate {
     }
 
     fn wait(&self, now: Time, start: Time) -> Next {
-        let on = match &self.config.sharing {
-            Sharing::Own => WaitSet::cq(self.client.local().send_cq),
-            Sharing::Owner { .. } => {
-                WaitSet::cq(self.client.local().send_cq).or(WaitSet::BOOTSTRAP)
+        let mut on = match &self.config.sharing {
+            Sharing::Own | Sharing::Owner { .. } if self.config.poll_interval.is_some() => {
+                WaitSet::EMPTY
             }
+            Sharing::Own | Sharing::Owner { .. } => WaitSet::cq(self.client.local().send_cq),
             Sharing::Attached { .. } => self.credits.wait_set(),
         };
-        let mut until = (0..self.flows.len()).filter_map(|i| self.ring_by(i)).min();
+        if let Sharing::Owner { .. } = self.config.sharing {
+            on = on.or(WaitSet::BOOTSTRAP);
+        }
+        let batch = (0..self.flows.len()).filter_map(|i| self.ring_by(i)).min();
         let next = match (self.config.arrivals, self.config.stop) {
             // A message that has arrived already waits for a slot, not for a time.
             (Arrivals::Every(i), _) => Some(start + i * self.handed)
@@ -489,10 +519,8 @@ impl Rate {
             (Arrivals::Saturate, Stop::After(s)) => Some(start + s).filter(|end| *end > now),
             (Arrivals::Saturate, Stop::Messages(_)) => None,
         };
-        until = match (until, next) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        let poll = self.config.poll_interval.map(|_| self.next_poll);
+        let until = [batch, next, poll].into_iter().flatten().min();
         Next::Wait { on, until }
     }
 }
@@ -504,169 +532,5 @@ impl Program for Rate {
             self.leave(t);
             Next::Done
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::common::Op;
-    use super::super::responder::{Responder, ResponderConfig};
-    use super::*;
-    use doorbell_core::ideal::{Ideal, Limits, Place, Stalled, run};
-    use doorbell_core::transport::Initiator;
-    use proptest::prelude::*;
-
-    fn play(config: RateConfig) -> (Results, Results, Result<(), Stalled>) {
-        let mut peer = ResponderConfig::to(0);
-        peer.links[0].link.qps = config.link.qps;
-        let (mut a, mut b) = (Rate::new(config), Responder::new(peer));
-        let end = run(&mut Ideal::new(2), &mut [&mut a, &mut b]);
-        (a.results, b.results().clone(), end)
-    }
-
-    fn config(messages: u64) -> RateConfig {
-        RateConfig { stop: Stop::Messages(messages), ..RateConfig::to(1) }
-    }
-
-    #[test]
-    fn a_ring_announces_exactly_a_batch() {
-        let mut c = config(1000);
-        (c.batch, c.signal_every, c.link.qps) = (16, 16, 4);
-        let (r, _, end) = play(c);
-        end.unwrap();
-        // 250 messages per QP: 15 full batches and one of ten.
-        assert_eq!((r.messages, r.rings, r.unconfirmed, r.failure), (1000, 64, 0, None));
-        assert_eq!(r.window.unwrap().messages, 1000);
-    }
-
-    #[test]
-    fn a_staging_area_smaller_than_the_batch_costs_more_rings() {
-        let mut c = config(256);
-        (c.batch, c.depth) = (128, 128);
-        let (r, _, end) = play(c);
-        end.unwrap();
-        // 64 may be staged at a time.
-        assert_eq!((r.messages, r.rings), (256, 4));
-    }
-
-    #[test]
-    fn slots_of_which_none_is_signalled_never_come_back() {
-        let mut c = config(1000);
-        (c.signal_every, c.depth) = (129, 128);
-        let (r, _, end) = play(c);
-        assert!(matches!(end, Err(Stalled::NoProgress { unrung: 0, .. })));
-        assert_eq!(r.messages, 0);
-        let mut c = config(1000);
-        (c.signal_every, c.depth) = (128, 128);
-        assert_eq!(play(c).0.messages, 1000);
-    }
-
-    #[test]
-    fn a_batch_waits_for_its_oldest_message_and_no_longer() {
-        let mut c = config(100);
-        c.arrivals = Arrivals::Every(Span::from_us(1));
-        (c.batch, c.latencies) = (8, true);
-        c.max_delay = Some(Span::from_us(3));
-        let (r, _, end) = play(c.clone());
-        end.unwrap();
-        // Without time on the wire a batch is rung 3 us after its first message: 4 messages.
-        assert_eq!((r.messages, r.rings), (100, 25));
-        assert_eq!(r.latencies.iter().max(), Some(&Span::from_us(3)));
-        assert_eq!(r.last.unwrap().since(r.first.unwrap()), Span::from_us(99));
-        c.max_delay = None;
-        let (r, _, _) = play(c);
-        // 12 full batches, and the last four when no more come.
-        assert_eq!((r.messages, r.rings), (100, 13));
-        assert_eq!(r.latencies.iter().max(), Some(&Span::from_us(7)));
-    }
-
-    #[test]
-    fn time_ends_a_run_that_has_no_number_of_messages() {
-        let mut c = RateConfig::to(1);
-        c.stop = Stop::After(Span::from_us(10));
-        c.arrivals = Arrivals::Every(Span::from_us(3));
-        // At 0, 3, 6 and 9 us.
-        assert_eq!(play(c).0.messages, 4);
-    }
-
-    #[test]
-    fn the_warm_up_is_counted_and_not_measured() {
-        let mut c = config(100);
-        (c.warm_up, c.latencies, c.poll_batch) = (40, true, 1);
-        let (r, ..) = play(c);
-        assert_eq!((r.messages, r.latencies.len()), (100, 60));
-        assert_eq!(r.window.unwrap().messages, 60);
-    }
-
-    #[test]
-    fn contradictions_are_refused() {
-        let wrong: [fn(&mut RateConfig); 6] = [
-            |c| c.depth = 0,
-            |c| c.depth = 129,
-            |c| c.batch = 129,
-            |c| c.stop = Stop::Messages(0),
-            |c| c.arrivals = Arrivals::Every(Span::ZERO),
-            |c| (c.sharing, c.latencies) = (Sharing::Owner { sharers: vec![] }, true),
-        ];
-        for change in wrong {
-            let mut c = RateConfig::to(1);
-            change(&mut c);
-            let mut a = Rate::new(c);
-            run(&mut Ideal::new(1), &mut [&mut a]).unwrap();
-            assert!(matches!(a.results().failure, Some(Failure::Config(_))));
-        }
-    }
-
-    /// Rank 0 owns, ranks 1 and 2 are its sharers, rank 3 is the peer on another host.
-    fn share(signal_every: u32, batch: u32) -> Vec<Results> {
-        let place = |host, core| Place { host, initiator: Initiator::Cpu { core, numa: 0 } };
-        let places = [place(0, 0), place(0, 1), place(0, 2), place(1, 0)];
-        let rate = |sharing| {
-            let mut c = RateConfig { sharing, ..RateConfig::to(3) };
-            (c.stop, c.signal_every, c.batch) = (Stop::Messages(500), signal_every, batch);
-            (c.depth, c.link.size.max_send_wr, c.link.qps) = (32, 32, 2);
-            c.shape.op = Op::Send;
-            Rate::new(c)
-        };
-        let mut owner = rate(Sharing::Owner { sharers: vec![1, 2] });
-        let (mut s1, mut s2) =
-            (rate(Sharing::Attached { owner: 0 }), rate(Sharing::Attached { owner: 0 }));
-        let mut peer = ResponderConfig::to(0);
-        peer.links[0].link.qps = 2;
-        let mut peer = Responder::new(peer);
-        let mut world = Ideal::with_places(&places, Limits::default());
-        run(&mut world, &mut [&mut owner, &mut s1, &mut s2, &mut peer]).unwrap();
-        vec![owner.results, s1.results, s2.results, peer.results().clone()]
-    }
-
-    #[test]
-    fn the_owner_sees_the_completions_of_all_sharers() {
-        for (signal_every, batch) in [(1, 1), (8, 4)] {
-            let r = share(signal_every, batch);
-            assert!(r.iter().all(|r| r.failure.is_none()));
-            assert_eq!((r[0].messages, r[1].messages, r[1].unconfirmed), (1500, 0, 500));
-            assert_eq!(r[3].received, 1500);
-        }
-    }
-
-    proptest! {
-        /// Whatever the queues' shape, every message completes once and the peer sees it.
-        #[test]
-        fn every_message_completes_once(
-            messages in 1_u64..400, qps in 1_u32..5, depth in 1_u32..40, batch in 1_u32..40,
-            signal in 1_u32..40, poll_batch in 1_usize..40, paced: bool,
-        ) {
-            let mut c = config(messages);
-            (c.link.qps, c.depth, c.batch) = (qps, depth, batch.min(depth));
-            (c.signal_every, c.poll_batch, c.latencies) = (signal.min(depth), poll_batch, true);
-            c.shape.op = Op::SendImm;
-            if paced {
-                c.arrivals = Arrivals::Every(Span::from_ns(10));
-            }
-            let (a, b, end) = play(c);
-            prop_assert_eq!(end, Ok(()));
-            prop_assert_eq!((a.messages, a.unconfirmed, b.received), (messages, 0, messages));
-            prop_assert_eq!(a.latencies.len() as u64, messages);
-        }
     }
 }

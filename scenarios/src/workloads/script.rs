@@ -7,14 +7,17 @@
 use std::collections::VecDeque;
 
 use doorbell_core::transport::{
-    Completion, Completions, Control, FenceScope, ModifyError, Next, PostRecvCause, Program,
+    Completion, Completions, Control, FenceScope, ModifyError, Mr, Next, PostRecvCause, Program,
     QpAttr, RecvQueue, RecvWr, Ring, RingError, Rung, StageError, Transport, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{AccessFlags, QpAttrMask, QpState, SendFlags};
+use doorbell_core::verbs::{QpAttrMask, QpState, SendFlags};
 
-use super::common::{Failure, Poster, Results, Shape};
-use super::connect::{Client, Lane, LinkConfig, Local, LocalConfig, publish_done};
+use super::common::{Failure, Message, Poster, Results, Shape};
+use super::connect::{
+    ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, ReceiveOrder, Topic, key,
+    publish_done,
+};
 
 /// One line of a script. `qp` counts from 0 within the link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -29,6 +32,9 @@ pub enum ScriptStep {
         shape: Shape,
         /// `SIGNALED`, `FENCE`, `SOLICITED`.
         flags: SendFlags,
+        /// Protection domain of the buffer: 0 is that of the QPs. A buffer of another one is
+        /// refused when the WQE is executed (`LOC_PROT_ERR`).
+        pd: u32,
     },
     /// Rings for everything that is staged on the QP.
     Ring {
@@ -56,6 +62,12 @@ pub enum ScriptStep {
         /// How long at most; `None`: for ever.
         deadline: Option<Span>,
     },
+    /// Waits until every message that was staged has completed, by its own completion or by a
+    /// later one of its QP.
+    AwaitAll {
+        /// How long at most; `None`: for ever.
+        deadline: Option<Span>,
+    },
     /// Does nothing for a time; the core is free.
     Wait {
         /// How long.
@@ -68,6 +80,15 @@ pub enum ScriptStep {
     },
     /// Posts `count` receives.
     PostRecv {
+        /// QP.
+        qp: u32,
+        /// How many.
+        count: u32,
+        /// Bytes of each buffer.
+        bytes: u32,
+    },
+    /// Makes the peer, a [`Responder`](super::Responder), post receives, and waits until it has.
+    PeerRecv {
         /// QP.
         qp: u32,
         /// How many.
@@ -108,6 +129,8 @@ pub enum Outcome {
     Waited,
     /// Receives posted, and the refusal of the next one.
     PostedRecv(u32, Option<PostRecvCause>),
+    /// The peer has posted its receives.
+    PeerPosted(u32),
     /// A fence.
     Fenced,
     /// A modify; work requests that it unstaged.
@@ -175,6 +198,10 @@ pub struct Script {
     sent: Vec<Sent>,
     /// Completed messages that took a receive.
     receives: u64,
+    /// Orders given to the peer.
+    orders: u32,
+    /// Buffers in other protection domains, from number 1 on.
+    foreign: Vec<Mr>,
 }
 
 impl Script {
@@ -192,6 +219,8 @@ impl Script {
             posted: 0,
             sent,
             receives: 0,
+            orders: 0,
+            foreign: vec![],
         }
     }
 
@@ -223,6 +252,7 @@ impl Script {
             if let Some(next) = self.client.up(t, first)? {
                 return Ok(next);
             }
+            self.results.granted = t.qp_caps(self.client.lanes()[0].qp).ok();
             self.up = true;
         }
         while let Some(&step) = self.config.steps.get(self.line) {
@@ -243,8 +273,9 @@ impl Script {
         step: ScriptStep,
     ) -> Result<Option<Next>, Failure> {
         match step {
-            ScriptStep::Post { qp, count, shape, flags } => {
-                self.post(t, qp, count, shape, flags)?
+            ScriptStep::Post { qp, count, shape, flags, pd } => {
+                let mr = self.buffer(t, pd)?;
+                self.post(t, qp, count, shape, flags, mr)?
             }
             ScriptStep::Ring { qp, how } => {
                 let lane = self.lane(qp)?;
@@ -267,7 +298,13 @@ impl Script {
                 }
                 self.log(t, Outcome::Polled(self.seen));
             }
-            ScriptStep::Await { count, deadline } => return self.wait_for(t, count, deadline),
+            ScriptStep::Await { count, deadline } => {
+                return self.wait_for(t, Some(count), deadline);
+            }
+            ScriptStep::AwaitAll { deadline } => return self.wait_for(t, None, deadline),
+            ScriptStep::PeerRecv { qp, count, bytes } => {
+                return self.order(t, ReceiveOrder { qp, count, bytes });
+            }
             ScriptStep::Wait { time } => {
                 let until = *self.since.get_or_insert(t.now()) + time;
                 if t.now() < until {
@@ -279,28 +316,43 @@ impl Script {
                 t.compute(time);
                 self.log(t, Outcome::Waited);
             }
-            ScriptStep::PostRecv { qp, count, bytes } => {
-                let (lane, wr) = (self.lane(qp)?, receive(self.client.local(), bytes)?);
-                let wrs = vec![wr; count as usize];
-                let (n, cause) = match t.post_recv(RecvQueue::Qp(lane.qp), &wrs) {
-                    Ok(()) => (count, None),
-                    Err(e) => (e.posted, Some(e.cause)),
-                };
-                self.log(t, Outcome::PostedRecv(n, cause));
-            }
+            ScriptStep::PostRecv { qp, count, bytes } => self.post_recv(t, qp, count, bytes)?,
             ScriptStep::Fence { scope } => {
                 t.fence(scope);
                 self.log(t, Outcome::Fenced);
             }
-            ScriptStep::Modify { qp, to } => {
-                let attr = QpAttr { state: to, access: AccessFlags::empty(), ..QpAttr::default() };
-                let modified = t.modify_qp(self.lane(qp)?.qp, &attr, QpAttrMask::STATE);
-                if modified.is_ok() {
-                    self.sent[qp as usize].staged.clear();
-                }
-                self.log(t, Outcome::Modified(modified));
-            }
+            ScriptStep::Modify { qp, to } => self.modify(t, qp, to)?,
         }
+        Ok(None)
+    }
+
+    /// The buffer in protection domain `pd`.
+    fn buffer<T: Control>(&mut self, t: &mut T, pd: u32) -> Result<Mr, Failure> {
+        let Some(i) = (pd as usize).checked_sub(1) else { return Ok(self.client.local().mr) };
+        while self.foreign.len() <= i {
+            let c = &self.config.local;
+            let pd = t.create_pd()?;
+            let mr = t.alloc_mr(pd, c.region_bytes, c.memory, ALL_RIGHTS, c.contents)?;
+            self.foreign.push(mr);
+        }
+        Ok(self.foreign[i])
+    }
+
+    fn order<T: Control>(&mut self, t: &mut T, o: ReceiveOrder) -> Result<Option<Next>, Failure> {
+        let (peer, me) = (self.client.peer(), t.rank());
+        if self.since.is_none() {
+            o.publish(t, peer, self.orders);
+            self.since = Some(t.now());
+        }
+        if t.lookup(peer, key(Topic::ReceivesPosted, me, self.orders), &mut []).is_none() {
+            let until = self.since.map(|s| s + self.config.link.deadline);
+            if until.is_some_and(|u| t.now() >= u) {
+                return Err(Failure::NoPeer { peer, what: "that its receives are posted" });
+            }
+            return Ok(Some(Next::Wait { on: WaitSet::BOOTSTRAP, until }));
+        }
+        self.orders += 1;
+        self.log(t, Outcome::PeerPosted(o.count));
         Ok(None)
     }
 
@@ -311,12 +363,14 @@ impl Script {
         count: u32,
         shape: Shape,
         flags: SendFlags,
+        mr: Mr,
     ) -> Result<(), Failure> {
-        let (lane, mr, poster) = (self.lane(qp)?, self.client.local().mr, Poster::new(shape));
+        let (lane, poster) = (self.lane(qp)?, Poster::new(shape));
         let mut staged = 0;
         let mut refusal = None;
         while staged < count && refusal.is_none() {
-            match poster.stage(t, &lane, &mr, 0, self.posted, flags) {
+            let (wr_id, offset) = (self.posted, 0);
+            match poster.stage(t, &lane, &mr, Message { wr_id, n: wr_id, offset, flags }) {
                 Ok(()) => {
                     self.posted += 1;
                     staged += 1;
@@ -340,6 +394,37 @@ impl Script {
         let n = (posted as usize).min(sent.staged.len());
         sent.rung.extend(sent.staged.drain(..n));
         sent.staged.clear();
+    }
+
+    fn post_recv<T: Control>(
+        &mut self,
+        t: &mut T,
+        qp: u32,
+        count: u32,
+        bytes: u32,
+    ) -> Result<(), Failure> {
+        let (lane, wr) = (self.lane(qp)?, receive(self.client.local(), bytes)?);
+        let wrs = vec![wr; count as usize];
+        let (n, cause) = match t.post_recv(RecvQueue::Qp(lane.qp), &wrs) {
+            Ok(()) => (count, None),
+            Err(e) => (e.posted, Some(e.cause)),
+        };
+        self.log(t, Outcome::PostedRecv(n, cause));
+        Ok(())
+    }
+
+    fn modify<T: Control>(&mut self, t: &mut T, qp: u32, to: QpState) -> Result<(), Failure> {
+        let attr = QpAttr { state: to, ..QpAttr::default() };
+        let modified = t.modify_qp(self.lane(qp)?.qp, &attr, QpAttrMask::STATE);
+        if modified.is_ok() {
+            let sent = &mut self.sent[qp as usize];
+            sent.staged.clear();
+            if to == QpState::Reset {
+                sent.rung.clear();
+            }
+        }
+        self.log(t, Outcome::Modified(modified));
+        Ok(())
     }
 
     /// One poll of each queue; whether both were seen empty.
@@ -371,20 +456,32 @@ impl Script {
                 let n = (retired as usize).min(rung.len());
                 self.receives += rung.drain(..n).filter(|takes| *takes).count() as u64;
             }
-            Completion::Error { .. } => {}
+            Completion::Error { qp, retired, .. } => {
+                let lanes = self.client.lanes();
+                let i = lanes.iter().position(|l| l.qp == qp).expect("a QP of the link");
+                let rung = &mut self.sent[i].rung;
+                let n = (retired as usize).min(rung.len());
+                rung.drain(..n);
+            }
         }
         self.log(t, Outcome::Completed(c));
     }
 
+    /// Waits for `count` completions, or for everything that is staged.
     fn wait_for<T: Control>(
         &mut self,
         t: &mut T,
-        count: u32,
+        count: Option<u32>,
         deadline: Option<Span>,
     ) -> Result<Option<Next>, Failure> {
         let since = *self.since.get_or_insert(t.now());
-        let empty = self.poll(t, (count - self.seen.min(count)).clamp(1, POLL_BATCH))?;
-        if self.seen >= count {
+        let missing = count.map_or(POLL_BATCH, |c| c.saturating_sub(self.seen));
+        let empty = self.poll(t, missing.clamp(1, POLL_BATCH))?;
+        let over = match count {
+            Some(c) => self.seen >= c,
+            None => empty && self.sent.iter().all(|s| s.staged.is_empty() && s.rung.is_empty()),
+        };
+        if over {
             self.log(t, Outcome::Polled(self.seen));
             return Ok(None);
         }
@@ -412,117 +509,5 @@ impl Program for Script {
             publish_done(t, self.client.peer(), self.receives);
             Next::Done
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::common::Op;
-    use super::super::responder::{Responder, ResponderConfig};
-    use super::*;
-    use doorbell_core::ideal::{Ideal, Stalled, run};
-    use doorbell_core::transport::RungBy;
-    use doorbell_core::verbs::{TransitionError, WcStatus};
-
-    fn post(count: u32) -> ScriptStep {
-        let shape = Shape { op: Op::Send, size: 8, inline: false };
-        ScriptStep::Post { qp: 0, count, shape, flags: SendFlags::SIGNALED }
-    }
-
-    const RING: ScriptStep = ScriptStep::Ring { qp: 0, how: Ring::Doorbell };
-
-    fn play(steps: Vec<ScriptStep>) -> (Script, Responder, Ideal, Result<(), Stalled>) {
-        let mut a = Script::new(ScriptConfig { steps, ..ScriptConfig::to(1) });
-        let mut b = Responder::new(ResponderConfig::to(0));
-        let mut world = Ideal::new(2);
-        let end = run(&mut world, &mut [&mut a, &mut b]);
-        (a, b, world, end)
-    }
-
-    fn outcomes(s: &Script) -> Vec<Outcome> {
-        let log = s.results().log.iter().map(|e| e.outcome);
-        log.filter(|o| !matches!(o, Outcome::Completed(_))).collect()
-    }
-
-    #[test]
-    fn what_is_posted_after_the_last_ring_is_never_executed() {
-        let wait = ScriptStep::Await { count: 13, deadline: None };
-        let (a, b, world, end) = play(vec![post(1), RING, post(12), wait]);
-        assert_eq!((b.results().received, world.unrung()), (1, 12));
-        let stalled = end.unwrap_err();
-        assert!(matches!(stalled, Stalled::NoProgress { unrung: 12, blocked: 0, .. }));
-        assert_eq!(outcomes(&a).len(), 3);
-    }
-
-    #[test]
-    fn without_the_wait_the_script_ends_and_leaves_them() {
-        let wait = ScriptStep::Await { count: 13, deadline: Some(Span::from_us(10)) };
-        let (a, b, world, end) = play(vec![post(1), RING, post(12), wait]);
-        end.unwrap();
-        assert_eq!((b.results().received, world.unrung()), (1, 12));
-        let rung = Rung { wqes: 1, by: RungBy::Doorbell };
-        let expect = [
-            Outcome::Staged(1, None),
-            Outcome::Rang(Ok(rung)),
-            Outcome::Staged(12, None),
-            Outcome::TimedOut(1),
-        ];
-        assert_eq!(outcomes(&a), expect);
-        assert_eq!(a.results().log.last().unwrap().at.since(Time::ZERO), Span::from_us(10));
-    }
-
-    #[test]
-    fn refusals_are_logged_and_the_script_goes_on() {
-        let steps = vec![
-            post(129),
-            ScriptStep::Unstage { qp: 0 },
-            RING,
-            ScriptStep::Modify { qp: 0, to: QpState::Init },
-            ScriptStep::Modify { qp: 0, to: QpState::Err },
-            post(1),
-            RING,
-            ScriptStep::Await { count: 1, deadline: None },
-            ScriptStep::PollEmpty,
-        ];
-        let (a, _, _, end) = play(steps);
-        end.unwrap();
-        let o = outcomes(&a);
-        assert_eq!(o[0], Outcome::Staged(64, Some(StageError::StagedFull)));
-        assert_eq!(o[1], Outcome::Unstaged(64));
-        assert_eq!(o[2], Outcome::Rang(Ok(Rung { wqes: 0, by: RungBy::Nothing })));
-        let Outcome::Modified(Err(ModifyError::Transition(e))) = o[3] else { panic!("{o:?}") };
-        assert!(matches!(e, TransitionError::NoSuchTransition { .. }));
-        assert_eq!(o[4], Outcome::Modified(Ok(0)));
-        assert_eq!(o[7..], [Outcome::Polled(1), Outcome::Polled(0)]);
-        let flushed = a.results().log.iter().any(|e| {
-            matches!(
-                e.outcome,
-                Outcome::Completed(Completion::Error { status: WcStatus::WrFlushErr, .. })
-            )
-        });
-        assert!(flushed);
-    }
-
-    #[test]
-    fn waits_and_computations_pass_time() {
-        let time = Span::from_us(2);
-        let steps = vec![
-            ScriptStep::Wait { time },
-            ScriptStep::Compute { time },
-            ScriptStep::Fence { scope: FenceScope::System },
-            ScriptStep::PostRecv { qp: 0, count: 200, bytes: 64 },
-            ScriptStep::Poll { max: 4 },
-        ];
-        let (a, _, _, end) = play(steps);
-        end.unwrap();
-        let at: Vec<_> = a.results().log.iter().map(|e| e.at.as_ps() / 1_000_000).collect();
-        assert_eq!(at, [2, 4, 4, 4, 4]);
-        assert_eq!(outcomes(&a)[3], Outcome::PostedRecv(128, Some(PostRecvCause::Full)));
-    }
-
-    #[test]
-    fn an_unknown_qp_is_a_mistake_in_the_file() {
-        let (a, ..) = play(vec![ScriptStep::Ring { qp: 1, how: Ring::Auto }]);
-        assert!(matches!(a.results().failure, Some(Failure::Config(_))));
     }
 }
