@@ -24,10 +24,10 @@ pub(super) fn check(runner: &dyn Runner, args: &CheckArgs) -> ExitStatus {
         status = status.max(of_target);
         suites.push(suite);
     }
-    if let Some(path) = &args.junit {
-        if let Err(error) = write_whole(path, &to_junit(&suites)) {
-            return cannot_write(path, &error);
-        }
+    if let Some(path) = &args.junit
+        && let Err(error) = write_whole(path, &to_junit(&suites))
+    {
+        return cannot_write(path, &error);
     }
     if !args.quiet {
         print(&totals(&suites));

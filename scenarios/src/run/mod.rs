@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 pub use batch::{Run, run_points};
 pub use error::RunError;
-pub use simulate::Simulator;
 pub use latency::{LatencyRecorder, LatencySummary};
 pub(crate) use metric::number_text;
 pub use metric::{Metric, MetricUnit, MetricValue};
@@ -23,6 +22,7 @@ pub use outcome::{
     Direction, Effective, Exit, ExitKind, Found, Note, NoteKind, Outcome, PcieBytes, ResourceUse,
     TimelineRow,
 };
+pub use simulate::Simulator;
 
 use crate::format::Scenario;
 use crate::profile::Profile;

@@ -2,7 +2,9 @@
 
 use doorbell_core::transport::{Contents, Initiator, MemKind, QpAttr, QpSize, Ring};
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, RnrTimer, SendFlags};
+use doorbell_core::verbs::{
+    AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, RnrTimer, SendFlags,
+};
 use doorbell_sim::host::{InitiatorConfig, PollMode};
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
@@ -12,20 +14,15 @@ use crate::format::{self, Program, ProgramKind, QpKind, Receives, RingMode, Step
 use crate::workloads::connect::{ALL_RIGHTS, LinkConfig, LocalConfig};
 use crate::workloads::{
     Arrivals, Latency, LatencyConfig, Op, Rate, RateConfig, Responder, ResponderConfig,
-    ResponderLink, Results, Shape, Sharing, Stop,
-    script::{Script, ScriptConfig, ScriptStep},
+    ResponderLink, Results, Script, ScriptConfig, ScriptStep, Shape, Sharing, Stop, Workload,
 };
 
-/// Which workload runs at a rank, to read its results.
+/// Which side of a scenario's program runs at a rank.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// See [`Latency`].
-    Latency,
-    /// See [`Rate`].
-    Rate,
-    /// See [`Script`].
-    Script,
-    /// See [`Responder`].
+    /// It posts and measures.
+    Sender,
+    /// It answers.
     Responder,
 }
 
@@ -45,17 +42,12 @@ pub struct Placed {
 impl Placed {
     /// Whether it sends; the others answer.
     pub fn sends(&self) -> bool {
-        self.role != Role::Responder
+        self.role == Role::Sender
     }
 
     /// What it measured.
     pub fn results<'w>(&self, world: &'w World) -> Option<&'w Results> {
-        match self.role {
-            Role::Latency => world.program::<Latency>(self.rank).map(Latency::results),
-            Role::Rate => world.program::<Rate>(self.rank).map(Rate::results),
-            Role::Script => world.program::<Script>(self.rank).map(Script::results),
-            Role::Responder => world.program::<Responder>(self.rank).map(Responder::results),
-        }
+        world.program::<Workload>(self.rank).map(Workload::results)
     }
 }
 
@@ -123,7 +115,12 @@ impl Placer<'_> {
             let numa = 0;
             let on = self.core(peer, numa, PollMode::Busy);
             let config = self.responder(index, p, first + t)?;
-            let rank = world.add_program(HostId(peer), on, Time::ZERO, Responder::new(config));
+            let rank = world.add_program(
+                HostId(peer),
+                on,
+                Time::ZERO,
+                Workload::from(Responder::new(config)),
+            );
             self.next = rank + 1;
             let role = Role::Responder;
             self.placed.push(Placed { program: index, rank, host: peer, role });
@@ -308,45 +305,54 @@ impl Placer<'_> {
         };
         let shape = self.shape(p);
         let (iterations, warm_up) = (p.iterations.value(), p.warmup.value());
-        let (rank, role) = match p.kind {
+        let workload: Workload = match p.kind {
             ProgramKind::Latency => {
                 let think = p.interval.as_ref().map_or(Span::ZERO, |i| i.0);
-                let c = LatencyConfig { local, link, shape, ring, iterations, warm_up, think };
-                let rank = world.add_program(host, on, Time::ZERO, Latency::new(c));
-                (rank, Role::Latency)
-            }
-            ProgramKind::Bandwidth | ProgramKind::MessageRate => {
-                let c = RateConfig {
+                let fence = p.fence;
+                Latency::new(LatencyConfig {
                     local,
                     link,
                     shape,
                     ring,
-                    depth: self.window(p),
-                    batch: p.batch.value() as u32,
-                    signal_every: p.signal_every.value() as u32,
-                    poll_batch: p.poll_batch.value() as usize,
-                    stop: Stop::Messages(iterations + warm_up),
+                    fence,
+                    iterations,
                     warm_up,
-                    arrivals: p.interval.as_ref().map_or(Arrivals::Saturate, |i| Arrivals::Every(i.0)),
-                    max_delay: p.batch_delay.as_ref().map(|d| d.0),
-                    latencies: !p.share_qp,
-                    sharing,
-                };
-                (world.add_program(host, on, Time::ZERO, Rate::new(c)), Role::Rate)
+                    think,
+                })
+                .into()
             }
+            ProgramKind::Bandwidth | ProgramKind::MessageRate => Rate::new(RateConfig {
+                local,
+                link,
+                shape,
+                ring,
+                depth: self.window(p),
+                batch: p.batch.value() as u32,
+                signal_every: p.signal_every.value() as u32,
+                poll_batch: p.poll_batch.value() as usize,
+                stop: Stop::Messages(iterations + warm_up),
+                warm_up,
+                arrivals: p.interval.as_ref().map_or(Arrivals::Saturate, |i| Arrivals::Every(i.0)),
+                max_delay: p.batch_delay.as_ref().map(|d| d.0),
+                latencies: !p.share_qp,
+                sharing,
+                fence: p.fence,
+                poll_interval: p.poll_interval.as_ref().map(|i| i.0),
+            })
+            .into(),
             ProgramKind::Script => {
-                let steps = self.script(index, p)?;
+                let steps = Self::script(p);
                 let receives = 0;
-                let c = ScriptConfig { local, link, receives, steps };
-                (world.add_program(host, on, Time::ZERO, Script::new(c)), Role::Script)
+                Script::new(ScriptConfig { local, link, receives, steps }).into()
             }
             ProgramKind::PingPong => {
                 let what = "programs of this kind".into();
                 return Err(RunError::Unsupported { what });
             }
         };
+        let rank = world.add_program(host, on, Time::ZERO, workload);
         self.next = rank + 1;
-        self.placed.push(Placed { program: index, rank, host: host.0, role });
+        self.placed.push(Placed { program: index, rank, host: host.0, role: Role::Sender });
         Ok(rank)
     }
 
@@ -374,32 +380,24 @@ impl Placer<'_> {
         let bytes = largest.max().unwrap_or(0).max(p.size.0.0 as u32);
         Ok(ResponderConfig {
             local: self.local(index, p, true)?,
-            links: vec![ResponderLink { link, receives }],
+            links: vec![ResponderLink { link, receives, refill: p.receives == Receives::Refill }],
             receive_bytes: bytes,
             receive_contents: Self::contents(p),
-            repost_batch: if p.receives == Receives::Once { u32::MAX } else { 16 },
+            repost_batch: 16,
             poll_batch: 32,
+            poll_interval: None,
         })
     }
 
-    fn script(&self, index: usize, p: &Program) -> Result<Vec<ScriptStep>, RunError> {
+    fn script(p: &Program) -> Vec<ScriptStep> {
         let limit = p.inline.as_ref().map(|q| q.0.0);
-        p.steps.iter().enumerate().map(|(n, s)| script_step(index, n, s, limit)).collect()
+        p.steps.iter().map(|s| script_step(s, limit)).collect()
     }
 }
 
-fn script_step(
-    index: usize,
-    n: usize,
-    s: &Step,
-    inline: Option<u64>,
-) -> Result<ScriptStep, RunError> {
-    Ok(match s {
+fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
+    match s {
         Step::Post(post) => {
-            if post.pd != 0 {
-                let what = format!("program.{index}.steps.{n}: a foreign protection domain");
-                return Err(RunError::Unsupported { what });
-            }
             let op = match post.op {
                 format::Op::Write => Op::Write,
                 format::Op::WriteImm => Op::WriteImm,
@@ -416,6 +414,7 @@ fn script_step(
             let inline = post.inline || fits && post.op.takes_inline();
             ScriptStep::Post {
                 qp: post.qp,
+                pd: post.pd,
                 count: post.count,
                 shape: Shape { op, size: post.size.0 as u32, inline },
                 flags,
@@ -447,8 +446,6 @@ fn script_step(
             },
         },
         Step::Compute { time } => ScriptStep::Compute { time: *time },
-        Step::Fence => {
-            ScriptStep::Fence { scope: doorbell_core::transport::FenceScope::System }
-        }
-    })
+        Step::Fence => ScriptStep::Fence { scope: doorbell_core::transport::FenceScope::System },
+    }
 }

@@ -11,11 +11,11 @@ use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, World, WorldConfig};
 
 use super::programs::{Placed, place};
+use super::timeline;
 use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
 };
-use super::timeline;
 use crate::format::{Noise, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
 use crate::workloads::{Failure, Results};

@@ -272,6 +272,19 @@ pub fn failed(c: &Completion) -> Option<Failure> {
     }
 }
 
+/// One message of a [`Poster`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Id of the work request.
+    pub wr_id: u64,
+    /// Number that goes into immediates and atomics.
+    pub n: u64,
+    /// Where it is in the own region, and where it goes in the peer's.
+    pub offset: u64,
+    /// `SIGNALED`, `FENCE`, `SOLICITED`.
+    pub flags: SendFlags,
+}
+
 /// Stages messages of one shape from one region; keeps the inline bytes.
 #[derive(Clone, Debug)]
 pub struct Poster {
@@ -292,7 +305,7 @@ impl Poster {
         &mut self.scratch
     }
 
-    /// Stages message `n` from `offset` of `mr` to `offset` of the peer's region.
+    /// Stages a message.
     ///
     /// # Errors
     /// See [`StageError`], and [`Failure::OwnRegion`] for a message outside of the region.
@@ -301,10 +314,9 @@ impl Poster {
         t: &mut T,
         lane: &Lane,
         mr: &Mr,
-        offset: u64,
-        n: u64,
-        flags: SendFlags,
+        message: Message,
     ) -> Result<(), Failure> {
+        let Message { wr_id, n, offset, flags } = message;
         let bytes = self.shape.bytes();
         let need = offset + u64::from(bytes);
         let sge = mr.sge(offset, bytes).ok_or(Failure::OwnRegion { got: mr.len, need })?;
@@ -312,7 +324,7 @@ impl Poster {
         let data = if self.shape.inline { Data::Inline(&self.scratch) } else { Data::Sge(sge) };
         let op = self.shape.op.to_send_op(lane.remote.at(offset), n);
         let dest: Option<UdDest> = lane.dest;
-        t.stage(lane.qp, &SendWr { wr_id: n, op, data, flags, dest })?;
+        t.stage(lane.qp, &SendWr { wr_id, op, data, flags, dest })?;
         Ok(())
     }
 }

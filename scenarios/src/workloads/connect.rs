@@ -29,6 +29,10 @@ pub enum Topic {
     SharedMr = 5,
     /// A sharer of a QP has posted its last, with its counts.
     SharerDone = 6,
+    /// A script asks its peer to post receives.
+    PostReceives = 7,
+    /// The peer has posted them.
+    ReceivesPosted = 8,
 }
 
 /// The key under which a rank publishes item `index` of `topic` for rank `peer`.
@@ -164,6 +168,11 @@ impl Target {
     /// The whole region.
     pub fn whole(mr: &Mr) -> Self {
         Self::part_of(mr, 0, mr.len)
+    }
+
+    /// The same memory with its first `bytes` left out.
+    pub const fn shifted(&self, bytes: u64) -> Self {
+        Self { remote: self.at(bytes), len: self.len.saturating_sub(bytes) }
     }
 
     /// The address at `offset`.
@@ -495,6 +504,36 @@ pub fn lookup_done<T: Control>(t: &mut T, peer: u32) -> Option<u64> {
     let mut bytes = [0; 8];
     let me = t.rank();
     t.lookup(peer, key(Topic::Done, me, 0), &mut bytes).map(|_| u64::from_be_bytes(bytes))
+}
+
+/// Receives that a script asks its peer to post.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ReceiveOrder {
+    /// QP within the link.
+    pub qp: u32,
+    /// How many.
+    pub count: u32,
+    /// Bytes of each buffer.
+    pub bytes: u32,
+}
+
+impl ReceiveOrder {
+    /// Publishes order number `n` for `peer`.
+    pub fn publish<T: Control>(&self, t: &mut T, peer: u32, n: u32) {
+        let mut out = [0; 12];
+        for (chunk, v) in out.chunks_exact_mut(4).zip([self.qp, self.count, self.bytes]) {
+            chunk.copy_from_slice(&v.to_be_bytes());
+        }
+        t.publish(key(Topic::PostReceives, peer, n), &out);
+    }
+
+    /// Order number `n` of `peer`, if it has come.
+    pub fn lookup<T: Control>(t: &mut T, peer: u32, n: u32) -> Option<Self> {
+        let (mut b, me) = ([0; 12], t.rank());
+        t.lookup(peer, key(Topic::PostReceives, me, n), &mut b)?;
+        let at = |i: usize| u32::from_be_bytes(b[i..i + 4].try_into().expect("4 bytes"));
+        Some(Self { qp: at(0), count: at(4), bytes: at(8) })
+    }
 }
 
 #[cfg(test)]

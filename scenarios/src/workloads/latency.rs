@@ -3,11 +3,11 @@
 //! A latency is the time from the call that stages the message to the poll that sees its
 //! completion. For a WRITE or SEND on RC it holds the acknowledgement: a one-sided round trip.
 
-use doorbell_core::transport::{Completions, Control, Next, Program, Ring, WaitSet};
+use doorbell_core::transport::{Completions, Control, FenceScope, Next, Program, Ring, WaitSet};
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::SendFlags;
 
-use super::common::{Failure, Poster, Results, Shape, Window, failed};
+use super::common::{Failure, Message, Poster, Results, Shape, Window, failed};
 use super::connect::{Client, LinkConfig, LocalConfig, publish_done};
 
 /// Configuration of [`Latency`].
@@ -21,6 +21,9 @@ pub struct LatencyConfig {
     pub shape: Shape,
     /// How to ring. BlueFlame saves the NIC one PCIe read of the WQE.
     pub ring: Ring,
+    /// Whether stores are fenced before the ring, where the ring does not do so by itself (GPU
+    /// blocks). Without it the NIC may read a WQE or payload that is not there yet.
+    pub fence: bool,
     /// Measured messages, at least 1.
     pub iterations: u64,
     /// Messages before the measured ones: they fill the NIC's caches.
@@ -38,6 +41,7 @@ impl LatencyConfig {
             link: LinkConfig::to(peer),
             shape: Shape::default(),
             ring: Ring::Auto,
+            fence: true,
             iterations: 1000,
             warm_up: 16,
             think: Span::ZERO,
@@ -54,6 +58,8 @@ pub struct Latency {
     polled: Completions,
     results: Results,
     up: bool,
+    /// Whether the ring leaves the ordering of stores to us.
+    must_fence: bool,
     /// Messages posted.
     posted: u64,
     /// When the outstanding message was handed over.
@@ -73,6 +79,7 @@ impl Latency {
             polled: Completions::with_capacity(16),
             results: Results::default(),
             up: false,
+            must_fence: false,
             posted: 0,
             since: None,
             rest_until: Time::ZERO,
@@ -91,6 +98,8 @@ impl Latency {
                 return Ok(next);
             }
             self.client.require(self.config.shape.bytes().into())?;
+            let caps = t.qp_caps(self.client.lanes()[0].qp);
+            self.must_fence = self.config.fence && caps.is_ok_and(|c| !c.ring_orders_stores);
             self.up = true;
         }
         let cq = self.client.local().send_cq;
@@ -134,7 +143,11 @@ impl Latency {
         let lane = self.client.lanes()[0];
         let now = t.now();
         let mr = self.client.local().mr;
-        self.poster.stage(t, &lane, &mr, 0, self.posted, SendFlags::SIGNALED)?;
+        let (wr_id, flags) = (self.posted, SendFlags::SIGNALED);
+        self.poster.stage(t, &lane, &mr, Message { wr_id, n: wr_id, offset: 0, flags })?;
+        if self.must_fence {
+            t.fence(FenceScope::System);
+        }
         t.ring(lane.qp, self.config.ring)?;
         self.results.first.get_or_insert(now);
         self.results.rings += 1;

@@ -2,17 +2,131 @@
 //!
 //! They are written against [`doorbell_core::transport`] alone: the same code runs on the ideal
 //! back end, in the simulator and on hardware. Each has a config and [`Results`].
+//!
+//! | Program | Peer |
+//! |---|---|
+//! | [`Latency`], [`Rate`], [`Script`] | [`Responder`], which may serve several |
+//! | [`PingPong`] | itself, with `starts` turned |
+//! | [`Produce`] with a direct path | [`Verify`], or [`Responder`] |
+//! | [`Produce`] through a [`Proxy`] on its host | the proxy's peer: [`Verify`] or [`Responder`] |
+//!
+//! A program that cannot go on ends with [`Results::failure`]. One that waits for what never comes
+//! (a completion of a WQE that was not rung, a receive that is not posted) waits for ever, and the
+//! back end's runner names the stall.
 
 mod common;
 pub mod connect;
 mod latency;
+pub mod payload;
+mod pingpong;
+mod produce;
+mod proxy;
 mod rate;
 mod responder;
-pub mod script;
+mod script;
 mod sharing;
+mod verify;
 
 pub use common::*;
+pub use connect::{LinkConfig, LocalConfig};
 pub use latency::{Latency, LatencyConfig};
+pub use pingpong::{PingPong, PingPongBy, PingPongConfig};
+pub use produce::{Produce, ProduceConfig, ProducePath};
+pub use proxy::{Proxy, ProxyConfig};
 pub use rate::{Arrivals, Rate, RateConfig, Stop};
 pub use responder::{Responder, ResponderConfig, ResponderLink};
+pub use script::{LogEntry, Outcome, Script, ScriptConfig, ScriptStep};
 pub use sharing::Sharing;
+pub use verify::{Verify, VerifyConfig};
+
+use doorbell_core::transport::{Control, Next, Program};
+
+/// Any of the programs, for runners that hold many of them.
+#[derive(Clone, Debug)]
+pub enum Workload {
+    /// One message at a time.
+    Latency(Box<Latency>),
+    /// A message and its answer.
+    PingPong(Box<PingPong>),
+    /// Many messages outstanding.
+    Rate(Box<Rate>),
+    /// A list of verbs calls.
+    Script(Box<Script>),
+    /// The passive side.
+    Responder(Box<Responder>),
+    /// Messages that become ready at intervals.
+    Produce(Box<Produce>),
+    /// A core that posts for producers.
+    Proxy(Box<Proxy>),
+    /// The receiver that checks.
+    Verify(Box<Verify>),
+}
+
+impl Workload {
+    /// What it measured.
+    pub fn results(&self) -> &Results {
+        match self {
+            Self::Latency(p) => p.results(),
+            Self::PingPong(p) => p.results(),
+            Self::Rate(p) => p.results(),
+            Self::Script(p) => p.results(),
+            Self::Responder(p) => p.results(),
+            Self::Produce(p) => p.results(),
+            Self::Proxy(p) => p.results(),
+            Self::Verify(p) => p.results(),
+        }
+    }
+}
+
+impl Program for Workload {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        match self {
+            Self::Latency(p) => p.step(t),
+            Self::PingPong(p) => p.step(t),
+            Self::Rate(p) => p.step(t),
+            Self::Script(p) => p.step(t),
+            Self::Responder(p) => p.step(t),
+            Self::Produce(p) => p.step(t),
+            Self::Proxy(p) => p.step(t),
+            Self::Verify(p) => p.step(t),
+        }
+    }
+}
+
+macro_rules! from {
+    ($($name:ident),*) => {
+        $(impl From<$name> for Workload {
+            fn from(p: $name) -> Self {
+                Self::$name(Box::new(p))
+            }
+        })*
+    };
+}
+
+from!(Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doorbell_core::ideal::{Ideal, Step, run};
+
+    #[test]
+    fn programs_of_all_kinds_run_side_by_side() {
+        let mut programs: Vec<Workload> = vec![
+            Latency::new(LatencyConfig::to(1)).into(),
+            Responder::new(ResponderConfig::to(0)).into(),
+            Rate::new(RateConfig::to(3)).into(),
+            Responder::new(ResponderConfig::to(2)).into(),
+            PingPong::new(PingPongConfig::to(5, true)).into(),
+            PingPong::new(PingPongConfig::to(4, false)).into(),
+            Produce::new(ProduceConfig::direct(7)).into(),
+            Verify::new(VerifyConfig::of(6)).into(),
+        ];
+        let mut steps: Vec<&mut dyn Step> =
+            programs.iter_mut().map(|p| p as &mut dyn Step).collect();
+        run(&mut Ideal::new(8), &mut steps).unwrap();
+        let messages: Vec<_> = programs.iter().map(|p| p.results().messages).collect();
+        assert_eq!(messages, [1016, 0, 10_000, 0, 1016, 1016, 1000, 0]);
+        assert!(programs.iter().all(|p| p.results().failure.is_none()));
+    }
+}

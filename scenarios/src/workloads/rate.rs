@@ -10,12 +10,13 @@
 use std::collections::VecDeque;
 
 use doorbell_core::transport::{
-    AttachError, Completion, Completions, Control, Mr, Next, Program, Ring, StageError, WaitSet,
+    AttachError, Completion, Completions, Control, FenceScope, Mr, Next, Program, Ring, StageError,
+    WaitSet,
 };
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{QpType, SendFlags};
 
-use super::common::{Failure, Poster, Results, Shape, Window, failed};
+use super::common::{Failure, Message, Poster, Results, Shape, Window, failed};
 use super::connect::{Card, Client, Lane, LinkConfig, LocalConfig, publish_done};
 use super::sharing::{Credits, Sharing};
 
@@ -48,6 +49,9 @@ pub struct RateConfig {
     pub shape: Shape,
     /// How to ring.
     pub ring: Ring,
+    /// Whether stores are fenced before each ring, where the ring does not do so by itself (GPU
+    /// blocks).
+    pub fence: bool,
     /// Messages outstanding per QP, at most the send queue's size. Lower: the pipe is not full;
     /// higher: more memory, longer queues.
     pub depth: u32,
@@ -58,6 +62,9 @@ pub struct RateConfig {
     pub signal_every: u32,
     /// Completions taken by one poll. Higher: fewer polls, longer until the first is handled.
     pub poll_batch: usize,
+    /// Time from one poll to the next; `None`: as soon as there is something. Longer: completions
+    /// and slots come back later, and in bursts.
+    pub poll_interval: Option<Span>,
     /// End.
     pub stop: Stop,
     /// Messages that are counted before the window of the results begins.
@@ -81,10 +88,12 @@ impl RateConfig {
             link: LinkConfig::to(peer),
             shape: Shape::default(),
             ring: Ring::Auto,
+            fence: true,
             depth: 128,
             batch: 1,
             signal_every: 1,
             poll_batch: 16,
+            poll_interval: None,
             stop: Stop::Messages(10_000),
             warm_up: 0,
             arrivals: Arrivals::Saturate,
@@ -114,6 +123,8 @@ struct Flow {
     signals: u32,
     /// Slots that were granted.
     slots: u32,
+    /// Whether the ring leaves the ordering of stores to us.
+    must_fence: bool,
 }
 
 /// See the module. The peer is a [`Responder`](super::Responder).
@@ -139,6 +150,8 @@ pub struct Rate {
     window_base: u64,
     /// Whether a message that has arrived waits for a slot.
     blocked: bool,
+    /// No poll before.
+    next_poll: Time,
 }
 
 impl Rate {
@@ -159,6 +172,7 @@ impl Rate {
             signalled: 0,
             window_base: 0,
             blocked: false,
+            next_poll: Time::ZERO,
             config,
         }
     }
@@ -246,7 +260,8 @@ impl Rate {
             let quota = planned.map(|p| p / n + u64::from(i < p % n));
             let outstanding = VecDeque::with_capacity(self.config.depth as usize);
             let slots = caps.max_send_wr;
-            self.flows.push(Flow { quota, outstanding, slots, ..Flow::default() });
+            let must_fence = self.config.fence && !caps.ring_orders_stores;
+            self.flows.push(Flow { quota, outstanding, slots, must_fence, ..Flow::default() });
             let at = lane.qp.index() as usize;
             self.lane_of.resize(self.lane_of.len().max(at + 1), usize::MAX);
             self.lane_of[at] = i as usize;
@@ -281,8 +296,14 @@ impl Rate {
             return Ok(false);
         }
         self.polled.clear();
+        if t.now() < self.next_poll {
+            return Ok(false);
+        }
         t.poll_cq(self.client.local().send_cq, &mut self.polled)?;
         let now = t.now();
+        if let (Some(interval), false) = (self.config.poll_interval, self.polled.is_full()) {
+            self.next_poll = now + interval;
+        }
         let mut slots = 0;
         for c in self.polled.as_slice() {
             if let Some(f) = failed(c) {
@@ -410,12 +431,14 @@ impl Rate {
         let last = flow.quota == Some(flow.total + 1);
         let signal = last || flow.unsignalled + 1 == self.config.signal_every;
         let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
-        let (offset, id) = (i as u64 * self.config.shape.stride(), self.credits.tag(flow.total));
+        let offset = i as u64 * self.config.shape.stride();
+        let wr_id = self.credits.tag(self.handed);
+        let message = Message { wr_id, n: flow.total, offset, flags };
         let (lane, mr) = (self.lanes[i], self.mr.expect("up"));
-        let mut staged = self.poster.stage(t, &lane, &mr, offset, id, flags);
+        let mut staged = self.poster.stage(t, &lane, &mr, message);
         if staged == Err(Failure::Stage(StageError::StagedFull)) {
             self.ring(t, i)?;
-            staged = self.poster.stage(t, &lane, &mr, offset, id, flags);
+            staged = self.poster.stage(t, &lane, &mr, message);
         }
         match staged {
             Ok(()) => {}
@@ -441,6 +464,9 @@ impl Rate {
 
     fn ring<T: Control>(&mut self, t: &mut T, i: usize) -> Result<(), Failure> {
         if self.flows[i].staged > 0 {
+            if self.flows[i].must_fence {
+                t.fence(FenceScope::System);
+            }
             t.ring(self.lanes[i].qp, self.config.ring)?;
             self.flows[i].staged = 0;
             self.results.rings += 1;
@@ -474,14 +500,17 @@ impl Rate {
     }
 
     fn wait(&self, now: Time, start: Time) -> Next {
-        let on = match &self.config.sharing {
-            Sharing::Own => WaitSet::cq(self.client.local().send_cq),
-            Sharing::Owner { .. } => {
-                WaitSet::cq(self.client.local().send_cq).or(WaitSet::BOOTSTRAP)
+        let mut on = match &self.config.sharing {
+            Sharing::Own | Sharing::Owner { .. } if self.config.poll_interval.is_some() => {
+                WaitSet::EMPTY
             }
+            Sharing::Own | Sharing::Owner { .. } => WaitSet::cq(self.client.local().send_cq),
             Sharing::Attached { .. } => self.credits.wait_set(),
         };
-        let mut until = (0..self.flows.len()).filter_map(|i| self.ring_by(i)).min();
+        if let Sharing::Owner { .. } = self.config.sharing {
+            on = on.or(WaitSet::BOOTSTRAP);
+        }
+        let batch = (0..self.flows.len()).filter_map(|i| self.ring_by(i)).min();
         let next = match (self.config.arrivals, self.config.stop) {
             // A message that has arrived already waits for a slot, not for a time.
             (Arrivals::Every(i), _) => Some(start + i * self.handed)
@@ -489,10 +518,8 @@ impl Rate {
             (Arrivals::Saturate, Stop::After(s)) => Some(start + s).filter(|end| *end > now),
             (Arrivals::Saturate, Stop::Messages(_)) => None,
         };
-        until = match (until, next) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        let poll = self.config.poll_interval.map(|_| self.next_poll);
+        let until = [batch, next, poll].into_iter().flatten().min();
         Next::Wait { on, until }
     }
 }
@@ -587,6 +614,15 @@ mod tests {
         c.arrivals = Arrivals::Every(Span::from_us(3));
         // At 0, 3, 6 and 9 us.
         assert_eq!(play(c).0.messages, 4);
+    }
+
+    #[test]
+    fn completions_wait_for_the_next_poll() {
+        let mut c = config(3);
+        (c.depth, c.latencies) = (1, true);
+        c.poll_interval = Some(Span::from_us(5));
+        let (r, ..) = play(c);
+        assert_eq!(r.latencies, [Span::from_us(5); 3]);
     }
 
     #[test]

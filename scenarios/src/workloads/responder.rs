@@ -4,11 +4,13 @@ use doorbell_core::transport::{
     Completion, Completions, Contents, Control, MemKind, Mr, Next, Program, QpId, RecvQueue,
     RecvWr, WaitSet,
 };
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::QpType;
 
 use super::common::{Failure, Results, failed};
 use super::connect::{
-    ALL_RIGHTS, Connect, LinkConfig, Local, LocalConfig, Progress, Target, lookup_done,
+    ALL_RIGHTS, Connect, LinkConfig, Local, LocalConfig, Progress, ReceiveOrder, Target, Topic,
+    key, lookup_done,
 };
 
 /// One peer of a responder.
@@ -19,6 +21,9 @@ pub struct ResponderLink {
     /// Receives kept posted per QP. Too few for a burst: the peer gets RNR NAKs (RC) or loses
     /// messages (UC, UD). 0: none, for peers that only WRITE, READ or do ATOMICs.
     pub receives: u32,
+    /// Whether consumed receives are posted again. Without it the QP takes `receives` messages
+    /// and no more.
+    pub refill: bool,
 }
 
 /// Configuration of [`Responder`].
@@ -37,6 +42,9 @@ pub struct ResponderConfig {
     pub repost_batch: u32,
     /// Completions taken by one poll. Higher: fewer polls, longer until the first is handled.
     pub poll_batch: usize,
+    /// Time from one poll to the next; `None`: as soon as there is something. Longer: receives
+    /// come back later and in bursts.
+    pub poll_interval: Option<Span>,
 }
 
 impl ResponderConfig {
@@ -44,17 +52,21 @@ impl ResponderConfig {
     pub fn to(peer: u32) -> Self {
         Self {
             local: LocalConfig::default(),
-            links: vec![ResponderLink { link: LinkConfig::to(peer), receives: 64 }],
+            links: vec![ResponderLink { link: LinkConfig::to(peer), receives: 64, refill: true }],
             receive_bytes: 4096,
             receive_contents: Contents::Data,
             repost_batch: 1,
             poll_batch: 16,
+            poll_interval: None,
         }
     }
 }
 
 /// Bytes in front of a datagram in the receive buffer.
 const GRH_BYTES: u32 = 40;
+
+/// Id of receives that a script has asked for: they are not posted again.
+const ORDERED: u64 = u64::MAX >> 1;
 
 /// A QP's receives: buffers by number, and those that wait to be posted again.
 #[derive(Clone, Debug)]
@@ -72,6 +84,10 @@ pub struct Responder {
     receive_mr: Option<Mr>,
     links: Vec<Connect>,
     receives: Vec<Receives>,
+    /// Orders carried out, per link.
+    obeyed: Vec<u32>,
+    /// No poll before.
+    next_poll: Time,
     polled: Completions,
     results: Results,
 }
@@ -79,14 +95,16 @@ pub struct Responder {
 impl Responder {
     /// A program that has not started.
     pub fn new(config: ResponderConfig) -> Self {
-        let links = config.links.iter().map(|l| Connect::new(l.link)).collect();
+        let links: Vec<_> = config.links.iter().map(|l| Connect::new(l.link)).collect();
         let polled = Completions::with_capacity(config.poll_batch.max(1));
         Self {
             config,
             local: None,
             receive_mr: None,
+            obeyed: vec![0; links.len()],
             links,
             receives: vec![],
+            next_poll: Time::ZERO,
             polled,
             results: Results::default(),
         }
@@ -175,12 +193,18 @@ impl Responder {
 
     fn drain<T: Control>(&mut self, t: &mut T, local: &Local) -> Result<bool, Failure> {
         self.polled.clear();
+        if t.now() < self.next_poll {
+            return Ok(false);
+        }
         t.poll_cq(local.recv_cq, &mut self.polled)?;
+        if let (Some(interval), false) = (self.config.poll_interval, self.polled.is_full()) {
+            self.next_poll = t.now() + interval;
+        }
         for i in 0..self.polled.as_slice().len() {
             let c = self.polled.as_slice()[i];
-            if let Some(f) = failed(&c) {
-                return Err(f);
-            }
+            // Receives are flushed when a peer's mistake puts its QP into ERR: the first status is
+            // reported, and the other peers are served on.
+            self.results.failure = self.results.failure.or(failed(&c));
             if let Completion::Recv { wr_id, qp, len, .. } = c {
                 let now = t.now();
                 self.results.first.get_or_insert(now);
@@ -193,6 +217,9 @@ impl Responder {
 
     fn repost<T: Control>(&mut self, t: &mut T, qp: QpId, slot: u64) -> Result<(), Failure> {
         let i = (0..self.links.len()).find(|&i| self.owns(i, qp)).expect("a QP of ours");
+        if slot == ORDERED || !self.config.links[i].refill {
+            return Ok(());
+        }
         let wr = self.receive_wr(slot, self.config.links[i].link.ty == QpType::Ud);
         let n = self.config.links[i].receives;
         let r = self.receives.iter_mut().find(|r| r.qp == qp).expect("it has receives");
@@ -205,6 +232,25 @@ impl Responder {
         Ok(())
     }
 
+    /// Posts the receives that scripts ask for, from the region that is offered to them.
+    fn obey<T: Control>(&mut self, t: &mut T, local: &Local) -> Result<(), Failure> {
+        for i in 0..self.links.len() {
+            let peer = self.config.links[i].link.peer;
+            while let Some(order) = ReceiveOrder::lookup(t, peer, self.obeyed[i]) {
+                let lane = self.links[i].lanes().get(order.qp as usize);
+                let lane = lane.ok_or(Failure::Config("the script names an unknown QP"))?;
+                let sge = local.mr.sge(i as u64 * self.config.local.region_bytes, order.bytes);
+                let (got, need) = (local.mr.len, order.bytes.into());
+                let sge = sge.ok_or(Failure::OwnRegion { got, need })?;
+                let wrs = vec![RecvWr { wr_id: ORDERED, sge }; order.count as usize];
+                t.post_recv(RecvQueue::Qp(lane.qp), &wrs)?;
+                t.publish(key(Topic::ReceivesPosted, peer, self.obeyed[i]), &[]);
+                self.obeyed[i] += 1;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether every peer is done and, on RC, everything that it sent was seen.
     fn finished<T: Control>(&self, t: &mut T) -> bool {
         let mut expected = 0;
@@ -212,7 +258,7 @@ impl Responder {
             let Some(n) = lookup_done(t, l.link.peer) else { return false };
             expected += if l.link.ty == QpType::Rc { n } else { 0 };
         }
-        self.results.received >= expected
+        self.results.received >= expected || self.results.failure.is_some()
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
@@ -224,15 +270,21 @@ impl Responder {
         if full {
             return Ok(Next::Again);
         }
-        if connecting.is_none() && self.finished(t) {
-            return Ok(Next::Done);
+        let local = self.local.expect("connect opened it");
+        if connecting.is_none() {
+            self.obey(t, &local)?;
+            if self.finished(t) {
+                return Ok(Next::Done);
+            }
         }
-        let cq = self.local.expect("connect opened it").recv_cq;
-        let on = WaitSet::cq(cq).or(WaitSet::BOOTSTRAP);
-        let until = match connecting {
+        let connected_by = match connecting {
             Some(Next::Wait { until, .. }) => until,
             _ => None,
         };
+        let poll = self.config.poll_interval.map(|_| self.next_poll);
+        let on = if poll.is_some() { WaitSet::EMPTY } else { WaitSet::cq(local.recv_cq) };
+        let on = on.or(WaitSet::BOOTSTRAP);
+        let until = [connected_by, poll].into_iter().flatten().min();
         Ok(Next::Wait { on, until })
     }
 }
@@ -255,5 +307,83 @@ impl Program for Responder {
             self.results.failure = Some(f);
             Next::Done
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::common::Op;
+    use super::super::latency::{Latency, LatencyConfig};
+    use super::super::rate::{Rate, RateConfig, Stop};
+    use super::*;
+    use doorbell_core::ideal::{Ideal, Stalled, run};
+    use doorbell_core::verbs::QpType;
+
+    fn sends(peer: u32, ty: QpType) -> RateConfig {
+        let mut c = RateConfig { stop: Stop::Messages(1000), ..RateConfig::to(peer) };
+        (c.shape.op, c.link.ty, c.signal_every, c.batch) = (Op::Send, ty, 16, 8);
+        c
+    }
+
+    #[test]
+    fn many_peers_share_a_responder() {
+        let mut a = Rate::new(sends(3, QpType::Rc));
+        let mut b = Rate::new(sends(3, QpType::Rc));
+        let mut latency = LatencyConfig::to(3);
+        (latency.shape.op, latency.shape.size) = (Op::Write, 4096);
+        let mut c = Latency::new(latency);
+        let mut config = ResponderConfig::to(0);
+        (config.local.region_bytes, config.repost_batch) = (4096, 5);
+        for peer in [1, 2] {
+            config.links.push(ResponderLink { link: LinkConfig::to(peer), ..config.links[0] });
+        }
+        let mut r = Responder::new(config);
+        run(&mut Ideal::new(4), &mut [&mut a, &mut b, &mut c, &mut r]).unwrap();
+        assert_eq!((r.results().received, r.results().failure), (2000, None));
+        assert_eq!(c.results().failure, None);
+    }
+
+    #[test]
+    fn receives_that_are_not_posted_again_run_out() {
+        for (receives, refill) in [(1000, false), (999, false), (1, true)] {
+            let mut a = Rate::new(sends(1, QpType::Rc));
+            let mut config = ResponderConfig::to(0);
+            config.links[0].link.size.max_recv_wr = 1000;
+            (config.links[0].receives, config.links[0].refill) = (receives, refill);
+            let mut b = Responder::new(config);
+            let end = run(&mut Ideal::new(2), &mut [&mut a, &mut b]);
+            let received = if refill { 1000 } else { u64::from(receives) };
+            assert_eq!(b.results().received, received);
+            let stalls = matches!(end, Err(Stalled::NoProgress { unrung: 0, blocked: 1, .. }));
+            assert_eq!(stalls, received < 1000);
+        }
+    }
+
+    #[test]
+    fn datagrams_without_a_receive_are_lost_and_nobody_waits_for_them() {
+        let mut a = Rate::new(sends(1, QpType::Ud));
+        let mut config = ResponderConfig::to(0);
+        config.links[0].link.ty = QpType::Ud;
+        (config.links[0].receives, config.links[0].refill) = (10, false);
+        let mut b = Responder::new(config);
+        run(&mut Ideal::new(2), &mut [&mut a, &mut b]).unwrap();
+        assert_eq!((a.results().messages, a.results().failure), (1000, None));
+        // 8 bytes and the 40 of the header.
+        assert_eq!((b.results().received, b.results().received_bytes), (10, 480));
+    }
+
+    #[test]
+    fn slow_polling_holds_receives_back() {
+        let mut c = sends(1, QpType::Rc);
+        c.stop = Stop::Messages(128);
+        let mut a = Rate::new(c);
+        let mut config = ResponderConfig::to(0);
+        config.poll_interval = Some(Span::from_us(10));
+        let mut b = Responder::new(config);
+        let mut world = Ideal::new(2);
+        run(&mut world, &mut [&mut a, &mut b]).unwrap();
+        // 64 receives at once, 64 more with the poll after 10 us.
+        assert_eq!(a.results().last.unwrap().since(Time::ZERO), Span::from_us(10));
+        assert_eq!(b.results().received, 128);
     }
 }

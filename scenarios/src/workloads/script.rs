@@ -7,14 +7,17 @@
 use std::collections::VecDeque;
 
 use doorbell_core::transport::{
-    Completion, Completions, Control, FenceScope, ModifyError, Next, PostRecvCause, Program,
+    Completion, Completions, Control, FenceScope, ModifyError, Mr, Next, PostRecvCause, Program,
     QpAttr, RecvQueue, RecvWr, Ring, RingError, Rung, StageError, Transport, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AccessFlags, QpAttrMask, QpState, SendFlags};
 
-use super::common::{Failure, Poster, Results, Shape};
-use super::connect::{Client, Lane, LinkConfig, Local, LocalConfig, publish_done};
+use super::common::{Failure, Message, Poster, Results, Shape};
+use super::connect::{
+    ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, ReceiveOrder, Topic, key,
+    publish_done,
+};
 
 /// One line of a script. `qp` counts from 0 within the link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -29,6 +32,9 @@ pub enum ScriptStep {
         shape: Shape,
         /// `SIGNALED`, `FENCE`, `SOLICITED`.
         flags: SendFlags,
+        /// Protection domain of the buffer: 0 is that of the QPs. A buffer of another one is
+        /// refused when the WQE is executed (`LOC_PROT_ERR`).
+        pd: u32,
     },
     /// Rings for everything that is staged on the QP.
     Ring {
@@ -56,6 +62,12 @@ pub enum ScriptStep {
         /// How long at most; `None`: for ever.
         deadline: Option<Span>,
     },
+    /// Waits until every message that was staged has completed, by its own completion or by a
+    /// later one of its QP.
+    AwaitAll {
+        /// How long at most; `None`: for ever.
+        deadline: Option<Span>,
+    },
     /// Does nothing for a time; the core is free.
     Wait {
         /// How long.
@@ -68,6 +80,15 @@ pub enum ScriptStep {
     },
     /// Posts `count` receives.
     PostRecv {
+        /// QP.
+        qp: u32,
+        /// How many.
+        count: u32,
+        /// Bytes of each buffer.
+        bytes: u32,
+    },
+    /// Makes the peer, a [`Responder`](super::Responder), post receives, and waits until it has.
+    PeerRecv {
         /// QP.
         qp: u32,
         /// How many.
@@ -108,6 +129,8 @@ pub enum Outcome {
     Waited,
     /// Receives posted, and the refusal of the next one.
     PostedRecv(u32, Option<PostRecvCause>),
+    /// The peer has posted its receives.
+    PeerPosted(u32),
     /// A fence.
     Fenced,
     /// A modify; work requests that it unstaged.
@@ -175,6 +198,10 @@ pub struct Script {
     sent: Vec<Sent>,
     /// Completed messages that took a receive.
     receives: u64,
+    /// Orders given to the peer.
+    orders: u32,
+    /// Buffers in other protection domains, from number 1 on.
+    foreign: Vec<Mr>,
 }
 
 impl Script {
@@ -192,6 +219,8 @@ impl Script {
             posted: 0,
             sent,
             receives: 0,
+            orders: 0,
+            foreign: vec![],
         }
     }
 
@@ -243,8 +272,9 @@ impl Script {
         step: ScriptStep,
     ) -> Result<Option<Next>, Failure> {
         match step {
-            ScriptStep::Post { qp, count, shape, flags } => {
-                self.post(t, qp, count, shape, flags)?
+            ScriptStep::Post { qp, count, shape, flags, pd } => {
+                let mr = self.buffer(t, pd)?;
+                self.post(t, qp, count, shape, flags, mr)?
             }
             ScriptStep::Ring { qp, how } => {
                 let lane = self.lane(qp)?;
@@ -267,7 +297,13 @@ impl Script {
                 }
                 self.log(t, Outcome::Polled(self.seen));
             }
-            ScriptStep::Await { count, deadline } => return self.wait_for(t, count, deadline),
+            ScriptStep::Await { count, deadline } => {
+                return self.wait_for(t, Some(count), deadline);
+            }
+            ScriptStep::AwaitAll { deadline } => return self.wait_for(t, None, deadline),
+            ScriptStep::PeerRecv { qp, count, bytes } => {
+                return self.order(t, ReceiveOrder { qp, count, bytes });
+            }
             ScriptStep::Wait { time } => {
                 let until = *self.since.get_or_insert(t.now()) + time;
                 if t.now() < until {
@@ -298,9 +334,42 @@ impl Script {
                 if modified.is_ok() {
                     self.sent[qp as usize].staged.clear();
                 }
+                if modified.is_ok() && to == QpState::Reset {
+                    self.sent[qp as usize].rung.clear();
+                }
                 self.log(t, Outcome::Modified(modified));
             }
         }
+        Ok(None)
+    }
+
+    /// The buffer in protection domain `pd`.
+    fn buffer<T: Control>(&mut self, t: &mut T, pd: u32) -> Result<Mr, Failure> {
+        let Some(i) = (pd as usize).checked_sub(1) else { return Ok(self.client.local().mr) };
+        while self.foreign.len() <= i {
+            let c = &self.config.local;
+            let pd = t.create_pd()?;
+            let mr = t.alloc_mr(pd, c.region_bytes, c.memory, ALL_RIGHTS, c.contents)?;
+            self.foreign.push(mr);
+        }
+        Ok(self.foreign[i])
+    }
+
+    fn order<T: Control>(&mut self, t: &mut T, o: ReceiveOrder) -> Result<Option<Next>, Failure> {
+        let (peer, me) = (self.client.peer(), t.rank());
+        if self.since.is_none() {
+            o.publish(t, peer, self.orders);
+            self.since = Some(t.now());
+        }
+        if t.lookup(peer, key(Topic::ReceivesPosted, me, self.orders), &mut []).is_none() {
+            let until = self.since.map(|s| s + self.config.link.deadline);
+            if until.is_some_and(|u| t.now() >= u) {
+                return Err(Failure::NoPeer { peer, what: "that its receives are posted" });
+            }
+            return Ok(Some(Next::Wait { on: WaitSet::BOOTSTRAP, until }));
+        }
+        self.orders += 1;
+        self.log(t, Outcome::PeerPosted(o.count));
         Ok(None)
     }
 
@@ -311,12 +380,14 @@ impl Script {
         count: u32,
         shape: Shape,
         flags: SendFlags,
+        mr: Mr,
     ) -> Result<(), Failure> {
-        let (lane, mr, poster) = (self.lane(qp)?, self.client.local().mr, Poster::new(shape));
+        let (lane, poster) = (self.lane(qp)?, Poster::new(shape));
         let mut staged = 0;
         let mut refusal = None;
         while staged < count && refusal.is_none() {
-            match poster.stage(t, &lane, &mr, 0, self.posted, flags) {
+            let (wr_id, offset) = (self.posted, 0);
+            match poster.stage(t, &lane, &mr, Message { wr_id, n: wr_id, offset, flags }) {
                 Ok(()) => {
                     self.posted += 1;
                     staged += 1;
@@ -371,20 +442,32 @@ impl Script {
                 let n = (retired as usize).min(rung.len());
                 self.receives += rung.drain(..n).filter(|takes| *takes).count() as u64;
             }
-            Completion::Error { .. } => {}
+            Completion::Error { qp, retired, .. } => {
+                let lanes = self.client.lanes();
+                let i = lanes.iter().position(|l| l.qp == qp).expect("a QP of the link");
+                let rung = &mut self.sent[i].rung;
+                let n = (retired as usize).min(rung.len());
+                rung.drain(..n);
+            }
         }
         self.log(t, Outcome::Completed(c));
     }
 
+    /// Waits for `count` completions, or for everything that is staged.
     fn wait_for<T: Control>(
         &mut self,
         t: &mut T,
-        count: u32,
+        count: Option<u32>,
         deadline: Option<Span>,
     ) -> Result<Option<Next>, Failure> {
         let since = *self.since.get_or_insert(t.now());
-        let empty = self.poll(t, (count - self.seen.min(count)).clamp(1, POLL_BATCH))?;
-        if self.seen >= count {
+        let missing = count.map_or(POLL_BATCH, |c| c.saturating_sub(self.seen));
+        let empty = self.poll(t, missing.clamp(1, POLL_BATCH))?;
+        let over = match count {
+            Some(c) => self.seen >= c,
+            None => empty && self.sent.iter().all(|s| s.staged.is_empty() && s.rung.is_empty()),
+        };
+        if over {
             self.log(t, Outcome::Polled(self.seen));
             return Ok(None);
         }
@@ -426,7 +509,7 @@ mod tests {
 
     fn post(count: u32) -> ScriptStep {
         let shape = Shape { op: Op::Send, size: 8, inline: false };
-        ScriptStep::Post { qp: 0, count, shape, flags: SendFlags::SIGNALED }
+        ScriptStep::Post { qp: 0, count, shape, flags: SendFlags::SIGNALED, pd: 0 }
     }
 
     const RING: ScriptStep = ScriptStep::Ring { qp: 0, how: Ring::Doorbell };
@@ -518,6 +601,57 @@ mod tests {
         let at: Vec<_> = a.results().log.iter().map(|e| e.at.as_ps() / 1_000_000).collect();
         assert_eq!(at, [2, 4, 4, 4, 4]);
         assert_eq!(outcomes(&a)[3], Outcome::PostedRecv(128, Some(PostRecvCause::Full)));
+    }
+
+    #[test]
+    fn the_peer_posts_receives_when_the_script_says_so() {
+        let order = ScriptStep::PeerRecv { qp: 0, count: 3, bytes: 64 };
+        let all = ScriptStep::AwaitAll { deadline: None };
+        let steps = vec![post(4), RING, order, ScriptStep::PollEmpty, order, all];
+        let mut a = Script::new(ScriptConfig { steps, ..ScriptConfig::to(1) });
+        let mut peer = ResponderConfig::to(0);
+        peer.links[0].receives = 0;
+        let mut b = Responder::new(peer);
+        run(&mut Ideal::new(2), &mut [&mut a, &mut b]).unwrap();
+        let expect = [Outcome::PeerPosted(3), Outcome::Polled(3), Outcome::PeerPosted(3)];
+        let o = outcomes(&a);
+        assert_eq!((&o[2..5], o[5]), (&expect[..], Outcome::Polled(1)));
+        assert_eq!(b.results().received, 4);
+    }
+
+    #[test]
+    fn waiting_for_all_never_ends_with_an_unsignalled_tail() {
+        let tail = ScriptStep::Post {
+            qp: 0,
+            count: 1,
+            shape: Shape::default(),
+            flags: SendFlags::empty(),
+            pd: 0,
+        };
+        let all = ScriptStep::AwaitAll { deadline: Some(Span::from_us(1)) };
+        let (a, ..) = play(vec![tail, RING, all, post(1), RING, all]);
+        let o = outcomes(&a);
+        assert_eq!((o[2], o[5]), (Outcome::TimedOut(0), Outcome::Polled(1)));
+    }
+
+    #[test]
+    fn a_buffer_of_another_protection_domain_is_refused_at_execution() {
+        let foreign = ScriptStep::Post {
+            qp: 0,
+            count: 1,
+            shape: Shape::default(),
+            flags: SendFlags::SIGNALED,
+            pd: 2,
+        };
+        let (a, ..) = play(vec![foreign, RING, ScriptStep::AwaitAll { deadline: None }]);
+        assert_eq!(outcomes(&a)[0], Outcome::Staged(1, None));
+        let refused = a.results().log.iter().any(|e| {
+            matches!(
+                e.outcome,
+                Outcome::Completed(Completion::Error { status: WcStatus::LocProtErr, .. })
+            )
+        });
+        assert!(refused);
     }
 
     #[test]

@@ -187,13 +187,7 @@ impl Host {
 
     // ---- stores ------------------------------------------------------------------------------
 
-    fn store(
-        &mut self,
-        s: &mut Shared,
-        now: Time,
-        initiator: u16,
-        store: BufferedStore,
-    ) {
+    fn store(&mut self, s: &mut Shared, now: Time, initiator: u16, store: BufferedStore) {
         let host = self.id;
         let delay = self.draw_store_delay(initiator);
         if delay == Span::ZERO {

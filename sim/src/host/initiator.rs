@@ -34,7 +34,12 @@ pub(super) enum Effect {
     /// Drains the store buffer.
     Drain,
     /// Changes a QP.
-    Modify { qp: u32, attr: Box<doorbell_core::transport::QpAttr>, mask: QpAttrMask, peer: Option<HostId> },
+    Modify {
+        qp: u32,
+        attr: Box<doorbell_core::transport::QpAttr>,
+        mask: QpAttrMask,
+        peer: Option<HostId>,
+    },
     /// Publishes a key.
     Publish { key: u64, bytes: Box<[u8]> },
 }

@@ -117,7 +117,11 @@ impl Nic {
             if !open || q.sq.requested == q.sq.announced || q.sq.fetches >= fetches {
                 return;
             }
-            if ahead >= window {
+            // A fetch that the window would cut short waits until there is room for a whole one:
+            // else a full window would turn every batch into fetches of one WQE.
+            let room = window.saturating_sub(ahead);
+            let waiting = q.sq.announced.wrapping_sub(q.sq.requested);
+            if room < waiting.min(most).min(window) {
                 return;
             }
             let first = q.sq.requested;

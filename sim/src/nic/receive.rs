@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{AccessFlags, NakCode, PacketVerdict, QpState, Rkey, accepts_packets};
 
+use super::doorbell::{subject, wqe_key};
 use super::env::{Env, NicEvent, Tag, Wake, kind};
 use super::qp::{Deferred, HostWrite};
 use super::queues::{CqeKind, RecvQueue};
-use super::doorbell::{subject, wqe_key};
 use super::{Nic, NicQp};
 use crate::engine::Class;
 use crate::memory::{Pd, RegionId, RegionKind};
@@ -117,7 +117,7 @@ impl Nic {
     fn on_request(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
         let desc = env.packets[packet.0].desc;
         let needs_recv = desc.opcode.consumes_recv();
-        let posted = self.recv_queue(qp).len() > 0;
+        let posted = !self.recv_queue(qp).is_empty();
         if needs_recv && posted && self.recv_queue(qp).fetched == 0 {
             let q = self.qps[qp as usize].as_deref_mut().expect("checked");
             q.rx_wait.push_back(packet);

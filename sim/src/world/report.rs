@@ -84,7 +84,13 @@ impl World {
                 let down = account.direction == Direction::Down;
                 let arrow = if down { "down" } else { "up" };
                 let tlps = account.total().tlps;
-                add(format!("PCIe {} {arrow}", account.name), account.busy, 1, tlps, account.queued);
+                add(
+                    format!("PCIe {} {arrow}", account.name),
+                    account.busy,
+                    1,
+                    tlps,
+                    account.queued,
+                );
                 for cause in Cause::ALL {
                     let c = account.of(cause);
                     if c.tlps > 0 {

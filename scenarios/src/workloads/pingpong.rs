@@ -1,0 +1,413 @@
+//! A message and its answer, in turn; a latency is half of the round trip.
+//!
+//! By SEND the other side sees a receive completion, as in perftest's `ib_send_lat`. By WRITE it
+//! polls the last byte of its buffer, as in `ib_write_lat`: neither a receive nor a completion is
+//! on the path. Both sides run this program; one of them starts.
+
+use doorbell_core::transport::{
+    Completion, Completions, Contents, Control, Mr, Next, Program, Range, RecvQueue, RecvWr, Ring,
+    WaitSet, WatchId,
+};
+use doorbell_core::units::Time;
+use doorbell_core::verbs::{QpType, SendFlags};
+
+use super::common::{Failure, Message, Op, Poster, Results, Shape, Window, failed};
+use super::connect::{Client, Lane, LinkConfig, Local, LocalConfig};
+
+/// How the other side learns of a message.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PingPongBy {
+    /// SEND: by a receive completion.
+    Send,
+    /// WRITE: by polling the last byte. Needs memory with contents.
+    Write,
+}
+
+/// Configuration of [`PingPong`]; both sides have the same but for `starts`, memory and `peer`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PingPongConfig {
+    /// Own memory and queues.
+    pub local: LocalConfig,
+    /// The link; only its first QP is used.
+    pub link: LinkConfig,
+    /// Whether this side sends first and measures. Exactly one of the two does.
+    pub starts: bool,
+    /// How the other side learns of a message.
+    pub by: PingPongBy,
+    /// Bytes of a message, at least 1 for WRITE.
+    pub size: u32,
+    /// Whether the payload travels in the WQE.
+    pub inline: bool,
+    /// How to ring.
+    pub ring: Ring,
+    /// Whether stores are fenced before the ring, where the ring does not do so by itself.
+    pub fence: bool,
+    /// Every how many messages one is signalled, at most the send queue's size. Higher: fewer
+    /// completions to poll.
+    pub signal_every: u32,
+    /// Measured round trips, at least 1.
+    pub iterations: u64,
+    /// Round trips before the measured ones.
+    pub warm_up: u64,
+}
+
+impl PingPongConfig {
+    /// 1,000 8-byte SENDs after 16 for warming up, each signalled.
+    pub fn to(peer: u32, starts: bool) -> Self {
+        Self {
+            local: LocalConfig::default(),
+            link: LinkConfig::to(peer),
+            starts,
+            by: PingPongBy::Send,
+            size: 8,
+            inline: false,
+            ring: Ring::Auto,
+            fence: true,
+            signal_every: 1,
+            iterations: 1000,
+            warm_up: 16,
+        }
+    }
+}
+
+/// Receives that are kept posted.
+const RECEIVES: u32 = 8;
+/// Bytes in front of a datagram in the receive buffer.
+const GRH_BYTES: u64 = 40;
+
+/// Offsets in the region: where messages leave from, where WRITEs and SENDs arrive. Messages end
+/// at a multiple of 64, so that the last byte is the last of an aligned word.
+#[derive(Copy, Clone, Debug)]
+struct Layout {
+    stride: u64,
+    size: u64,
+}
+
+impl Layout {
+    fn out(self) -> u64 {
+        self.stride - self.size
+    }
+
+    fn input(self) -> u64 {
+        2 * self.stride - self.size
+    }
+
+    fn receive(self) -> u64 {
+        2 * self.stride
+    }
+
+    fn total(self) -> u64 {
+        self.receive() + GRH_BYTES + self.size
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct PingPong {
+    config: PingPongConfig,
+    client: Client,
+    poster: Poster,
+    polled: Completions,
+    results: Results,
+    layout: Layout,
+    up: bool,
+    watch: Option<WatchId>,
+    /// Messages sent and received.
+    sent: u64,
+    heard: u64,
+    /// Whether the ring leaves the ordering of stores to us.
+    must_fence: bool,
+    /// When the message that is under way was handed over.
+    since: Time,
+    window_from: Option<Time>,
+}
+
+impl PingPong {
+    /// A program that has not started.
+    pub fn new(config: PingPongConfig) -> Self {
+        let op = if config.by == PingPongBy::Send { Op::Send } else { Op::Write };
+        let shape = Shape { op, size: config.size, inline: config.inline };
+        Self {
+            config,
+            client: Client::new(config.local, config.link),
+            poster: Poster::new(shape),
+            polled: Completions::with_capacity(RECEIVES as usize),
+            results: Results::default(),
+            layout: Layout { stride: shape.stride(), size: config.size.into() },
+            up: false,
+            watch: None,
+            sent: 0,
+            heard: 0,
+            must_fence: false,
+            since: Time::ZERO,
+            window_from: None,
+        }
+    }
+
+    /// What was measured; latencies, half of each round trip, at the side that starts.
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
+    fn total(&self) -> u64 {
+        self.config.warm_up + self.config.iterations
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let c = &self.config;
+        if c.by == PingPongBy::Write && (c.local.contents == Contents::Virtual || c.size == 0) {
+            return Err(Failure::Config("a WRITE is seen by its last byte: it needs contents"));
+        }
+        if c.signal_every == 0 || c.signal_every > c.link.size.max_send_wr {
+            return Err(Failure::Config("signal_every counts from 1 to the send queue's size"));
+        }
+        Ok(())
+    }
+
+    fn open<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
+        self.check()?;
+        let (config, layout) = (self.config, self.layout);
+        let first = |t: &mut T, l: &Local, lanes: &[Lane]| {
+            if config.by == PingPongBy::Send {
+                let wr = receive(&l.mr, layout, config.link.ty)?;
+                let n = RECEIVES.min(config.link.size.max_recv_wr);
+                t.post_recv(RecvQueue::Qp(lanes[0].qp), &vec![wr; n as usize])?;
+            }
+            Ok(())
+        };
+        if let Some(next) = self.client.up(t, first)? {
+            return Ok(Some(next));
+        }
+        self.client.require(self.layout.total())?;
+        if config.by == PingPongBy::Write {
+            self.watch = Some(t.watch(self.word()?)?);
+        }
+        let caps = t.qp_caps(self.client.lanes()[0].qp);
+        self.must_fence = config.fence && caps.is_ok_and(|c| !c.ring_orders_stores);
+        self.up = true;
+        Ok(None)
+    }
+
+    /// The word that ends with the last byte of an incoming WRITE.
+    fn word(&self) -> Result<Range, Failure> {
+        let mr = &self.client.local().mr;
+        let need = 2 * self.layout.stride;
+        mr.range(need - 8, 8).ok_or(Failure::OwnRegion { got: mr.len, need })
+    }
+
+    fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
+        if !self.up
+            && let Some(next) = self.open(t)?
+        {
+            return Ok(next);
+        }
+        self.poll_sends(t)?;
+        let full = match self.config.by {
+            PingPongBy::Send => self.poll_receives(t)?,
+            PingPongBy::Write => {
+                self.look(t)?;
+                false
+            }
+        };
+        // The one who starts is a message ahead; the other answers what it has heard.
+        let due = if self.config.starts { self.heard + 1 } else { self.heard };
+        if self.sent < due.min(self.total()) {
+            self.send(t)?;
+        }
+        if self.heard == self.total() && self.sent == self.total() && self.retired() {
+            return Ok(Next::Done);
+        }
+        if full {
+            return Ok(Next::Again);
+        }
+        let local = self.client.local();
+        let on = match self.watch {
+            Some(w) => WaitSet::watch(w),
+            None => WaitSet::cq(local.recv_cq),
+        };
+        // Own completions matter only when slots are short or at the end.
+        let free = t.sq_free(self.client.lanes()[0].qp);
+        let on = if free == 0 || self.heard == self.total() {
+            on.or(WaitSet::cq(local.send_cq))
+        } else {
+            on
+        };
+        Ok(Next::Wait { on, until: None })
+    }
+
+    /// Whether nothing signalled is outstanding: the last message is.
+    fn retired(&self) -> bool {
+        self.results.messages == self.sent
+    }
+
+    fn poll_sends<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
+        loop {
+            self.polled.clear();
+            t.poll_cq(self.client.local().send_cq, &mut self.polled)?;
+            for c in self.polled.as_slice() {
+                if let Some(f) = failed(c) {
+                    return Err(f);
+                }
+                if let Completion::Send { retired, .. } = *c {
+                    self.results.messages += u64::from(retired);
+                    self.results.bytes += u64::from(retired) * u64::from(self.config.size);
+                }
+            }
+            if !self.polled.is_full() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn poll_receives<T: Control>(&mut self, t: &mut T) -> Result<bool, Failure> {
+        let (local, lane) = (*self.client.local(), self.client.lanes()[0]);
+        self.polled.clear();
+        t.poll_cq(local.recv_cq, &mut self.polled)?;
+        let wr = receive(&local.mr, self.layout, self.config.link.ty)?;
+        for i in 0..self.polled.as_slice().len() {
+            if let Some(f) = failed(&self.polled.as_slice()[i]) {
+                return Err(f);
+            }
+            t.post_recv(RecvQueue::Qp(lane.qp), &[wr])?;
+            self.hear(t.now());
+        }
+        Ok(self.polled.is_full())
+    }
+
+    /// Looks at the last byte: message `n` ends with the low byte of `n + 1`.
+    fn look<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
+        let last = t.load_u64(self.word()?)?.to_le_bytes()[7];
+        if self.heard < self.total() && last == stamp(self.heard) {
+            self.hear(t.now());
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, now: Time) {
+        self.heard += 1;
+        self.results.receive(self.config.size, now);
+        if !self.config.starts || self.heard <= self.config.warm_up {
+            return;
+        }
+        let round = now.since(self.since).as_ps();
+        self.results.sample(doorbell_core::units::Span::from_ps(round / 2));
+        let from = *self.window_from.get_or_insert(self.since);
+        let messages = self.heard - self.config.warm_up;
+        let bytes = messages * u64::from(self.config.size);
+        self.results.window = Some(Window { from, to: now, messages, bytes });
+    }
+
+    fn send<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
+        let (lane, mr, layout) = (self.client.lanes()[0], self.client.local().mr, self.layout);
+        self.since = t.now();
+        self.results.first.get_or_insert(self.since);
+        if self.config.by == PingPongBy::Write {
+            self.write_stamp(t, &mr)?;
+        }
+        let last = self.sent + 1 == self.total();
+        let signal = last || (self.sent + 1).is_multiple_of(self.config.signal_every.into());
+        let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
+        // A WRITE goes from the out part to the in part of the peer.
+        let shift = layout.input() - layout.out();
+        let lane = Lane { remote: lane.remote.shifted(shift), ..lane };
+        let message = Message { wr_id: self.sent, n: self.sent, offset: layout.out(), flags };
+        self.poster.stage(t, &lane, &mr, message)?;
+        if self.must_fence {
+            t.fence(doorbell_core::transport::FenceScope::System);
+        }
+        t.ring(lane.qp, self.config.ring)?;
+        self.results.rings += 1;
+        self.sent += 1;
+        Ok(())
+    }
+
+    fn write_stamp<T: Control>(&mut self, t: &mut T, mr: &Mr) -> Result<(), Failure> {
+        let byte = stamp(self.sent);
+        if self.config.inline {
+            *self.poster.inline_bytes().last_mut().expect("at least a byte") = byte;
+            return Ok(());
+        }
+        let need = self.layout.stride;
+        let range = mr.range(need - 1, 1).ok_or(Failure::OwnRegion { got: mr.len, need })?;
+        t.copy_in(range, &[byte])?;
+        Ok(())
+    }
+}
+
+/// Last byte of message `n`; differs from that of the message before, and from fresh memory.
+fn stamp(n: u64) -> u8 {
+    (n % 255) as u8 + 1
+}
+
+fn receive(mr: &Mr, layout: Layout, ty: QpType) -> Result<RecvWr, Failure> {
+    let header = if ty == QpType::Ud { GRH_BYTES } else { 0 };
+    let need = layout.receive() + header + layout.size;
+    let sge = mr.sge(layout.receive(), (header + layout.size) as u32);
+    Ok(RecvWr { wr_id: 0, sge: sge.ok_or(Failure::OwnRegion { got: mr.len, need })? })
+}
+
+impl Program for PingPong {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        self.run(t).unwrap_or_else(|f| {
+            self.results.failure = Some(f);
+            Next::Done
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doorbell_core::ideal::{Ideal, run};
+
+    fn play(change: impl Fn(&mut PingPongConfig)) -> (Results, Results) {
+        let side = |peer, starts| {
+            let mut c = PingPongConfig::to(peer, starts);
+            change(&mut c);
+            PingPong::new(c)
+        };
+        let (mut a, mut b) = (side(1, true), side(0, false));
+        run(&mut Ideal::new(2), &mut [&mut a, &mut b]).unwrap();
+        (a.results, b.results)
+    }
+
+    #[test]
+    fn every_message_is_answered_by_either_means() {
+        for by in [PingPongBy::Send, PingPongBy::Write] {
+            for size in [1, 7, 8, 64, 65, 4096] {
+                for (inline, signal_every) in [(false, 1), (size <= 64, 100)] {
+                    let (a, b) = play(|c| {
+                        (c.by, c.size, c.inline) = (by, size, inline);
+                        (c.signal_every, c.iterations) = (signal_every, 600);
+                        c.link.size.max_inline = 64;
+                    });
+                    assert_eq!((a.failure, b.failure), (None, None), "{by:?} {size}");
+                    assert_eq!((a.latencies.len(), b.latencies.len()), (600, 0));
+                    assert_eq!((a.received, b.received, a.messages), (616, 616, 616));
+                    assert_eq!(a.window.unwrap().messages, 600);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unconnected_types_play_as_well() {
+        for ty in [QpType::Uc, QpType::Ud] {
+            let (a, _) = play(|c| c.link.ty = ty);
+            assert_eq!((a.failure, a.latencies.len()), (None, 1000));
+        }
+    }
+
+    #[test]
+    fn a_write_without_bytes_cannot_be_seen() {
+        let (a, _) = play(|c| (c.by, c.size) = (PingPongBy::Write, 0));
+        assert!(matches!(a.failure, Some(Failure::Config(_))));
+        let (a, _) = play(|c| (c.by, c.local.contents) = (PingPongBy::Write, Contents::Virtual));
+        assert!(matches!(a.failure, Some(Failure::Config(_))));
+    }
+
+    #[test]
+    fn stamps_of_neighbours_differ_and_are_never_zero() {
+        assert!((0..1000).all(|n| stamp(n) != stamp(n + 1) && stamp(n) != 0));
+    }
+}

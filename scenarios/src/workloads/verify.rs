@@ -1,0 +1,424 @@
+//! The receiver of a [`Produce`](super::Produce) or [`Proxy`](super::Proxy): checks each message.
+//!
+//! With SEND, and WRITE with immediate, every message is checked when its receive completes. A
+//! WRITE does not tell: what lies in the buffers is checked once the sender is done, and only the
+//! last message of each buffer can be.
+//!
+//! Messages of a producer are expected in order. One that is whole but of an earlier number is
+//! *stale*: its WQE or its buffer was read before the new bytes were there. One that is not whole
+//! is *corrupt*. A latency is the time from "ready", as the producer wrote it into the message, to
+//! the step that has checked it. It means something only where both sides have one clock, as in
+//! the simulator.
+
+use doorbell_core::transport::{
+    Completion, Completions, Contents, Control, MemKind, Mr, Next, Program, RecvQueue, RecvWr,
+    WaitSet,
+};
+
+use super::common::{Failure, Op, Results, Shape, failed};
+use super::connect::{ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, lookup_done};
+use super::payload::{self, HEADER_BYTES, Label};
+
+/// Configuration of [`Verify`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VerifyConfig {
+    /// Own memory and queues. The region holds `sources` times the buffers of a producer.
+    pub local: LocalConfig,
+    /// The link.
+    pub link: LinkConfig,
+    /// The message, as at the sender.
+    pub shape: Shape,
+    /// Buffers of each producer, as there. With WRITEs (with immediate) a buffer may be
+    /// overwritten before it was checked unless there are more than can be outstanding.
+    pub slots: u32,
+    /// Producers.
+    pub sources: u16,
+    /// Messages of each producer: what is to come.
+    pub messages: u64,
+    /// Receives kept posted per QP.
+    pub receives: u32,
+}
+
+impl VerifyConfig {
+    /// 1,000 64-byte messages of one producer with 64 buffers, 64 receives.
+    pub fn of(peer: u32) -> Self {
+        Self {
+            local: LocalConfig::default(),
+            link: LinkConfig::to(peer),
+            shape: Shape { size: 64, ..Shape::default() },
+            slots: 64,
+            sources: 1,
+            messages: 1000,
+            receives: 64,
+        }
+    }
+}
+
+/// See the module. Results: received messages, data errors, latencies.
+#[derive(Clone, Debug)]
+pub struct Verify {
+    config: VerifyConfig,
+    client: Client,
+    polled: Completions,
+    results: Results,
+    up: bool,
+    receive_mr: Option<Mr>,
+    /// Next number expected of each producer.
+    next: Vec<u64>,
+    /// Messages that came whole and in their place.
+    good: u64,
+    bytes: Vec<u8>,
+}
+
+impl Verify {
+    /// A program that has not started.
+    pub fn new(config: VerifyConfig) -> Self {
+        Self {
+            client: Client::new(config.local, config.link),
+            polled: Completions::with_capacity(16),
+            results: Results::default(),
+            up: false,
+            receive_mr: None,
+            next: vec![0; config.sources.into()],
+            good: 0,
+            bytes: vec![0; config.shape.bytes() as usize],
+            config,
+        }
+    }
+
+    /// What was found.
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
+    fn takes_receives(&self) -> bool {
+        self.config.shape.op.takes_receive()
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let c = &self.config;
+        if c.local.contents == Contents::Virtual || (c.shape.bytes() as usize) < HEADER_BYTES {
+            return Err(Failure::Config("only contents of at least 24 bytes can be verified"));
+        }
+        if matches!(c.shape.op, Op::Read | Op::CmpSwap | Op::FetchAdd) {
+            return Err(Failure::Config("only SENDs and WRITEs bring messages"));
+        }
+        if c.sources == 0 || c.slots == 0 {
+            return Err(Failure::Config("sources and slots count from 1"));
+        }
+        Ok(())
+    }
+
+    fn slot_bytes(&self) -> u64 {
+        self.config.shape.stride() * u64::from(self.config.slots)
+    }
+
+    fn open<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
+        self.check()?;
+        let stride = self.config.shape.stride();
+        let (n, size, takes) =
+            (self.config.receives, self.config.shape.bytes(), self.takes_receives());
+        let kind: MemKind = self.config.local.memory;
+        let mr = &mut self.receive_mr;
+        let first = |t: &mut T, l: &Local, lanes: &[Lane]| {
+            if !takes || n == 0 {
+                return Ok(());
+            }
+            let len = stride * u64::from(n) * lanes.len() as u64;
+            let m = t.alloc_mr(l.pd, len, kind, ALL_RIGHTS, Contents::Data)?;
+            *mr = Some(m);
+            for (i, lane) in (0..).zip(lanes) {
+                let slots = i * u64::from(n)..(i + 1) * u64::from(n);
+                let wrs: Vec<_> = slots.map(|s| receive(&m, stride, size, s)).collect();
+                t.post_recv(RecvQueue::Qp(lane.qp), &wrs)?;
+            }
+            Ok(())
+        };
+        if let Some(next) = self.client.up(t, first)? {
+            return Ok(Some(next));
+        }
+        let (got, need) =
+            (self.client.local().mr.len, self.slot_bytes() * u64::from(self.config.sources));
+        if got < need {
+            return Err(Failure::OwnRegion { got, need });
+        }
+        self.up = true;
+        Ok(None)
+    }
+
+    fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
+        if !self.up
+            && let Some(next) = self.open(t)?
+        {
+            return Ok(next);
+        }
+        let cq = self.client.local().recv_cq;
+        self.polled.clear();
+        t.poll_cq(cq, &mut self.polled)?;
+        for i in 0..self.polled.as_slice().len() {
+            let c = self.polled.as_slice()[i];
+            if let Some(f) = failed(&c) {
+                return Err(f);
+            }
+            if let Completion::Recv { wr_id, qp, imm, len, .. } = c {
+                self.results.first.get_or_insert(t.now());
+                self.received(t, wr_id, imm)?;
+                self.results.receive(len, t.now());
+                let mr = self.receive_mr.expect("there are receives");
+                let (stride, size) = (self.config.shape.stride(), self.config.shape.bytes());
+                t.post_recv(RecvQueue::Qp(qp), &[receive(&mr, stride, size, wr_id)])?;
+            }
+        }
+        if self.polled.is_full() {
+            return Ok(Next::Again);
+        }
+        let peer = self.client.peer();
+        if lookup_done(t, peer).is_some_and(|n| self.results.received >= n) {
+            if !self.takes_receives() {
+                self.inspect(t)?;
+            }
+            let all = self.config.messages * u64::from(self.config.sources);
+            self.results.data.missing = all.saturating_sub(self.good);
+            return Ok(Next::Done);
+        }
+        Ok(Next::Wait { on: WaitSet::cq(cq).or(WaitSet::BOOTSTRAP), until: None })
+    }
+
+    /// Checks the message of a receive.
+    fn received<T: Control>(
+        &mut self,
+        t: &mut T,
+        slot: u64,
+        imm: Option<u32>,
+    ) -> Result<(), Failure> {
+        let (mr, offset) = match (self.config.shape.op, imm) {
+            (Op::WriteImm, Some(imm)) => {
+                // What the immediate says of the place; the number is the one that is due.
+                let source = u64::from(imm >> 24) % u64::from(self.config.sources);
+                let n = self.next[source as usize];
+                let slot = n % u64::from(self.config.slots);
+                let offset = source * self.slot_bytes() + slot * self.config.shape.stride();
+                (self.client.local().mr, offset)
+            }
+            _ => (self.receive_mr.expect("receives"), slot * self.config.shape.stride()),
+        };
+        let whole = self.read(t, &mr, offset)?;
+        let Some((label, ready)) = whole else {
+            // Nobody knows whose it was; with one producer its number is spent.
+            if self.next.len() == 1 {
+                self.next[0] += 1;
+            }
+            self.results.data.corrupt += 1;
+            return Ok(());
+        };
+        let due = self.next[usize::from(label.source)];
+        self.next[usize::from(label.source)] += 1;
+        if label.n == due {
+            self.good += 1;
+            self.results.sample(t.now().since(ready));
+        } else if label.n < due {
+            self.results.data.stale += 1;
+        }
+        Ok(())
+    }
+
+    /// The message at `offset`, if it is whole and of a known producer.
+    fn read<T: Control>(
+        &mut self,
+        t: &mut T,
+        mr: &Mr,
+        offset: u64,
+    ) -> Result<Option<(Label, doorbell_core::units::Time)>, Failure> {
+        let len = self.bytes.len() as u64;
+        let need = offset + len;
+        let range = mr.range(offset, len).ok_or(Failure::OwnRegion { got: mr.len, need })?;
+        t.copy_out(range, &mut self.bytes)?;
+        Ok(payload::read(&self.bytes).filter(|(l, _)| l.source < self.config.sources))
+    }
+
+    /// After plain WRITEs: the last message of each buffer.
+    fn inspect<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
+        let (mr, slots) = (self.client.local().mr, u64::from(self.config.slots));
+        let inspected = self.config.messages.min(slots);
+        for source in 0..self.config.sources {
+            for n in self.config.messages - inspected..self.config.messages {
+                let offset =
+                    u64::from(source) * self.slot_bytes() + n % slots * self.config.shape.stride();
+                match self.read(t, &mr, offset)? {
+                    Some((l, _)) if l == (Label { source, n }) => self.good += 1,
+                    Some(_) => self.results.data.stale += 1,
+                    None => self.results.data.corrupt += 1,
+                }
+            }
+        }
+        // Earlier messages were overwritten: nothing is known of them, and none counts as missing.
+        self.good += (self.config.messages - inspected) * u64::from(self.config.sources);
+        Ok(())
+    }
+}
+
+fn receive(mr: &Mr, stride: u64, size: u32, slot: u64) -> RecvWr {
+    RecvWr { wr_id: slot, sge: mr.sge(slot * stride, size).expect("sized by the receives") }
+}
+
+impl Program for Verify {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        self.run(t).unwrap_or_else(|f| {
+            self.results.failure = Some(f);
+            Next::Done
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::produce::{Produce, ProduceConfig, ProducePath};
+    use super::super::proxy::{Proxy, ProxyConfig};
+    use super::*;
+    use doorbell_core::ideal::{Ideal, Limits, Place, run};
+    use doorbell_core::transport::Initiator;
+    use doorbell_core::units::{Span, Time};
+
+    const OPS: [Op; 3] = [Op::Send, Op::WriteImm, Op::Write];
+
+    fn direct(change: impl Fn(&mut ProduceConfig, &mut VerifyConfig)) -> (Results, Results) {
+        let (mut p, mut v) = (ProduceConfig::direct(1), VerifyConfig::of(0));
+        change(&mut p, &mut v);
+        let (mut p, mut v) = (Produce::new(p), Verify::new(v));
+        run(&mut Ideal::new(2), &mut [&mut p, &mut v]).unwrap();
+        (p.results().clone(), v.results)
+    }
+
+    #[test]
+    fn what_was_produced_arrives_whole() {
+        for op in OPS {
+            for inline in [false, true] {
+                let (p, v) = direct(|p, v| {
+                    (p.shape.op, p.shape.inline) = (op, inline);
+                    if let ProducePath::Direct { link, .. } = &mut p.path {
+                        link.size.max_inline = 64;
+                    }
+                    v.shape = p.shape;
+                });
+                assert_eq!((p.failure, v.failure), (None, None), "{op:?}");
+                assert_eq!((p.messages, p.rings, p.latencies.len()), (1000, 1000, 1000));
+                assert_eq!(v.data, Default::default());
+                assert_eq!(v.received, if op == Op::Write { 0 } else { 1000 });
+                // Each round starts on time and computes for 1 us.
+                let end = Time::ZERO + Span::from_us(9991);
+                assert_eq!(p.last, Some(end));
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_shares_a_ring() {
+        for (group, rings) in [(1, 64), (32, 2), (0, 1), (48, 2)] {
+            let (p, v) = direct(|p, v| {
+                (p.per_round, p.rounds, v.messages) = (64, 10, 640);
+                if let ProducePath::Direct { group: g, signal_every, .. } = &mut p.path {
+                    (*g, *signal_every) = (group, 64);
+                }
+            });
+            assert_eq!((p.rings, p.messages), (10 * rings, 640));
+            assert_eq!(v.data.missing, 0);
+        }
+    }
+
+    #[test]
+    fn jitter_moves_rounds() {
+        let (p, _) = direct(|p, v| {
+            (p.rounds, v.messages) = (4, 4);
+            p.jitter = vec![Span::ZERO, Span::from_us(3)];
+        });
+        assert_eq!(p.last, Some(Time::ZERO + Span::from_us(34)));
+    }
+
+    #[test]
+    fn a_missing_message_is_missed() {
+        let (_, v) = direct(|_, v| v.messages = 1003);
+        assert_eq!(v.data.missing, 3);
+        let (_, v) = direct(|p, v| {
+            v.messages = 1003;
+            p.shape.op = Op::Send;
+            v.shape = p.shape;
+        });
+        assert_eq!((v.data.missing, v.data.wrong()), (3, 0));
+    }
+
+    #[test]
+    fn buffers_that_are_written_too_early_are_found() {
+        // Every second message of the sender carries the bytes of the one before.
+        let mut v = Verify::new(VerifyConfig::of(0));
+        let mut world = Ideal::new(1);
+        let mut t = world.at(0);
+        let local = Local::open(&mut t, &LocalConfig::default()).unwrap();
+        (v.receive_mr, v.up) = (Some(local.mr), true);
+        v.config.shape.op = Op::Send;
+        for n in 0..4_u64 {
+            let mut bytes = [0; 64];
+            payload::write(&mut bytes, Label { source: 0, n: n & !1 }, Time::ZERO);
+            if n == 2 {
+                bytes[63] ^= 1;
+            }
+            use doorbell_core::transport::Transport;
+            t.copy_in(local.mr.range(0, 64).unwrap(), &bytes).unwrap();
+            v.received(&mut t, 0, None).unwrap();
+        }
+        assert_eq!((v.results.data.stale, v.results.data.corrupt, v.good), (2, 1, 1));
+    }
+
+    #[test]
+    fn a_proxy_posts_for_its_producers() {
+        let place = |host, initiator| Place { host, initiator };
+        let cpu = Initiator::Cpu { core: 0, numa: 0 };
+        let block = |block| Initiator::GpuBlock { gpu: 0, block };
+        let places = [place(0, block(0)), place(0, block(1)), place(0, cpu), place(1, cpu)];
+        for op in OPS {
+            let shape = Shape { op, size: 256, inline: false };
+            let produce = |source| {
+                let config = ProduceConfig { shape, source, ..ProduceConfig::through(2) };
+                Produce::new(ProduceConfig { per_round: 8, rounds: 50, slots: 16, ..config })
+            };
+            let (mut a, mut b) = (produce(0), produce(1));
+            let mut proxy = ProxyConfig::between(0, 3);
+            proxy.local.memory = MemKind::Gpu { gpu: 0 };
+            (proxy.producers, proxy.shape, proxy.slots) = (vec![0, 1], shape, 16);
+            let mut proxy = Proxy::new(proxy);
+            let mut v = VerifyConfig::of(2);
+            (v.shape, v.slots, v.sources, v.messages) = (shape, 16, 2, 400);
+            let mut v = Verify::new(v);
+            let mut world = Ideal::with_places(&places, Limits::default());
+            run(&mut world, &mut [&mut a, &mut b, &mut proxy, &mut v]).unwrap();
+            for r in [a.results(), b.results(), proxy.results(), &v.results] {
+                assert_eq!(r.failure, None, "{op:?}");
+            }
+            assert_eq!((a.results().messages, proxy.results().messages), (400, 800));
+            assert_eq!(a.results().latencies.len(), 400);
+            assert_eq!(v.results.data, Default::default(), "{op:?}");
+            // Eight messages per flag, one ring for each flag that was seen.
+            assert!(proxy.results().rings <= 100);
+        }
+    }
+
+    #[test]
+    fn impossible_productions_are_refused() {
+        let wrong: [fn(&mut ProduceConfig); 4] = [
+            |p| p.per_round = 65,
+            |p| p.rounds = 0,
+            |p| p.shape.size = 23,
+            |p| {
+                if let ProducePath::Direct { signal_every, .. } = &mut p.path {
+                    *signal_every = 0;
+                }
+            },
+        ];
+        for change in wrong {
+            let mut config = ProduceConfig::direct(1);
+            change(&mut config);
+            let mut p = Produce::new(config);
+            run(&mut Ideal::new(1), &mut [&mut p]).unwrap();
+            assert!(matches!(p.results().failure, Some(Failure::Config(_))));
+        }
+    }
+}
