@@ -37,6 +37,9 @@ pub enum Command {
     Schema(SchemaArgs),
     /// Print a scenario with all defaults, and the profile with the source of every value
     Explain(ExplainArgs),
+    /// Run the published measurements and print the fidelity table (docs/fidelity.md)
+    #[command(after_help = EXIT_STATUS)]
+    Fidelity(FidelityArgs),
 }
 
 /// A scenario with changes.
@@ -123,4 +126,14 @@ pub struct ExplainArgs {
     /// Which point of a scenario with variants or a sweep, counted from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub point: usize,
+}
+
+/// `doorbell fidelity`
+#[derive(ClapArgs, Debug)]
+pub struct FidelityArgs {
+    /// Calibration files, or names of built-in ones; without any, all built-in ones
+    pub calibrations: Vec<String>,
+    /// Change a value of every run, such as nic.pu_wqe=80ns; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
 }

@@ -18,7 +18,7 @@ mod nfp;
 
 use doorbell_core::units::{BitRate, Span, Time};
 
-pub use nfp::{Host, Row, nfp6000, rows};
+pub use nfp::{Host, Row, THREADS, nfp6000, rows};
 
 use super::{Cause, Kind, NodeId, PcieConfig, PcieConfigError, PcieEvent, PcieTree, Target};
 use super::{Done, Transaction};

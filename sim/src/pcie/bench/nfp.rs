@@ -18,7 +18,7 @@ use crate::pcie::{
 
 /// Threads of the bandwidth tests: 12 microengines of 8 contexts, one of which is the master's
 /// (pciebench.h, pcie_dma.c of pcie-bench/pciebench-nfp).
-const THREADS: u32 = 95;
+pub const THREADS: u32 = 95;
 
 /// Host of a measurement.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
