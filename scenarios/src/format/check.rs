@@ -20,11 +20,7 @@ pub(super) struct Problem {
 
 pub(super) type Checked = Result<(), Problem>;
 
-pub(super) fn refuse(
-    path: impl Into<String>,
-    message: String,
-    help: impl Into<String>,
-) -> Checked {
+pub(super) fn refuse(path: impl Into<String>, message: String, help: impl Into<String>) -> Checked {
     Err(Problem { path: path.into(), message, help: help.into() })
 }
 

@@ -69,7 +69,11 @@ impl ProgramKind {
 }
 
 /// What a kind of program cannot do.
-pub(super) fn check_kind_limits(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Checked {
+pub(super) fn check_kind_limits(
+    s: &Scenario,
+    p: &Program,
+    path: impl Fn(&str) -> String,
+) -> Checked {
     let rate = matches!(p.kind, ProgramKind::Bandwidth | ProgramKind::MessageRate);
     if p.share_qp && !rate {
         let text = format!("`share_qp` in `{}`", p.kind.word());
@@ -122,7 +126,7 @@ fn check_produce(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Ch
             return refuse(path("per_round"), text, "lower it, or raise the other");
         }
     }
-    if p.iterations.value() % round != 0 {
+    if !p.iterations.value().is_multiple_of(round) {
         let text = format!("{} messages are no whole rounds of {round}", p.iterations.value());
         return refuse(path("iterations"), text, "a multiple of `per_round`");
     }

@@ -33,6 +33,95 @@ pub fn host(p: &Profile, noise: bool) -> HostConfig {
     }
 }
 
+/// The same host with every cost, latency and limit of cores, PCIe, memory and NIC taken away, for
+/// studies of the network alone.
+pub fn ideal_host(p: &Profile) -> HostConfig {
+    let mut h = host(p, false);
+    for costs in [&mut h.cpu, &mut h.gpu] {
+        *costs = free();
+    }
+    let n = &mut h.nic;
+    for span in [
+        &mut n.doorbell,
+        &mut n.doorbell_latency,
+        &mut n.pu_wqe,
+        &mut n.pu_gather,
+        &mut n.pu_read,
+        &mut n.pu_packet,
+        &mut n.pu_response,
+        &mut n.rx_packet,
+        &mut n.rx_recv,
+        &mut n.rx_device,
+        &mut n.pipeline_latency,
+        &mut n.ack_latency,
+        &mut n.completion_latency,
+        &mut n.atomic.unit,
+    ] {
+        *span = Span::ZERO;
+    }
+    (n.qp_cache, n.wqe_cache, n.wqe_window, n.wqe_fetches) = (1 << 20, 1 << 20, 1 << 20, 1 << 20);
+    n.clock.clear();
+    for socket in &mut h.pcie.sockets {
+        socket.root_latency = Span::ZERO;
+        socket.llc_read = Span::ZERO;
+        socket.dram_extra = Span::ZERO;
+        socket.write_commit = Span::ZERO;
+        socket.mmio_latency = Span::ZERO;
+        socket.dram_rate = FAST;
+    }
+    h.pcie.interconnect.latency = Span::ZERO;
+    h.pcie.interconnect.rate = FAST;
+    for node in &mut h.pcie.nodes {
+        node.link.generation = Generation::Gen6;
+        node.link.width = 16;
+        node.link.latency = Span::ZERO;
+        node.link.credits = Credits::UNLIMITED;
+        match &mut node.kind {
+            NodeKind::Switch { latency } => *latency = Span::ZERO,
+            NodeKind::Endpoint(e) => {
+                (e.read_latency, e.write_latency) = (Span::ZERO, Span::ZERO);
+                (e.read_tags, e.read_bytes, e.memory_rate) = (1 << 20, 1 << 30, FAST);
+            }
+        }
+    }
+    h
+}
+
+fn free() -> InitiatorCosts {
+    let none = Span::ZERO;
+    InitiatorCosts {
+        post_wqe: none,
+        post_block: none,
+        post_sge: none,
+        inline_rate: FAST,
+        remote_memory: none,
+        ring: none,
+        doorbell: none,
+        blueflame_line: none,
+        remote_mmio: none,
+        lock: none,
+        lock_transfer: none,
+        recv_call: none,
+        recv_wqe: none,
+        poll_call: none,
+        poll_found: none,
+        poll_cqe: none,
+        step: none,
+        fence_device: none,
+        fence_system: none,
+        load: none,
+        store: none,
+        copy: none,
+        copy_rate: FAST,
+        reduce_rate: FAST,
+        wc_buffers: u32::MAX,
+        store_delay: None,
+        interrupt: none,
+        interrupt_work: none,
+        jitter: None,
+    }
+}
+
 /// Largest path MTU of the port.
 pub fn max_mtu(p: &Profile) -> Mtu {
     Mtu::from_bytes(p.port.max_mtu.0 as u32).expect("the profile was checked")

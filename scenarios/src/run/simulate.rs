@@ -16,7 +16,7 @@ use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
 };
-use crate::format::{Noise, SwitchMode, TopologyKind};
+use crate::format::{HostModel, Noise, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
 use crate::workloads::{Failure, Results};
 
@@ -44,7 +44,10 @@ impl Runner for Simulator {
 fn build(point: &Point) -> Result<World, RunError> {
     let s = &point.scenario;
     let noise = s.run.noise == Noise::On;
-    let host = hardware::host(&point.profile, noise);
+    let host = match s.run.host {
+        HostModel::Full => hardware::host(&point.profile, noise),
+        HostModel::Ideal => hardware::ideal_host(&point.profile),
+    };
     let hosts = s.topology.hosts.value() as usize;
     let config = WorldConfig {
         seed: point.seed,
@@ -338,6 +341,8 @@ fn oracles(world: &World, out: &mut Outcome) {
     );
     note("stale-wqe", stale, "WQEs that the NIC read before the initiator's stores had landed");
     note("stale-payload", stale_payloads, "payload that the NIC read before it was stored");
+    let watching = ["unordered-ring", "stale-wqe", "stale-payload", "byte-balance"];
+    out.oracles = watching.map(str::to_owned).to_vec();
     if let Err(e) = world.fabric().balance() {
         let (name, text) = ("byte-balance".to_owned(), e.to_string());
         out.notes.push(Note { kind: NoteKind::Violation, name, text, count: 1 });

@@ -20,8 +20,9 @@ use crate::nic::{Env, Nic, NicEvent, Wake};
 use crate::pcie::{NodeId, PcieConfigError, PcieEvent, PcieTree};
 use crate::wire::{HostId, Packet, PacketId};
 
-/// `Again` steps in a row without any effect after which a program counts as stuck.
-const IDLE_AGAIN_LIMIT: u32 = 1_000_000;
+/// Steps in a row that found, posted, stored and computed nothing, after which a program counts as
+/// stuck: it turns, on `Again` or on its own deadlines, and nothing comes of it.
+const IDLE_STEP_LIMIT: u32 = 1_000_000;
 
 /// What all islands use. Nothing here is decided by one island for another.
 #[derive(Debug)]
@@ -203,7 +204,7 @@ impl Host {
             store_buffer: Vec::new(),
             stats: InitiatorStats::default(),
             barren: 0,
-            idle_again: 0,
+            idle_steps: 0,
             bootstrap_seen: false,
         });
         let ev = HostEvent::Step { initiator: index, generation: 0 };
@@ -259,6 +260,11 @@ impl Host {
     /// Whether every program is done.
     pub fn done(&self) -> bool {
         self.initiators.iter().all(|i| matches!(i.activity, Activity::Done(_)))
+    }
+
+    /// Whether every program is done and nothing is under way in the host.
+    pub fn quiet(&self) -> bool {
+        self.done() && self.pcie.in_flight() == 0 && self.nic.quiet()
     }
 
     /// What ended the run early, if something did.
@@ -515,10 +521,10 @@ impl Host {
             _ => None,
         };
         let init = &mut self.initiators[i];
-        init.idle_again = if active || next != Next::Again { 0 } else { init.idle_again + 1 };
+        init.idle_steps = if active { 0 } else { init.idle_steps + 1 };
         init.barren = if active || ready.is_none() { 0 } else { init.barren + 1 };
-        if init.idle_again > IDLE_AGAIN_LIMIT {
-            self.fault.get_or_insert(StallReason::IdleAgain { rank });
+        if init.idle_steps > IDLE_STEP_LIMIT {
+            self.fault.get_or_insert(StallReason::IdleSteps { rank });
         } else if init.barren >= 3 {
             let cq = ready.expect("barren only with a ready queue");
             self.fault.get_or_insert(StallReason::Barren { rank, cq });

@@ -269,6 +269,14 @@ impl Nic {
         ]
     }
 
+    /// Whether no stage has anything under way.
+    pub fn quiet(&self) -> bool {
+        self.cqes.is_empty()
+            && self.atomics.is_empty()
+            && self.rx_writes.is_empty()
+            && self.pus.iter().all(|p| p.running.is_none() && p.ready.is_empty())
+    }
+
     /// Hits and misses of the QP-context cache and of the WQE cache.
     pub const fn cache_counts(&self) -> [(u64, u64); 2] {
         [self.contexts.counts(), self.wqe_cache.counts()]
