@@ -37,7 +37,7 @@ pub use complete::NicAsync;
 pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 pub use control::QpRequest;
 pub use doorbell::subject;
-pub use env::{Env, NicEvent, Wake};
+pub use env::{Env, NicEvent, Traced, Wake};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, RecvQueue, SendQueue, completion};
 pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
