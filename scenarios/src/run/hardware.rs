@@ -213,12 +213,14 @@ fn nic(n: &Nic) -> NicConfig {
     NicConfig {
         numa: 0,
         doorbell: n.doorbell,
+        doorbell_line: n.doorbell_line,
         doorbell_latency: n.doorbell_latency,
         wqe_fetch_blocks: n.wqe_fetch_blocks as u32,
         wqe_fetches: n.wqe_fetches.min(u32::MAX.into()) as u32,
         wqe_window: n.wqe_window.min(u32::MAX.into()) as u32,
         pu_count: n.pu_count as u16,
         pu_wqe: n.pu_wqe,
+        pu_fetched: n.pu_fetched,
         pu_gather: n.pu_gather,
         pu_read: n.pu_read,
         pu_packet: n.pu_packet,
@@ -226,6 +228,7 @@ fn nic(n: &Nic) -> NicConfig {
         rx_count: n.rx_count as u16,
         rx_packet: n.rx_packet,
         rx_recv: n.rx_recv,
+        rx_write: n.rx_write,
         rx_device: n.rx_device,
         pipeline_latency: n.pipeline_latency,
         ack_latency: n.ack_latency,
@@ -277,6 +280,7 @@ fn rc(p: &Profile) -> RcConfig {
             LinkKind::InfiniBand => Encapsulation::IbLocal,
             LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
         },
+        framing: p.port.framing.0 as u32,
     }
 }
 

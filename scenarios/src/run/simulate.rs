@@ -140,6 +140,7 @@ fn collect(
     let all: Vec<(&Placed, &Results)> =
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     let duration = program_metrics(point, world, &all, &mut out);
+    receive_metrics(world, placed, &mut out);
     host_metrics(world, &mut out);
     resources(world, duration, &mut out);
     oracles(world, &mut out);
@@ -229,6 +230,22 @@ fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
     }
 }
 
+/// What came by receives, where something did: datagrams may be fewer than were sent.
+fn receive_metrics(world: &World, placed: &[Placed], out: &mut Outcome) {
+    let received = || {
+        let results = placed.iter().filter(|p| !p.sends()).filter_map(|p| p.results(world));
+        results.filter(|r| r.received > 0)
+    };
+    let first = received().filter_map(|r| r.first).min();
+    let last = received().filter_map(|r| r.last).max();
+    if let (Some(first), Some(last)) = (first, last) {
+        let messages = received().map(|r| r.received).sum();
+        let rate = Metric::per_second(messages, last.since(first));
+        out.metrics.insert("received".into(), Metric::count(messages));
+        out.metrics.insert("receive_rate".into(), rate);
+    }
+}
+
 fn host_metrics(world: &World, out: &mut Outcome) {
     let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
     let (mut doorbells, mut blueflames, mut wqes, mut wire) = (0, 0, 0, 0);
@@ -251,6 +268,7 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         sum("cq_overruns", s.cq_overruns);
         sum("wqe_fetches", s.wqe_fetches);
         sum("wqe_refetches", s.wqe_refetches);
+        sum("wqe_blocks_fetched", s.wqe_blocks);
         sum("qp_context_reads", s.context_reads);
         sum("cqes", s.cqes);
         sum("tx_packets", s.tx_packets);

@@ -30,13 +30,20 @@ impl Nic {
         env.submit(Transaction { kind: Kind::Mmio, from, target, bytes, addr: 0, cause, tag });
     }
 
-    pub(super) fn doorbell_arrived(&mut self, env: &mut Env<'_>, qp: u32, prod: u32, bf: bool) {
+    /// A doorbell has crossed PCIe; a BlueFlame write has `lines` lines.
+    pub(super) fn doorbell_arrived(
+        &mut self,
+        env: &mut Env<'_>,
+        (qp, prod, bf): (u32, u32, bool),
+        lines: u32,
+    ) {
         if bf {
             self.stats.blueflames += 1;
         } else {
             self.stats.doorbells += 1;
         }
-        let service = self.clocked(env.now, self.cfg.doorbell);
+        let more = self.cfg.doorbell_line * u64::from(lines.saturating_sub(1));
+        let service = self.clocked(env.now, self.cfg.doorbell + more);
         let (start, end) = self.doorbell.reserve(env.now, service);
         let done = end + self.clocked(env.now, self.cfg.doorbell_latency);
         env.at(done, Class::Stage, NicEvent::Doorbell { qp, prod, blueflame: bf });
@@ -47,6 +54,7 @@ impl Nic {
         if !self.context_held(env, qp, Deferred::Doorbell { prod, blueflame: bf }) {
             return;
         }
+        let window = self.cfg.wqe_window;
         let Some(q) = self.qp_mut(qp) else { return };
         q.stats.rings += 1;
         env.trace(kind::DOORBELL, u64::from(qp), u64::from(prod));
@@ -54,9 +62,13 @@ impl Nic {
             q.sq.announced = prod;
         }
         let index = prod.wrapping_sub(1);
-        // The carried WQE can be used only when the NIC has all before it.
-        if bf && q.sq.requested == index && q.sq.fetched == index && q.state == QpState::Rts {
+        // The carried WQE can be used only when the NIC has all before it, and room.
+        let (next, room) = (q.sq.requested == index && q.sq.fetched == index, q.sq.ahead() < window);
+        if bf && next && room && q.state == QpState::Rts {
             q.sq.requested = prod;
+            if let Some(slot) = q.sq.slot_mut(index) {
+                slot.carried = true;
+            }
             self.wqe_arrived(env, qp, index);
             self.schedule(env, qp);
         } else {
@@ -112,7 +124,7 @@ impl Nic {
             if q.state == QpState::Err {
                 return self.flush_sends(env, qp);
             }
-            let ahead = q.sq.requested.wrapping_sub(q.sq.started);
+            let ahead = q.sq.ahead();
             let open = may_transmit(q.state) == OutboundVerdict::All;
             if !open || q.sq.requested == q.sq.announced || q.sq.fetches >= fetches {
                 return;
@@ -139,6 +151,7 @@ impl Nic {
             q.sq.fetches += 1;
             let space = q.queue_space;
             self.stats.wqe_fetches += 1;
+            self.stats.wqe_blocks += u64::from(blocks);
             let tag = Tag::Wqe { qp, first, count }.pack();
             let addr = u64::from(first) * u64::from(WQEBB);
             env.dma(node, Kind::Read, space, addr, blocks * WQEBB, Cause::WqeFetch, tag);

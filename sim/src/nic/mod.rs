@@ -75,6 +75,8 @@ pub struct NicStats {
     pub blueflames: u64,
     /// WQE fetches over PCIe.
     pub wqe_fetches: u64,
+    /// 64-byte blocks that they read, those read again included.
+    pub wqe_blocks: u64,
     /// WQEs executed.
     pub wqes: u64,
     /// WQEs read again because they had left the cache.
@@ -321,7 +323,8 @@ impl Nic {
             Tag::Doorbell { qp, prod, blueflame, .. } => {
                 let index = prod.wrapping_sub(1);
                 self.record(env, qp, index, "doorbell (PCIe MMIO write)", submitted, env.now);
-                self.doorbell_arrived(env, qp, prod, blueflame);
+                let lines = done.bytes.div_ceil(WQEBB);
+                self.doorbell_arrived(env, (qp, prod, blueflame), lines);
             }
             Tag::Wqe { qp, first, count } => self.wqes_fetched(env, (qp, first, count), submitted),
             Tag::Context { qp } => self.context_arrived(env, qp),

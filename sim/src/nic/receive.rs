@@ -72,6 +72,11 @@ impl Nic {
         if desc.opcode.consumes_recv() {
             service += self.cfg.rx_recv;
         }
+        let op = desc.opcode.operation();
+        let completes = op.ends_message() && (op.is_send() || op.consumes_recv());
+        if completes && desc.len > 0 {
+            service += self.cfg.rx_write;
+        }
         let service = self.clocked(env.now, service);
         let device = self.clocked(env.now, self.cfg.rx_device);
         let latency = self.clocked(env.now, self.cfg.pipeline_latency);
@@ -154,7 +159,7 @@ impl Nic {
                 match region {
                     Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError),
                     Ok(region) => {
-                        let bucket = (va >> 3) as u32 % self.cfg.atomic.buckets;
+                        let bucket = va as u32 % self.cfg.atomic.buckets;
                         self.atomic_arrives(
                             env,
                             AtomicJob {
@@ -511,6 +516,7 @@ impl Nic {
 
     fn refetch_wqe(&mut self, env: &mut Env<'_>, qp: u32) {
         self.stats.wqe_refetches += 1;
+        self.stats.wqe_blocks += 1;
         let tag = Tag::WqeRefetch { qp }.pack();
         let space = self.qp(qp).expect("checked").queue_space;
         env.dma(self.node, Kind::Read, space, 0, super::WQEBB, Cause::WqeFetch, tag);
