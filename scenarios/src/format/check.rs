@@ -3,6 +3,7 @@
 use doorbell_core::units::Bytes;
 use serde_json::Value as Json;
 
+use super::check_kinds::{check_kind_limits, unused_keys};
 use super::{
     Initiator, Op, Poll, Program, ProgramKind, QpKind, RingMode, Scenario, Step, TopologyKind,
 };
@@ -11,15 +12,15 @@ use crate::profile::Profile;
 use crate::quantity::Unit;
 
 /// What is wrong, at which path, and what to do.
-struct Problem {
+pub(super) struct Problem {
     path: String,
     message: String,
     help: String,
 }
 
-type Checked = Result<(), Problem>;
+pub(super) type Checked = Result<(), Problem>;
 
-fn refuse(path: impl Into<String>, message: String, help: impl Into<String>) -> Checked {
+pub(super) fn refuse(path: impl Into<String>, message: String, help: impl Into<String>) -> Checked {
     Err(Problem { path: path.into(), message, help: help.into() })
 }
 
@@ -158,6 +159,7 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
         return refuse(given.path("peer"), text, "name two hosts");
     }
     check_kind(p, given)?;
+    check_kind_limits(s, p, |key| given.path(key))?;
     check_queues(s, profile, p, given)?;
     check_initiator(profile, p, given)?;
     if p.kind == ProgramKind::Script {
@@ -168,38 +170,10 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
 }
 
 fn check_kind(p: &Program, given: &Given) -> Checked {
-    const LOOP: [&str; 13] = [
-        "op",
-        "size",
-        "iterations",
-        "warmup",
-        "window",
-        "batch",
-        "batch_delay",
-        "interval",
-        "signal_every",
-        "inline",
-        "ring",
-        "poll_batch",
-        "poll_interval",
-    ];
-    let (kind, unused): (&str, &[&str]) = match p.kind {
-        ProgramKind::Script => ("script", &LOOP),
-        ProgramKind::Latency => ("latency", &["window", "batch", "batch_delay", "steps"]),
-        ProgramKind::PingPong => {
-            ("ping-pong", &["window", "batch", "batch_delay", "interval", "steps"])
-        }
-        ProgramKind::Bandwidth => ("bandwidth", &["steps"]),
-        ProgramKind::MessageRate => ("message-rate", &["steps"]),
-    };
-    for key in unused {
+    for key in unused_keys(p.kind) {
         if given.has(key) {
-            let help = match p.kind {
-                ProgramKind::Script => "a script says such things in its `steps`",
-                _ if *key == "steps" => "write `kind = \"script\"` for steps",
-                _ => "it has one message at a time; `bandwidth` and `message-rate` have more",
-            };
-            return refuse(given.path(key), format!("`{key}` has no use in `{kind}`"), help);
+            let text = format!("`{key}` has no use in `{}`", p.kind.word());
+            return refuse(given.path(key), text, p.kind.remedy(key));
         }
     }
     if p.kind == ProgramKind::Script && p.steps.is_empty() {
@@ -239,6 +213,10 @@ fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> Checked {
     if given.has("ring_by") && p.initiator != Initiator::Gpu {
         let text = "`ring_by` is about GPU threads, and the initiator is a CPU".to_owned();
         return refuse(given.path("ring_by"), text, "write `initiator = \"gpu\"`");
+    }
+    if given.has("ring_by") && p.kind != ProgramKind::Produce {
+        let text = format!("`ring_by` has no use in `{}`", p.kind.word());
+        return refuse(given.path("ring_by"), text, "`batch` says how many messages a ring has");
     }
     if given.has("numa") && p.initiator == Initiator::Gpu {
         let text = "`numa` is about CPU cores, and the initiator is a GPU".to_owned();

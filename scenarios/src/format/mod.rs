@@ -5,6 +5,7 @@
 //! schema and `doorbell explain` come from the same definitions.
 
 mod check;
+mod check_kinds;
 pub mod expand;
 mod expect;
 mod expect_check;

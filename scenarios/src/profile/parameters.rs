@@ -19,7 +19,8 @@ parameters! {
     cpu Cpu {
         /// Entering and leaving the post call, per ring.
         post_call: Span => [short],
-        /// Writing the fixed part of a WQE, its first 64-byte block. Higher: fewer messages per core.
+        /// Writing the fixed part of a WQE, its first 64-byte block. Higher: fewer messages per
+        /// core.
         wqe_build: Span => [short],
         /// Writing each further 64-byte block of a WQE.
         wqe_per_block: Span => [short],
@@ -224,8 +225,8 @@ parameters! {
         atomic_unit: Span => [short],
         /// Whether a bucket stays locked while the old value is read over PCIe.
         atomic_holds: bool,
-        /// Clock over time: "2ms 3/2" makes all NIC stages 1.5 times as long from 2 ms on. No public
-        /// figure of thermal throttling is known: synthetic.
+        /// Clock over time: "2ms 3/2" makes all NIC stages 1.5 times as long from 2 ms on. No
+        /// public figure of thermal throttling is known: synthetic.
         clock: ClockSteps,
         /// Largest inline payload granted.
         max_inline: Bytes,

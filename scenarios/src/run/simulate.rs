@@ -10,13 +10,13 @@ use doorbell_sim::host::StallReason;
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, World, WorldConfig};
 
-use super::programs::{Placed, place};
+use super::programs::{Placed, Role, place};
 use super::timeline;
 use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
 };
-use crate::format::{Noise, SwitchMode, TopologyKind};
+use crate::format::{HostModel, Noise, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
 use crate::workloads::{Failure, Results};
 
@@ -44,7 +44,10 @@ impl Runner for Simulator {
 fn build(point: &Point) -> Result<World, RunError> {
     let s = &point.scenario;
     let noise = s.run.noise == Noise::On;
-    let host = hardware::host(&point.profile, noise);
+    let host = match s.run.host {
+        HostModel::Full => hardware::host(&point.profile, noise),
+        HostModel::Ideal => hardware::ideal_host(&point.profile),
+    };
     let hosts = s.topology.hosts.value() as usize;
     let config = WorldConfig {
         seed: point.seed,
@@ -135,7 +138,7 @@ fn collect(
     }
     out.exit = exit(end, &failures);
     let all: Vec<(&Placed, &Results)> =
-        placed.iter().filter(|p| p.sends()).filter_map(|p| Some((p, p.results(world)?))).collect();
+        placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     let duration = program_metrics(point, world, &all, &mut out);
     receive_metrics(world, placed, &mut out);
     host_metrics(world, &mut out);
@@ -167,21 +170,22 @@ fn exit(end: &RunEnd, failures: &[String]) -> Exit {
     }
 }
 
-/// Metrics of the senders; returns the time in which they were at work.
+/// Metrics of the programs; returns the time in which the senders were at work.
 fn program_metrics(
     point: &Point,
     world: &World,
     all: &[(&Placed, &Results)],
     out: &mut Outcome,
 ) -> Span {
-    let first = all.iter().filter_map(|(_, r)| r.first).min().unwrap_or(Time::ZERO);
-    let last = all.iter().filter_map(|(_, r)| r.last).max().unwrap_or(world.now());
+    let senders = || all.iter().filter(|(p, _)| p.role == Role::Sender).map(|(_, r)| r);
+    let first = senders().filter_map(|r| r.first).min().unwrap_or(Time::ZERO);
+    let last = senders().filter_map(|r| r.last).max().unwrap_or(world.now());
     let names: Vec<&str> = point.scenario.program.iter().map(|p| p.name.as_str()).collect();
-    let mut groups: BTreeMap<String, Vec<&Results>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Group<'_>> = BTreeMap::new();
     for (p, r) in all {
-        groups.entry(String::new()).or_default().push(r);
+        groups.entry(String::new()).or_default().push((p.role, r));
         if !names[p.program].is_empty() {
-            groups.entry(format!("{}.", names[p.program])).or_default().push(r);
+            groups.entry(format!("{}.", names[p.program])).or_default().push((p.role, r));
         }
     }
     for (prefix, group) in groups {
@@ -190,9 +194,13 @@ fn program_metrics(
     last.since(first)
 }
 
-fn group_metrics(prefix: &str, group: &[&Results], out: &mut Outcome) {
+/// Programs whose figures are given together.
+type Group<'a> = Vec<(Role, &'a Results)>;
+
+fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
-    let windows: Vec<_> = group.iter().filter_map(|r| r.window).collect();
+    let of = |role: Role| group.iter().filter(move |(r, _)| *r == role).map(|(_, r)| *r);
+    let windows: Vec<_> = of(Role::Sender).filter_map(|r| r.window).collect();
     let from = windows.iter().map(|w| w.from).min();
     let to = windows.iter().map(|w| w.to).max();
     if let (Some(from), Some(to)) = (from, to) {
@@ -203,16 +211,22 @@ fn group_metrics(prefix: &str, group: &[&Results], out: &mut Outcome) {
         put("throughput", Metric::rate(bytes, duration));
         put("message_rate", Metric::per_second(messages, duration));
     }
-    put("messages", Metric::count(group.iter().map(|r| r.messages).sum()));
-    put("payload_bytes", Metric::bytes(group.iter().map(|r| r.bytes).sum()));
-    put("rings", Metric::count(group.iter().map(|r| r.rings).sum()));
-    put("data_errors", Metric::count(group.iter().map(|r| r.data.wrong() + r.data.missing).sum()));
-    let mut recorder = LatencyRecorder::new();
-    for r in group {
-        r.latencies.iter().for_each(|l| recorder.record(*l));
-    }
-    if let Some(summary) = recorder.summary() {
-        out.latencies.insert(format!("{prefix}latency"), summary);
+    let sum = |role, f: fn(&Results) -> u64| of(role).map(f).sum::<u64>();
+    put("messages", Metric::count(sum(Role::Sender, |r| r.messages)));
+    put("payload_bytes", Metric::bytes(sum(Role::Sender, |r| r.bytes)));
+    let rings = sum(Role::Sender, |r| r.rings) + sum(Role::Proxy, |r| r.rings);
+    put("rings", Metric::count(rings));
+    put("received", Metric::count(sum(Role::Peer, |r| r.received)));
+    put("data_errors", Metric::count(sum(Role::Peer, |r| r.data.wrong() + r.data.missing)));
+    put("messages_corrupt", Metric::count(sum(Role::Peer, |r| r.data.corrupt)));
+    put("messages_stale", Metric::count(sum(Role::Peer, |r| r.data.stale)));
+    put("messages_missing", Metric::count(sum(Role::Peer, |r| r.data.missing)));
+    for (name, role) in [("latency", Role::Sender), ("delivery", Role::Peer)] {
+        let mut recorder = LatencyRecorder::new();
+        of(role).flat_map(|r| &r.latencies).for_each(|l| recorder.record(*l));
+        if let Some(summary) = recorder.summary() {
+            out.latencies.insert(format!("{prefix}{name}"), summary);
+        }
     }
 }
 
@@ -345,6 +359,8 @@ fn oracles(world: &World, out: &mut Outcome) {
     );
     note("stale-wqe", stale, "WQEs that the NIC read before the initiator's stores had landed");
     note("stale-payload", stale_payloads, "payload that the NIC read before it was stored");
+    let watching = ["unordered-ring", "stale-wqe", "stale-payload", "byte-balance"];
+    out.oracles = watching.map(str::to_owned).to_vec();
     if let Err(e) = world.fabric().balance() {
         let (name, text) = ("byte-balance".to_owned(), e.to_string());
         out.notes.push(Note { kind: NoteKind::Violation, name, text, count: 1 });

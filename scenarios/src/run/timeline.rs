@@ -4,14 +4,14 @@ use doorbell_core::units::Time;
 use doorbell_sim::engine::observe::StageRecord;
 use doorbell_sim::world::World;
 
-use super::programs::Placed;
+use super::programs::{Placed, Role};
 use super::{Point, TimelineRow};
 
 /// Rows of the first measured messages of each sending program.
 pub fn rows(point: &Point, world: &World, placed: &[Placed]) -> Vec<TimelineRow> {
     let wanted = point.scenario.record.timeline_messages.value();
     let mut rows = Vec::new();
-    for p in placed.iter().filter(|p| p.sends()) {
+    for p in placed.iter().filter(|p| p.role == Role::Sender) {
         let warm_up = point.scenario.program[p.program].warmup.value();
         // The lowest queue pair of the host that has stages is the program's first.
         let records = world.timeline().records();

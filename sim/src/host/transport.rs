@@ -491,7 +491,7 @@ impl Transport for SimTransport<'_> {
         if polled > 0 {
             self.spend(found + each * polled);
         }
-        self.acted = true;
+        self.acted |= polled > 0;
         let stats = &mut self.init_mut().stats;
         stats.polls += 1;
         stats.empty_polls += u64::from(polled == 0);

@@ -37,7 +37,7 @@ pub use complete::NicAsync;
 pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 pub use control::QpRequest;
 pub use doorbell::subject;
-pub use env::{Env, NicEvent, Wake};
+pub use env::{Env, NicEvent, Traced, Wake};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, RecvQueue, SendQueue, completion};
 pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
@@ -269,6 +269,14 @@ impl Nic {
             most("nic receive unit (busiest)", &mut self.rx.iter()),
             most("nic atomic unit", &mut std::iter::once(&self.atomic_unit)),
         ]
+    }
+
+    /// Whether no stage has anything under way.
+    pub fn quiet(&self) -> bool {
+        self.cqes.is_empty()
+            && self.atomics.is_empty()
+            && self.rx_writes.is_empty()
+            && self.pus.iter().all(|p| p.running.is_none() && p.ready.is_empty())
     }
 
     /// Hits and misses of the QP-context cache and of the WQE cache.
