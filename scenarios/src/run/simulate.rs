@@ -233,7 +233,8 @@ fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
 /// What came by receives, where something did: datagrams may be fewer than were sent.
 fn receive_metrics(world: &World, placed: &[Placed], out: &mut Outcome) {
     let received = || {
-        let results = placed.iter().filter(|p| p.role == Role::Peer).filter_map(|p| p.results(world));
+        let results =
+            placed.iter().filter(|p| p.role == Role::Peer).filter_map(|p| p.results(world));
         results.filter(|r| r.received > 0)
     };
     let first = received().filter_map(|r| r.first).min();
