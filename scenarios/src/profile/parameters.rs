@@ -330,4 +330,31 @@ parameters! {
         /// Longest time that an ACK is held back.
         ack_delay: Span,
     }
+
+    /// DMA engines of a device that measures its own PCIe path, as pcie-bench does on the NFP6000.
+    /// Adapters do not use them.
+    bench Bench {
+        /// A thread's command to the PCIe unit.
+        issue: Span => [short],
+        /// Completion to the thread that waits for it.
+        notify: Span => [short],
+        /// Descriptor queue of the engines; commands avoid it.
+        queue: Span => [short],
+        /// Read engine, per descriptor.
+        read_op: Span => [short],
+        /// Write engine, per descriptor. Bounds small writes per second.
+        write_op: Span => [short],
+        /// Data mover between PCIe and the device's memory, per operation. One per direction.
+        mover_op: Span => [short],
+        /// Its rate: the slope of latency over size, and the ceiling of bandwidth.
+        mover_rate: BitRate,
+        /// Port of the device's memory, shared by both movers, per operation.
+        port_op: Span => [short],
+        /// Its rate: the ceiling of reads and writes together.
+        port_rate: BitRate,
+        /// Threads with one operation each.
+        threads: u64 => [within(1, 4096)],
+        /// Bytes of the host's memory that operations go through, one after the other.
+        window: Bytes => [size_within(4096, 1 << 30)],
+    }
 }

@@ -130,23 +130,21 @@ impl Nic {
             if !open || q.sq.requested == q.sq.announced || q.sq.fetches >= fetches {
                 return;
             }
-            // A fetch that the window would cut short waits until there is room for a whole one:
-            // else a full window would turn every batch into fetches of one WQE.
-            let room = window.saturating_sub(ahead);
-            let waiting = q.sq.announced.wrapping_sub(q.sq.requested);
-            if room < waiting.min(most).min(window) {
-                return;
-            }
             let first = q.sq.requested;
             let (mut count, mut blocks) = (0u8, 0);
             while first.wrapping_add(u32::from(count)) != q.sq.announced && count < u8::MAX {
                 let slot = q.sq.slot(first.wrapping_add(u32::from(count)));
                 let b = slot.map_or(1, |s| u32::from(s.wqe.blocks));
-                if count > 0 && (blocks + b > most || ahead + u32::from(count) >= window) {
+                if count > 0 && (blocks + b > most || u32::from(count) >= window) {
                     break;
                 }
                 blocks += b;
                 count += 1;
+            }
+            // A fetch that the window would cut short waits until there is room for a whole one:
+            // else a full window would turn every batch into fetches of one WQE.
+            if window.saturating_sub(ahead) < u32::from(count) {
+                return;
             }
             q.sq.requested = first.wrapping_add(u32::from(count));
             q.sq.fetches += 1;
