@@ -611,6 +611,6 @@ impl SimTransport<'_> {
     fn record_poll(&mut self, qp: u32, index: u32, landed: Time) {
         let subject = crate::nic::subject(self.host.id.0, qp, index);
         let end = self.local;
-        self.shared.timeline.stage(subject, "poll", landed, end, 0);
+        self.shared.timeline.stage(subject, "poll (core)", landed, end, 0);
     }
 }

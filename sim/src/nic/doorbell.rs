@@ -63,7 +63,8 @@ impl Nic {
         }
         let index = prod.wrapping_sub(1);
         // The carried WQE can be used only when the NIC has all before it, and room.
-        let (next, room) = (q.sq.requested == index && q.sq.fetched == index, q.sq.ahead() < window);
+        let (next, room) =
+            (q.sq.requested == index && q.sq.fetched == index, q.sq.ahead() < window);
         if bf && next && room && q.state == QpState::Rts {
             q.sq.requested = prod;
             if let Some(slot) = q.sq.slot_mut(index) {

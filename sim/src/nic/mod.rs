@@ -333,7 +333,9 @@ impl Nic {
             }
             Tag::RxWrite(id) => self.rx_written(env, id),
             Tag::Cqe(id) => self.cqe_landed(env, id),
-            Tag::RecvFetch { queue, srq, count } => self.recv_fetched(env, queue, srq, count),
+            Tag::RecvFetch { queue, srq, count } => {
+                self.recv_fetched(env, (queue, srq, count), submitted);
+            }
             Tag::AtomicRead(id) => self.atomic_read(env, id),
             Tag::AtomicWrite(id) => self.atomic_written(env, id),
             Tag::WqeRefetch { qp } => self.wqe_refetched(env, qp),

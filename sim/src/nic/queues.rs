@@ -55,7 +55,13 @@ impl SendQueue {
     /// Posts a WQE; its slot was reserved before.
     pub fn push(&mut self, wqe: Wqe, visible_at: Time) -> u32 {
         let index = self.prod;
-        self.slots.push_back(SqSlot { wqe, visible_at, executed: None, fetched: false, carried: false });
+        self.slots.push_back(SqSlot {
+            wqe,
+            visible_at,
+            executed: None,
+            fetched: false,
+            carried: false,
+        });
         self.prod = index.wrapping_add(1);
         index
     }

@@ -237,7 +237,12 @@ impl Nic {
         env.dma(self.node, Kind::Read, space, 0, bytes, Cause::RecvWqeFetch, tag);
     }
 
-    pub(super) fn recv_fetched(&mut self, env: &mut Env<'_>, queue: u32, srq: bool, count: u16) {
+    pub(super) fn recv_fetched(
+        &mut self,
+        env: &mut Env<'_>,
+        (queue, srq, count): (u32, bool, u16),
+        submitted: Time,
+    ) {
         let rq = if srq { self.srq_mut(queue) } else { self.qp_mut(queue).map(|q| &mut q.rq) };
         let Some(rq) = rq else { return };
         rq.fetching = false;
@@ -249,7 +254,18 @@ impl Nic {
             vec![queue]
         };
         for qp in waiting {
+            self.record_waiting(env, qp, submitted);
             self.resume_rx(env, qp);
+        }
+    }
+
+    /// Records the fetch for the messages that waited for it.
+    fn record_waiting(&self, env: &mut Env<'_>, qp: u32, submitted: Time) {
+        let Some(q) = self.qp(qp).filter(|_| env.timeline.enabled()) else { return };
+        for packet in &q.rx_wait {
+            let p = &env.packets[packet.0];
+            let s = subject(p.src.0, p.src_qp, p.desc.wqe);
+            env.timeline.stage(s, "peer's receive WQE fetch (PCIe read)", submitted, env.now, 0);
         }
     }
 
