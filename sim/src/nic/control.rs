@@ -79,7 +79,7 @@ impl Nic {
             rx_wait: Default::default(),
             current_recv: None,
             udp_source_port: 0,
-            respond_pending: false,
+            respond_at: Time::MAX,
             held_writes: Default::default(),
         })));
         index
