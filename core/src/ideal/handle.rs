@@ -286,6 +286,9 @@ impl Transport for Handle<'_> {
                 }
             });
         }
+        if !out.is_full() {
+            self.w.ranks[self.rank].polled |= 1_u64.checked_shl(cq.index()).unwrap_or(0);
+        }
         Ok(())
     }
 

@@ -615,3 +615,89 @@ fn an_invalidated_key_is_gone() {
     let last = statuses(&w.at(0).poll(a.cq));
     assert_eq!(last[1], (2, WcStatus::RemAccessErr));
 }
+
+/// Waits for its queue, having polled it with room for two.
+struct Careless(CqId);
+
+impl Program for Careless {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        let mut out = Completions::with_capacity(2);
+        t.poll_cq(self.0, &mut out).unwrap();
+        Next::Wait { on: WaitSet::cq(self.0), until: Some(t.now()) }
+    }
+}
+
+#[test]
+fn waiting_for_a_queue_that_was_not_emptied_is_a_mistake() {
+    for (completions, fault) in [(1, false), (2, true)] {
+        let (mut w, a, b) = pair();
+        for n in 0..completions {
+            w.at(0).post(&a, n, SendOp::Write(remote(&b, 0)), Data::Inline(&[1]), true);
+        }
+        w.at(0).ring(a.qp, Ring::Auto).unwrap();
+        let mut idle = Watcher { side: None, steps: 0 };
+        let end = run_bounded(&mut w, &mut [&mut Careless(a.cq), &mut idle], 100).unwrap_err();
+        assert_eq!(end == Stalled::Unpolled { rank: 0, cq: 0 }, fault, "{end}");
+    }
+}
+
+/// What the send queue of [`every_short_sequence_of_calls`] should hold.
+#[derive(Default)]
+struct Model {
+    staged: Vec<(u64, bool)>,
+    /// Executed, not retired.
+    held: Vec<(u64, bool)>,
+    executed: u64,
+}
+
+/// All 6^6 sequences of stage (signalled or not), ring, unstage, poll one, poll all, on a queue
+/// with three slots, against a list.
+#[test]
+fn every_short_sequence_of_calls() {
+    for sequence in 0..6_u32.pow(6) {
+        let (mut w, a, b) = pair_with(QpType::Rc, 3, RIGHTS);
+        let mut m = Model::default();
+        for step in 0..6 {
+            let call = sequence / 6_u32.pow(step) % 6;
+            let mut t = w.at(0);
+            match call {
+                0 | 1 => {
+                    let (id, signaled) = (u64::from(step), call == 0);
+                    let flags = if signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
+                    let op = SendOp::FetchAdd { remote: remote(&b, 0), add: 1 };
+                    let sge = [a.mr.sge(0, 8).unwrap()];
+                    let wr = SendWr { wr_id: id, op, data: Data::Sge(&sge), flags, dest: None };
+                    let fits = m.staged.len() + m.held.len() < 3;
+                    assert_eq!(t.stage(a.qp, &wr).is_ok(), fits, "{sequence}");
+                    m.staged.extend(fits.then_some((id, signaled)));
+                }
+                2 => {
+                    let rung = t.ring(a.qp, Ring::Doorbell).unwrap();
+                    assert_eq!(rung.wqes as usize, m.staged.len());
+                    m.executed += m.staged.len() as u64;
+                    m.held.append(&mut m.staged);
+                }
+                3 => {
+                    assert_eq!(t.unstage(a.qp) as usize, m.staged.len());
+                    m.staged.clear();
+                }
+                _ => {
+                    let mut out = Completions::with_capacity(if call == 4 { 1 } else { 8 });
+                    t.poll_cq(a.cq, &mut out).unwrap();
+                    for c in out.as_slice() {
+                        let last = m.held.iter().position(|w| w.1).expect("a signalled one");
+                        let (id, _) = m.held[last];
+                        assert!(matches!(*c, Completion::Send { wr_id, retired, .. }
+                            if wr_id == id && retired as usize == last + 1));
+                        m.held.drain(..=last);
+                    }
+                    assert!(out.is_full() || m.held.iter().all(|w| !w.1), "{sequence}");
+                }
+            }
+            assert_eq!(w.at(0).sq_free(a.qp) as usize, 3 - m.staged.len() - m.held.len());
+            assert_eq!(w.unrung(), m.staged.len());
+        }
+        let sum = w.at(1).load_u64(b.mr.range(0, 8).unwrap());
+        assert_eq!(sum, Ok(m.executed), "{sequence}");
+    }
+}

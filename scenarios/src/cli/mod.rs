@@ -8,6 +8,8 @@ mod fidelity;
 mod list;
 mod run;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 

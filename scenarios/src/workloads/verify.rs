@@ -114,6 +114,9 @@ impl Verify {
     }
 
     fn open<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
+        if self.up {
+            return Ok(None);
+        }
         self.check()?;
         let stride = self.config.shape.stride();
         let (n, size, takes) =
@@ -147,9 +150,7 @@ impl Verify {
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
-        if !self.up
-            && let Some(next) = self.open(t)?
-        {
+        if let Some(next) = self.open(t)? {
             return Ok(next);
         }
         let cq = self.client.local().recv_cq;
