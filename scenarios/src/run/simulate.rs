@@ -84,9 +84,12 @@ fn fabric(point: &Point, noise: bool) -> FabricConfig {
             FabricConfig::single_switch(t.hosts.value() as u32, link, switch)
         }
     };
-    if !noise {
-        config.noise = FabricNoise::Off;
-    }
+    config.noise = if noise {
+        let packet = rate.time_for(config.max_packet_bytes.into());
+        FabricNoise::UpTo(packet.scaled(port.switch_noise))
+    } else {
+        FabricNoise::Off
+    };
     config
 }
 
