@@ -70,6 +70,9 @@ pub struct RunArgs {
     /// Also write NAME.json and NAME.txt into this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Draw the timeline of the first point (`record.timeline = true`) into this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
     /// Fail with status 5 unless the trace hash is this one (scenarios with one point)
     #[arg(long, value_name = "HASH")]
     pub trace_hash: Option<String>,

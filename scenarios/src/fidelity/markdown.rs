@@ -38,7 +38,7 @@ pub(crate) fn unexplained(tables: &[Table]) -> Vec<String> {
 }
 
 fn far(m: &Measured) -> bool {
-    m.error().is_none_or(|e| !(e.abs() <= FAR))
+    m.error().is_none_or(|e| e.is_nan() || e.abs() > FAR)
 }
 
 struct Score {

@@ -110,7 +110,7 @@ pub enum HostModel {
 pub struct Record {
     /// Start and end of every step of the first messages.
     pub timeline: bool,
-    /// Messages in the timeline, per program.
+    /// Messages in the timeline, of the first program.
     pub timeline_messages: Count<1, 1000>,
 }
 

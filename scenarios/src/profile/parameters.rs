@@ -19,7 +19,8 @@ parameters! {
     cpu Cpu {
         /// Entering and leaving the post call, per ring.
         post_call: Span => [short],
-        /// Writing the fixed part of a WQE, its first 64-byte block. Higher: fewer messages per core.
+        /// Writing the fixed part of a WQE, its first 64-byte block. Higher: fewer messages per
+        /// core.
         wqe_build: Span => [short],
         /// Writing each further 64-byte block of a WQE.
         wqe_per_block: Span => [short],
@@ -158,18 +159,24 @@ parameters! {
     nic Nic {
         /// The doorbell unit, per doorbell. Its inverse bounds doorbells per second.
         doorbell: Span => [short],
+        /// Added per 64-byte line after the first of a BlueFlame write. Bounds the lines per second of
+        /// all cores together.
+        doorbell_line: Span => [short],
         /// From the doorbell unit to the WQE fetch or, with BlueFlame, to the processing unit.
         doorbell_latency: Span => [short],
         /// 64-byte blocks that one WQE fetch reads at most. Higher: fewer reads per batch.
         wqe_fetch_blocks: u64 => [within(1, 64)],
         /// WQE fetches of one QP under way. Higher: deeper prefetch.
         wqe_fetches: u64 => [at_least(1)],
-        /// WQEs of one QP fetched and not yet started, at most.
+        /// WQEs of one QP on the chip and not yet started, at most. Those beyond it that BlueFlame
+        /// carries are fetched later like any other.
         wqe_window: u64 => [at_least(1)],
         /// Processing units. One QP uses one.
         pu_count: u64 => [within(1, 4096)],
         /// A unit's time per WQE. Bounds the message rate of one QP.
         pu_wqe: Span => [short],
+        /// Added when the WQE was fetched over PCIe and not carried by BlueFlame.
+        pu_fetched: Span => [short],
         /// Added when the payload is gathered by DMA and not inline.
         pu_gather: Span => [short],
         /// Added for a READ or ATOMIC.
@@ -184,6 +191,8 @@ parameters! {
         rx_packet: Span => [short],
         /// Added for a packet that takes a receive.
         rx_recv: Span => [short],
+        /// Added for a packet that makes two writes to memory, payload and completion.
+        rx_write: Span => [short],
         /// Least distance of packets that the device receives.
         rx_device: Span => [short],
         /// Both NICs' pipelines, processing unit to wire and wire to receive unit's result.
@@ -210,14 +219,14 @@ parameters! {
         bf_bytes: Bytes => [size_of(&[0, 64, 128, 256, 512, 1024])],
         /// Whether BlueFlame is used also for WQEs that are not inline.
         prefer_bf: bool,
-        /// Lock buckets of the atomic unit, by low address bits. 1: all ATOMICs queue.
+        /// Lock buckets of the atomic unit, by the low bits of the byte address. 1: all ATOMICs queue.
         atomic_buckets: u64 => [within(1, 1 << 20)],
         /// The atomic unit's time per ATOMIC.
         atomic_unit: Span => [short],
         /// Whether a bucket stays locked while the old value is read over PCIe.
         atomic_holds: bool,
-        /// Clock over time: "2ms 3/2" makes all NIC stages 1.5 times as long from 2 ms on. No public
-        /// figure of thermal throttling is known: synthetic.
+        /// Clock over time: "2ms 3/2" makes all NIC stages 1.5 times as long from 2 ms on. No
+        /// public figure of thermal throttling is known: synthetic.
         clock: ClockSteps,
         /// Largest inline payload granted.
         max_inline: Bytes,
@@ -303,6 +312,9 @@ parameters! {
         link: LinkKind,
         /// Rate of the port.
         rate: BitRate,
+        /// Bytes around every packet beyond headers and CRCs: delimiters and their padding. Higher:
+        /// fewer small packets per second.
+        framing: Bytes => [size_within(0, 256)],
         /// Largest path MTU.
         max_mtu: Bytes => [size_of(&[256, 512, 1024, 2048, 4096])],
         /// Propagation of a cable.
@@ -334,5 +346,32 @@ parameters! {
         ack_coalesce: u64 => [at_least(1)],
         /// Longest time that an ACK is held back.
         ack_delay: Span,
+    }
+
+    /// DMA engines of a device that measures its own PCIe path, as pcie-bench does on the NFP6000.
+    /// Adapters do not use them.
+    bench Bench {
+        /// A thread's command to the PCIe unit.
+        issue: Span => [short],
+        /// Completion to the thread that waits for it.
+        notify: Span => [short],
+        /// Descriptor queue of the engines; commands avoid it.
+        queue: Span => [short],
+        /// Read engine, per descriptor.
+        read_op: Span => [short],
+        /// Write engine, per descriptor. Bounds small writes per second.
+        write_op: Span => [short],
+        /// Data mover between PCIe and the device's memory, per operation. One per direction.
+        mover_op: Span => [short],
+        /// Its rate: the slope of latency over size, and the ceiling of bandwidth.
+        mover_rate: BitRate,
+        /// Port of the device's memory, shared by both movers, per operation.
+        port_op: Span => [short],
+        /// Its rate: the ceiling of reads and writes together.
+        port_rate: BitRate,
+        /// Threads with one operation each.
+        threads: u64 => [within(1, 4096)],
+        /// Bytes of the host's memory that operations go through, one after the other.
+        window: Bytes => [size_within(4096, 1 << 30)],
     }
 }

@@ -1,6 +1,7 @@
 //! Reports: tables for a terminal, versioned JSON, JUnit, and writing files whole or not at all.
 
 mod detail;
+mod figure;
 mod json;
 mod junit;
 mod summary;
@@ -16,6 +17,7 @@ use crate::expect::{Verdict, judge};
 use crate::format::load::Loaded;
 use crate::run::Run;
 
+pub use figure::timeline_svg;
 pub use json::{REPORT_VERSION, to_json};
 pub use junit::{Suite, to_junit};
 pub use text::{to_text, verdict_lines};

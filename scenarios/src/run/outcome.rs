@@ -6,6 +6,8 @@
 //! |---|---|---|
 //! | `throughput` | bit/s | payload delivered per second of the measured time |
 //! | `message_rate` | 1/s | messages completed per second of the measured time |
+//! | `received` | count | messages taken by receives of the peers, if any |
+//! | `receive_rate` | 1/s | the same per second, from the first to the last of them |
 //! | `duration` | time | the measured time |
 //! | `messages` | count | messages completed |
 //! | `payload_bytes`, `wire_bytes` | bytes | payload delivered, and all bytes on the wire |

@@ -11,12 +11,12 @@ use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, World, WorldConfig};
 
 use super::programs::{Placed, Role, place};
-use super::timeline;
 use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
 };
-use crate::format::{Noise, SwitchMode, TopologyKind};
+use super::{effective, timeline};
+use crate::format::{HostModel, Noise, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
 use crate::workloads::{Failure, Results};
 
@@ -44,7 +44,10 @@ impl Runner for Simulator {
 fn build(point: &Point) -> Result<World, RunError> {
     let s = &point.scenario;
     let noise = s.run.noise == Noise::On;
-    let host = hardware::host(&point.profile, noise);
+    let host = match s.run.host {
+        HostModel::Full => hardware::host(&point.profile, noise),
+        HostModel::Ideal => hardware::ideal_host(&point.profile),
+    };
     let hosts = s.topology.hosts.value() as usize;
     let config = WorldConfig {
         seed: point.seed,
@@ -140,9 +143,11 @@ fn collect(
     let all: Vec<(&Placed, &Results)> =
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     let duration = program_metrics(point, world, &all, &mut out);
+    receive_metrics(world, placed, &mut out);
     host_metrics(world, &mut out);
     resources(world, duration, &mut out);
     oracles(world, &mut out);
+    out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
         out.timeline = Some(timeline::rows(point, world, placed));
     }
@@ -229,6 +234,23 @@ fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
     }
 }
 
+/// What came by receives, where something did: datagrams may be fewer than were sent.
+fn receive_metrics(world: &World, placed: &[Placed], out: &mut Outcome) {
+    let received = || {
+        let results =
+            placed.iter().filter(|p| p.role == Role::Peer).filter_map(|p| p.results(world));
+        results.filter(|r| r.received > 0)
+    };
+    let first = received().filter_map(|r| r.first).min();
+    let last = received().filter_map(|r| r.last).max();
+    if let (Some(first), Some(last)) = (first, last) {
+        let messages = received().map(|r| r.received).sum();
+        let rate = Metric::per_second(messages, last.since(first));
+        out.metrics.insert("received".into(), Metric::count(messages));
+        out.metrics.insert("receive_rate".into(), rate);
+    }
+}
+
 fn host_metrics(world: &World, out: &mut Outcome) {
     let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
     let (mut doorbells, mut blueflames, mut wqes, mut wire) = (0, 0, 0, 0);
@@ -251,6 +273,7 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         sum("cq_overruns", s.cq_overruns);
         sum("wqe_fetches", s.wqe_fetches);
         sum("wqe_refetches", s.wqe_refetches);
+        sum("wqe_blocks_fetched", s.wqe_blocks);
         sum("qp_context_reads", s.context_reads);
         sum("cqes", s.cqes);
         sum("tx_packets", s.tx_packets);
@@ -341,6 +364,8 @@ fn oracles(world: &World, out: &mut Outcome) {
     );
     note("stale-wqe", stale, "WQEs that the NIC read before the initiator's stores had landed");
     note("stale-payload", stale_payloads, "payload that the NIC read before it was stored");
+    let watching = ["unordered-ring", "stale-wqe", "stale-payload", "byte-balance"];
+    out.oracles = watching.map(str::to_owned).to_vec();
     if let Err(e) = world.fabric().balance() {
         let (name, text) = ("byte-balance".to_owned(), e.to_string());
         out.notes.push(Note { kind: NoteKind::Violation, name, text, count: 1 });

@@ -105,7 +105,6 @@ impl Host {
             Effect::Memory { place, bytes, limit, solo } => {
                 let (tag, out) = (u64::from(initiator), &mut self.memory_out);
                 self.pcie.memory_mut().start(now, place, tag, bytes, limit, out);
-                self.schedule_memory(s);
                 return Outcome::Waits(now + solo);
             }
             Effect::Drain => self.drain_stores(initiator),

@@ -206,8 +206,8 @@ pub(super) struct InitiatorState {
     pub stats: InitiatorStats,
     /// Wake-ups in a row that polled nothing while a named CQ was ready.
     pub barren: u8,
-    /// `Again` steps in a row that did nothing.
-    pub idle_again: u32,
+    /// Steps in a row that did nothing.
+    pub idle_steps: u32,
     pub bootstrap_seen: bool,
 }
 

@@ -518,7 +518,7 @@ impl Transport for SimTransport<'_> {
         if polled > 0 {
             self.spend(found + each * polled);
         }
-        self.acted = true;
+        self.acted |= polled > 0;
         let stats = &mut self.init_mut().stats;
         stats.polls += 1;
         stats.empty_polls += u64::from(polled == 0);
@@ -624,6 +624,6 @@ impl SimTransport<'_> {
     fn record_poll(&mut self, qp: u32, index: u32, landed: Time) {
         let subject = crate::nic::subject(self.host.id.0, qp, index);
         let end = self.local;
-        self.shared.timeline.stage(subject, "poll", landed, end, 0);
+        self.shared.timeline.stage(subject, "poll (core)", landed, end, 0);
     }
 }

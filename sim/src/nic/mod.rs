@@ -37,7 +37,7 @@ pub use complete::NicAsync;
 pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 pub use control::QpRequest;
 pub use doorbell::subject;
-pub use env::{Env, NicEvent, Wake};
+pub use env::{Env, NicEvent, Traced, Wake};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, RecvQueue, SendQueue, completion};
 pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
@@ -75,6 +75,8 @@ pub struct NicStats {
     pub blueflames: u64,
     /// WQE fetches over PCIe.
     pub wqe_fetches: u64,
+    /// 64-byte blocks that they read, those read again included.
+    pub wqe_blocks: u64,
     /// WQEs executed.
     pub wqes: u64,
     /// WQEs read again because they had left the cache.
@@ -269,6 +271,14 @@ impl Nic {
         ]
     }
 
+    /// Whether no stage has anything under way.
+    pub fn quiet(&self) -> bool {
+        self.cqes.is_empty()
+            && self.atomics.is_empty()
+            && self.rx_writes.is_empty()
+            && self.pus.iter().all(|p| p.running.is_none() && p.ready.is_empty())
+    }
+
     /// Hits and misses of the QP-context cache and of the WQE cache.
     pub const fn cache_counts(&self) -> [(u64, u64); 2] {
         [self.contexts.counts(), self.wqe_cache.counts()]
@@ -313,7 +323,8 @@ impl Nic {
             Tag::Doorbell { qp, prod, blueflame, .. } => {
                 let index = prod.wrapping_sub(1);
                 self.record(env, qp, index, "doorbell (PCIe MMIO write)", submitted, env.now);
-                self.doorbell_arrived(env, qp, prod, blueflame);
+                let lines = done.bytes.div_ceil(WQEBB);
+                self.doorbell_arrived(env, (qp, prod, blueflame), lines);
             }
             Tag::Wqe { qp, first, count } => self.wqes_fetched(env, (qp, first, count), submitted),
             Tag::Context { qp } => self.context_arrived(env, qp),
@@ -322,7 +333,9 @@ impl Nic {
             }
             Tag::RxWrite(id) => self.rx_written(env, id),
             Tag::Cqe(id) => self.cqe_landed(env, id),
-            Tag::RecvFetch { queue, srq, count } => self.recv_fetched(env, queue, srq, count),
+            Tag::RecvFetch { queue, srq, count } => {
+                self.recv_fetched(env, (queue, srq, count), submitted);
+            }
             Tag::AtomicRead(id) => self.atomic_read(env, id),
             Tag::AtomicWrite(id) => self.atomic_written(env, id),
             Tag::WqeRefetch { qp } => self.wqe_refetched(env, qp),

@@ -56,7 +56,13 @@ impl SendQueue {
     /// Posts a WQE; its slot was reserved before.
     pub fn push(&mut self, wqe: Wqe, visible_at: Time) -> u32 {
         let index = self.prod;
-        self.slots.push_back(SqSlot { wqe, visible_at, executed: None, fetched: false });
+        self.slots.push_back(SqSlot {
+            wqe,
+            visible_at,
+            executed: None,
+            fetched: false,
+            carried: false,
+        });
         self.prod = index.wrapping_add(1);
         index
     }
@@ -109,6 +115,11 @@ impl SendQueue {
     pub fn any_signalled(&self) -> bool {
         let signalled = doorbell_core::verbs::SendFlags::SIGNALED;
         self.slots.iter().any(|s| s.wqe.flags.contains(signalled))
+    }
+
+    /// WQEs on the chip, or on their way to it, that no processing unit has started.
+    pub const fn ahead(&self) -> u32 {
+        self.requested.wrapping_sub(self.started)
     }
 
     /// WQEs posted and not announced by any doorbell.

@@ -72,6 +72,11 @@ impl Nic {
         if desc.opcode.consumes_recv() {
             service += self.cfg.rx_recv;
         }
+        let op = desc.opcode.operation();
+        let completes = op.ends_message() && (op.is_send() || op.consumes_recv());
+        if completes && desc.len > 0 {
+            service += self.cfg.rx_write;
+        }
         let service = self.clocked(env.now, service);
         let device = self.clocked(env.now, self.cfg.rx_device);
         let latency = self.clocked(env.now, self.cfg.pipeline_latency);
@@ -154,7 +159,7 @@ impl Nic {
                 match region {
                     Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError),
                     Ok(region) => {
-                        let bucket = (va >> 3) as u32 % self.cfg.atomic.buckets;
+                        let bucket = va as u32 % self.cfg.atomic.buckets;
                         self.atomic_arrives(
                             env,
                             AtomicJob {
@@ -232,7 +237,12 @@ impl Nic {
         env.dma(self.node, Kind::Read, space, 0, bytes, Cause::RecvWqeFetch, tag);
     }
 
-    pub(super) fn recv_fetched(&mut self, env: &mut Env<'_>, queue: u32, srq: bool, count: u16) {
+    pub(super) fn recv_fetched(
+        &mut self,
+        env: &mut Env<'_>,
+        (queue, srq, count): (u32, bool, u16),
+        submitted: Time,
+    ) {
         let rq = if srq { self.srq_mut(queue) } else { self.qp_mut(queue).map(|q| &mut q.rq) };
         let Some(rq) = rq else { return };
         rq.fetching = false;
@@ -244,7 +254,18 @@ impl Nic {
             vec![queue]
         };
         for qp in waiting {
+            self.record_waiting(env, qp, submitted);
             self.resume_rx(env, qp);
+        }
+    }
+
+    /// Records the fetch for the messages that waited for it.
+    fn record_waiting(&self, env: &mut Env<'_>, qp: u32, submitted: Time) {
+        let Some(q) = self.qp(qp).filter(|_| env.timeline.enabled()) else { return };
+        for packet in &q.rx_wait {
+            let p = &env.packets[packet.0];
+            let s = subject(p.src.0, p.src_qp, p.desc.wqe);
+            env.timeline.stage(s, "peer's receive WQE fetch (PCIe read)", submitted, env.now, 0);
         }
     }
 
@@ -511,6 +532,7 @@ impl Nic {
 
     fn refetch_wqe(&mut self, env: &mut Env<'_>, qp: u32) {
         self.stats.wqe_refetches += 1;
+        self.stats.wqe_blocks += 1;
         let tag = Tag::WqeRefetch { qp }.pack();
         let space = self.qp(qp).expect("checked").queue_space;
         env.dma(self.node, Kind::Read, space, 0, super::WQEBB, Cause::WqeFetch, tag);

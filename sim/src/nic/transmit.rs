@@ -11,7 +11,7 @@ use crate::engine::Class;
 use crate::memory::{Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::PacketDesc;
-use crate::wire::{Packet, PacketId, Payload, PortId, wire_bytes};
+use crate::wire::{Packet, PacketId, Payload, PortId};
 
 impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
@@ -96,9 +96,12 @@ impl Nic {
             } else if !desc.opcode.has_payload() {
                 service += c.pu_read;
             }
+            if q.sq.slot(desc.wqe).is_some_and(|s| !s.carried) {
+                service += c.pu_fetched;
+            }
             q.sq.started = desc.wqe.wrapping_add(1);
         }
-        self.tx_bytes += wire_bytes(self.rc.encapsulation, desc.opcode, desc.len);
+        self.tx_bytes += self.rc.wire_bytes(desc.opcode, desc.len);
         let service = self.clocked(env.now, service);
         let unit = &mut self.pus[usize::from(pu)];
         let (start, end) = unit.busy.reserve(env.now, service);
@@ -117,7 +120,7 @@ impl Nic {
         if let Some(q) = self.qps[qp as usize].as_deref_mut() {
             if may_transmit(q.state) == OutboundVerdict::Nothing {
                 q.in_pu = false;
-                self.tx_bytes -= wire_bytes(self.rc.encapsulation, desc.opcode, desc.len);
+                self.tx_bytes -= self.rc.wire_bytes(desc.opcode, desc.len);
             } else {
                 self.emit(env, qp, &desc, response);
                 let q = self.qps[qp as usize].as_deref_mut().expect("still there");
@@ -128,7 +131,7 @@ impl Nic {
                 }
             }
         } else {
-            self.tx_bytes -= wire_bytes(self.rc.encapsulation, desc.opcode, desc.len);
+            self.tx_bytes -= self.rc.wire_bytes(desc.opcode, desc.len);
         }
         self.kick(env, pu);
     }
@@ -187,7 +190,7 @@ impl Nic {
             src_port: PortId(0),
             dst: ud.map_or(q.peer, |d| d.host),
             dst_port: PortId(0),
-            wire_bytes: wire_bytes(self.rc.encapsulation, desc.opcode, desc.len),
+            wire_bytes: self.rc.wire_bytes(desc.opcode, desc.len),
             udp_source_port: q.udp_source_port,
             payload: Payload::None,
             desc: *desc,
