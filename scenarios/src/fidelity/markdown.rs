@@ -1,5 +1,6 @@
 //! The fidelity table as Markdown. Nothing in it depends on wall clock, machine or build.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::measure::{Measured, Table};
@@ -178,20 +179,25 @@ fn note(m: &Measured) -> String {
     notes.join("; ")
 }
 
+/// What the profile's own file gives; the rest is its base's.
 fn parameters(profile: &Profile, out: &mut String) {
     let _ = writeln!(
         out,
         "### {}\n\n{}.\n\n| parameter | value | confidence | source |\n|---|---|---|---|",
         profile.name, profile.title
     );
+    let mut inherited: BTreeMap<&str, usize> = BTreeMap::new();
     for (path, value) in profile.values() {
         let from = &profile.provenance[path];
-        let inherited = match from.profile == profile.name {
-            true => String::new(),
-            false => format!(" (from {})", from.profile),
-        };
-        let (word, source) = (from.confidence.word(), &from.source);
-        let _ = writeln!(out, "| {path} | {value} | {word} | {source}{inherited} |");
+        if from.profile == profile.name {
+            let (word, source) = (from.confidence.word(), &from.source);
+            let _ = writeln!(out, "| {path} | {value} | {word} | {source} |");
+        } else {
+            *inherited.entry(&from.profile).or_default() += 1;
+        }
+    }
+    for (base, n) in inherited {
+        let _ = write!(out, "\n{n} more are those of `{base}`.\n");
     }
     let _ = writeln!(out);
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use doorbell_sim::pcie::bench::{
-    BenchConfig, Interface, Mix, bandwidth, nfp6000, read_latency, write_then_read_latency,
+    BenchConfig, DmaEngineConfig, Interface, Mix, Stage, bandwidth, read_latency,
+    write_then_read_latency,
 };
-use doorbell_sim::pcie::{Generation, TlpFormat};
+use doorbell_sim::pcie::{Generation, Target, TlpFormat};
 
 use super::expression::Term;
 use super::file::{BenchOp, BenchTest, Calibration, Formula, Row};
@@ -82,15 +83,10 @@ pub fn measure(
     Ok(Table { name, title, profile, rows })
 }
 
-/// Parameters of the profile's own file whose source names the row.
+/// Parameters whose source names the row.
 fn users(profile: &Profile, id: &str) -> Vec<&'static str> {
     let names = profile.values().into_iter().map(|(path, _)| path);
-    names
-        .filter(|path| {
-            let from = &profile.provenance[*path];
-            from.profile == profile.name && names_row(&from.source, id)
-        })
-        .collect()
+    names.filter(|path| names_row(&profile.provenance[*path].source, id)).collect()
 }
 
 /// Whether `source` holds `id` as a word: `C-RATE-001` is not in `C-RATE-0011`.
@@ -271,7 +267,7 @@ fn bench(profile: &Profile, test: &BenchTest) -> Result<f64, String> {
     let error = |e: doorbell_sim::pcie::PcieConfigError| e.to_string();
     let interface = if test.command { Interface::Command } else { Interface::Dma };
     let throughput = |mix| {
-        let threads = doorbell_sim::pcie::bench::THREADS;
+        let threads = profile.bench.threads as u32;
         bandwidth(&config, mix, bytes, threads, BENCH_OPS.into()).map_err(error)
     };
     let seconds = |span: doorbell_core::units::Span| span.as_ps() as f64 / 1e12;
@@ -293,16 +289,29 @@ fn bench(profile: &Profile, test: &BenchTest) -> Result<f64, String> {
     })
 }
 
-/// The device of the profile, where it is one that measures.
+/// The profile's device and the memory that it measures.
 fn bench_config(profile: &Profile, test: &BenchTest) -> Result<BenchConfig, String> {
-    use doorbell_sim::pcie::bench::Host;
-    let host = match (profile.name.as_str(), test.remote) {
-        ("pcie-nfp", false) => Host::Haswell,
-        ("pcie-nfp-bdw", false) => Host::Broadwell,
-        ("pcie-nfp-bdw", true) => Host::BroadwellRemote,
-        (name, _) => return Err(format!("profile \"{name}\" has no such bench")),
-    };
-    Ok(nfp6000(host, !test.cold))
+    if test.remote && profile.memory.sockets < 2 {
+        return Err(format!("`remote`, and profile \"{}\" has one socket", profile.name));
+    }
+    let host = hardware::host(profile, true);
+    let b = &profile.bench;
+    Ok(BenchConfig {
+        pcie: host.pcie,
+        device: host.nic_node,
+        engine: DmaEngineConfig {
+            issue: b.issue,
+            notify: b.notify,
+            queue: b.queue,
+            read_op: b.read_op,
+            write_op: b.write_op,
+            mover: Stage { op: b.mover_op, rate: b.mover_rate },
+            port: Stage { op: b.port_op, rate: b.port_rate },
+        },
+        target: Target::HostMemory { numa: u8::from(test.remote), llc: !test.cold },
+        window: b.window.0 as u32,
+        seed: 1,
+    })
 }
 
 #[cfg(test)]

@@ -87,9 +87,12 @@ fn fabric(point: &Point, noise: bool) -> FabricConfig {
             FabricConfig::single_switch(t.hosts.value() as u32, link, switch)
         }
     };
-    if !noise {
-        config.noise = FabricNoise::Off;
-    }
+    config.noise = if noise {
+        let packet = rate.time_for(config.max_packet_bytes.into());
+        FabricNoise::UpTo(packet.scaled(port.switch_noise))
+    } else {
+        FabricNoise::Off
+    };
     config
 }
 
@@ -140,7 +143,6 @@ fn collect(
     let all: Vec<(&Placed, &Results)> =
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     let duration = program_metrics(point, world, &all, &mut out);
-    receive_metrics(world, placed, &mut out);
     host_metrics(world, &mut out);
     resources(world, duration, &mut out);
     oracles(world, &mut out);
@@ -217,7 +219,14 @@ fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
     put("payload_bytes", Metric::bytes(sum(Role::Sender, |r| r.bytes)));
     let rings = sum(Role::Sender, |r| r.rings) + sum(Role::Proxy, |r| r.rings);
     put("rings", Metric::count(rings));
-    put("received", Metric::count(sum(Role::Peer, |r| r.received)));
+    let received = sum(Role::Peer, |r| r.received);
+    put("received", Metric::count(received));
+    let takers = || of(Role::Peer).filter(|r| r.received > 0);
+    let (first, last) =
+        (takers().filter_map(|r| r.first).min(), takers().filter_map(|r| r.last).max());
+    if let (Some(first), Some(last)) = (first, last) {
+        put("receive_rate", Metric::per_second(received, last.since(first)));
+    }
     put("data_errors", Metric::count(sum(Role::Peer, |r| r.data.wrong() + r.data.missing)));
     put("messages_corrupt", Metric::count(sum(Role::Peer, |r| r.data.corrupt)));
     put("messages_stale", Metric::count(sum(Role::Peer, |r| r.data.stale)));
@@ -228,23 +237,6 @@ fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
         if let Some(summary) = recorder.summary() {
             out.latencies.insert(format!("{prefix}{name}"), summary);
         }
-    }
-}
-
-/// What came by receives, where something did: datagrams may be fewer than were sent.
-fn receive_metrics(world: &World, placed: &[Placed], out: &mut Outcome) {
-    let received = || {
-        let results =
-            placed.iter().filter(|p| p.role == Role::Peer).filter_map(|p| p.results(world));
-        results.filter(|r| r.received > 0)
-    };
-    let first = received().filter_map(|r| r.first).min();
-    let last = received().filter_map(|r| r.last).max();
-    if let (Some(first), Some(last)) = (first, last) {
-        let messages = received().map(|r| r.received).sum();
-        let rate = Metric::per_second(messages, last.since(first));
-        out.metrics.insert("received".into(), Metric::count(messages));
-        out.metrics.insert("receive_rate".into(), rate);
     }
 }
 

@@ -85,9 +85,9 @@ impl Nic {
         index
     }
 
-    /// Makes a CQ; returns its index.
-    pub fn create_cq(&mut self, depth: u32, owner: u16) -> u32 {
-        self.cqs.push(Some(CompletionQueue::new(depth, owner)));
+    /// Makes a CQ in `space`; returns its index.
+    pub fn create_cq(&mut self, depth: u32, owner: u16, space: RegionKind) -> u32 {
+        self.cqs.push(Some(CompletionQueue::new(depth, owner, space)));
         self.cqs.len() as u32 - 1
     }
 

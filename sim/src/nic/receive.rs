@@ -574,7 +574,8 @@ impl Nic {
             HostWrite::Cqe(id) => {
                 let bytes = self.cfg.cqe_bytes;
                 self.stats.cqes += 1;
-                let space = RegionKind::Host { numa: self.cfg.numa };
+                let here = RegionKind::Host { numa: self.cfg.numa };
+                let space = self.cq(self.cqes[id].0).map_or(here, |q| q.space);
                 env.dma(node, Kind::Write, space, 0, bytes, Cause::Cqe, Tag::Cqe(id).pack());
             }
         }
