@@ -5,7 +5,8 @@ use serde_json::Value as Json;
 
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::{
-    Initiator, Op, Poll, Program, ProgramKind, QpKind, RingMode, Scenario, Step, TopologyKind,
+    Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, RingMode, Scenario, Step,
+    TopologyKind,
 };
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;
@@ -306,7 +307,12 @@ fn check_script(s: &Scenario, p: &Program, given: &Given) -> Checked {
                 post.qp
             }
             Step::Recv { qp, .. } | Step::Ring { qp, .. } | Step::State { qp, .. } => *qp,
-            Step::Poll { .. } | Step::Wait { .. } | Step::Compute { .. } | Step::Fence => 0,
+            Step::Load if p.payload == Payload::Virtual => {
+                let text = "a load of memory without contents".to_owned();
+                return refuse(path, text, "set `payload = \"data\"`");
+            }
+            Step::Poll { .. } | Step::Wait { .. } | Step::Compute { .. } => 0,
+            Step::Fence | Step::Load => 0,
         };
         if u64::from(qp) >= qps {
             let text = format!("queue pair {qp}, and the program has {qps}, counted from 0");

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use doorbell_core::units::{BitRate, Bytes, Span};
+use doorbell_core::units::{BitRate, Bytes, Ratio, Span};
 
 use super::check::{at_least, one_of, positive, short, size_of, size_within, within};
 use super::param::{
@@ -254,8 +254,18 @@ parameters! {
         width: u64 => [one_of(&[1, 2, 4, 8, 16])],
         /// Building a WQE by one thread.
         wqe_build: Span => [short],
-        /// Reserving a slot and publishing it: atomics in device memory, per WQE.
-        reserve: Span => [short],
+        /// WQEs that threads of a block build at the same time, under the same atomics. 1: one after
+        /// the other.
+        lanes: u64 => [within(1, 1024)],
+        /// An atomic operation on device memory.
+        atomic: Span => [short],
+        /// Atomics per WQE: reserving its slot, publishing it in order.
+        wqe_atomics: u64 => [within(0, 64)],
+        /// Atomics per ring beside those of its WQEs: the lock, the producer index.
+        ring_atomics: u64 => [within(0, 64)],
+        /// System-scope fences that a ring makes by itself. 0: the program has to fence, or the NIC
+        /// may read stale WQEs.
+        ring_fences: u64 => [within(0, 64)],
         /// Storing the doorbell record and electing who rings.
         dbr_store: Span => [short],
         /// The doorbell store, as the thread sees it.
@@ -266,12 +276,16 @@ parameters! {
         fence_system: Span => [short],
         /// A store to host memory, as the thread sees it.
         store: Span => [short],
-        /// A load from host memory.
+        /// A load from host memory of the GPU's socket.
         load: Span => [short],
         /// A poll of a completion queue.
         poll: Span => [short],
         /// Each completion that a poll returns.
         poll_per_cqe: Span => [short],
+        /// Atomics of a poll that finds something: what a library keeps of the queue's state.
+        poll_atomics: u64 => [within(0, 64)],
+        /// System-scope fences of a poll that finds something.
+        poll_fences: u64 => [within(0, 64)],
         /// The program's loop around its calls, per step.
         step: Span => [short],
         /// Rate of a copy by one block.
@@ -309,6 +323,9 @@ parameters! {
         switch_latency: Span => [short],
         /// How a switch forwards.
         switch_forwarding: ForwardMode,
+        /// Random delay of a packet at a switch, at most so many times the time of the largest packet.
+        /// 0: senders in step stay in step.
+        switch_noise: Ratio,
         /// Buffer of a switch per port.
         switch_buffer: Bytes => [size_within(8448, 1 << 40)],
         /// One way of the out-of-band network.

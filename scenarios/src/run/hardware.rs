@@ -12,7 +12,7 @@ use doorbell_sim::pcie::{
 use doorbell_sim::rc::{AckPolicy, AckReqLast};
 use doorbell_sim::wire::Encapsulation;
 
-use crate::profile::{AckAsk, AckMode, Cpu, Gpu, LinkKind, MemoryModel, Nic, Profile, Quantiles};
+use crate::profile::{AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles};
 
 /// A rate that limits nothing.
 const FAST: BitRate = BitRate::gbps(1_000_000);
@@ -28,7 +28,7 @@ pub fn host(p: &Profile, noise: bool) -> HostConfig {
         nic: nic(&p.nic),
         rc: rc(p),
         cpu: cpu(&p.cpu, noise),
-        gpu: gpu(&p.gpu, noise),
+        gpu: gpu(p, noise),
         llc: p.memory.ddio,
     }
 }
@@ -142,11 +142,14 @@ fn store_delay(model: MemoryModel, lag: Span) -> Option<NoiseTable> {
 fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
     InitiatorCosts {
         post_wqe: c.wqe_build,
+        lanes: 1,
         post_block: c.wqe_per_block,
         post_sge: c.wqe_per_sge,
         inline_rate: c.inline_rate,
         remote_memory: c.numa_memory,
         ring: c.post_call + c.fence + c.dbr_store,
+        // Its own fence is what `memory_model = "weak"` takes away.
+        ring_fences: false,
         doorbell: c.mmio_doorbell,
         blueflame_line: c.blueflame_block,
         remote_mmio: c.numa_mmio,
@@ -161,6 +164,7 @@ fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
         fence_device: c.fence,
         fence_system: c.fence,
         load: c.load,
+        load_own: c.load,
         store: c.store,
         copy: c.copy,
         copy_rate: c.copy_rate,
@@ -173,29 +177,36 @@ fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
     }
 }
 
-fn gpu(g: &Gpu, noise: bool) -> InitiatorCosts {
+fn gpu(p: &Profile, noise: bool) -> InitiatorCosts {
+    let g = &p.gpu;
     InitiatorCosts {
-        post_wqe: g.wqe_build + g.reserve,
+        post_wqe: g.wqe_build + g.atomic * g.wqe_atomics,
+        lanes: g.lanes as u32,
         post_block: Span::ZERO,
         post_sge: Span::ZERO,
         inline_rate: FAST,
-        remote_memory: Span::ZERO,
-        ring: g.dbr_store,
+        // There and back.
+        remote_memory: p.memory.interconnect_latency * 2,
+        ring: g.dbr_store + g.atomic * g.ring_atomics + g.fence_system * g.ring_fences,
+        ring_fences: g.ring_fences > 0,
         doorbell: g.doorbell,
         // A GPU stores doorbells only.
         blueflame_line: g.doorbell,
         remote_mmio: Span::ZERO,
-        lock: g.reserve,
+        // One to take it, one to give it back.
+        lock: g.atomic * 2,
         lock_transfer: Span::ZERO,
         recv_call: g.store,
         recv_wqe: g.store,
         poll_call: g.poll,
-        poll_found: Span::ZERO,
+        poll_found: g.atomic * g.poll_atomics + g.fence_system * g.poll_fences,
         poll_cqe: g.poll_per_cqe,
         step: g.step,
         fence_device: g.fence_device,
         fence_system: g.fence_system,
         load: g.load,
+        // A poll is a load of device memory.
+        load_own: g.poll,
         store: g.store,
         copy: Span::ZERO,
         copy_rate: g.copy_rate,

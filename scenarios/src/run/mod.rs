@@ -2,6 +2,7 @@
 //! out.
 
 mod batch;
+mod effective;
 mod error;
 pub mod hardware;
 mod latency;

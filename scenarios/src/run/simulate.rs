@@ -11,11 +11,11 @@ use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, World, WorldConfig};
 
 use super::programs::{Placed, Role, place};
-use super::timeline;
 use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
 };
+use super::{effective, timeline};
 use crate::format::{HostModel, Noise, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
 use crate::workloads::{Failure, Results};
@@ -87,9 +87,12 @@ fn fabric(point: &Point, noise: bool) -> FabricConfig {
             FabricConfig::single_switch(t.hosts.value() as u32, link, switch)
         }
     };
-    if !noise {
-        config.noise = FabricNoise::Off;
-    }
+    config.noise = if noise {
+        let packet = rate.time_for(config.max_packet_bytes.into());
+        FabricNoise::UpTo(packet.scaled(port.switch_noise))
+    } else {
+        FabricNoise::Off
+    };
     config
 }
 
@@ -143,6 +146,7 @@ fn collect(
     host_metrics(world, &mut out);
     resources(world, duration, &mut out);
     oracles(world, &mut out);
+    out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
         out.timeline = Some(timeline::rows(point, world, placed));
     }

@@ -101,6 +101,8 @@ pub enum ScriptStep {
         /// Scope.
         scope: FenceScope,
     },
+    /// Loads the first 8 bytes of the buffer, which must have contents.
+    Load,
     /// Asks for a state with the mask that names only the state.
     Modify {
         /// QP.
@@ -133,6 +135,8 @@ pub enum Outcome {
     PeerPosted(u32),
     /// A fence.
     Fenced,
+    /// A load, and what it read.
+    Loaded(u64),
     /// A modify; work requests that it unstaged.
     Modified(Result<u32, ModifyError>),
 }
@@ -320,6 +324,12 @@ impl Script {
             ScriptStep::Fence { scope } => {
                 t.fence(scope);
                 self.log(t, Outcome::Fenced);
+            }
+            ScriptStep::Load => {
+                let mr = self.client.local().mr;
+                let word = mr.range(0, 8).ok_or(Failure::OwnRegion { got: mr.len, need: 8 })?;
+                let value = t.load_u64(word)?;
+                self.log(t, Outcome::Loaded(value));
             }
             ScriptStep::Modify { qp, to } => self.modify(t, qp, to)?,
         }

@@ -83,8 +83,9 @@ impl Host {
             Effect::Unlock { qp } => self.unlock(s, now, qp),
             Effect::Ring { local, qp, count, blueflame } => {
                 let lines = blueflame.div_ceil(WQEBB).max(1);
+                let who = self.initiators[usize::from(initiator)].who;
+                let limit = self.costs_of(who).wc_buffers.max(lines);
                 let init = &mut self.initiators[usize::from(initiator)];
-                let limit = self.cfg.cpu.wc_buffers.max(lines);
                 if init.mmio_lines + lines > limit {
                     init.effects.push_front((at, effect));
                     return Outcome::Waits(now);
@@ -155,8 +156,9 @@ impl Host {
     // ---- locks -------------------------------------------------------------------------------
 
     fn lock(&mut self, now: Time, initiator: u16, qp: u32) -> Outcome {
+        let who = self.initiators[usize::from(initiator)].who;
+        let transfer = self.costs_of(who).lock_transfer;
         let init = &mut self.initiators[usize::from(initiator)];
-        let transfer = self.cfg.cpu.lock_transfer;
         let lock = self.locks.entry(qp).or_default();
         if lock.holder.is_some() {
             lock.contended += 1;
@@ -172,12 +174,13 @@ impl Host {
     }
 
     fn unlock(&mut self, s: &mut Shared, now: Time, qp: u32) {
-        let transfer = self.cfg.cpu.lock_transfer;
         let Some(lock) = self.locks.get_mut(&qp) else { return };
         lock.holder = lock.waiting.pop_front();
         let Some(next) = lock.holder else { return };
         lock.last = Some(next);
-        let granted = now + transfer;
+        let who = self.initiators[usize::from(next)].who;
+        let granted = now + self.costs_of(who).lock_transfer;
+        let Some(lock) = self.locks.get_mut(&qp) else { return };
         if let Activity::Blocked { since, .. } = self.initiators[usize::from(next)].activity {
             lock.waited += granted.since(since);
         }

@@ -114,6 +114,8 @@ impl<T> Table<T> {
 pub(super) struct Watch {
     pub addr: u64,
     pub len: u64,
+    /// Time of a look at it.
+    pub look: Span,
 }
 
 /// What the handle holds.

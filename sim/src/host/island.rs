@@ -179,7 +179,7 @@ impl Host {
             Initiator::GpuBlock { gpu, block } => (
                 format!("gpu{gpu}.block{block}"),
                 self.cfg.gpu_nodes[usize::from(gpu)],
-                self.cfg.nic.numa,
+                self.pcie.socket_of(self.cfg.gpu_nodes[usize::from(gpu)]),
             ),
         };
         // Two programs on one core are two components all the same.
@@ -458,10 +458,16 @@ impl Host {
                 ready + interrupt
             }
             PollMode::Busy => {
-                let sources = on.cq_indices().count().max(1) as u64;
-                let period = (costs.poll_call * sources + costs.step).as_ps().max(1);
-                let waited = ready.since(since).as_ps();
-                let at = since + Span::from_ps(waited.div_ceil(period) * period);
+                let polls = costs.poll_call * on.cq_indices().count() as u64;
+                let watches = &self.initiators[usize::from(initiator)].handles.watches;
+                let looks = on.watch_indices().filter_map(|w| watches.get(w)).map(|w| w.look);
+                let look = looks.fold(polls, |sum, look| sum + look);
+                let look = if look == Span::ZERO { costs.poll_call } else { look };
+                let period = (look + costs.step).as_ps().max(1);
+                // A look sees what is there at half of its time: one that began shortly before
+                // `ready` finds it, and counts as if it began now.
+                let waited = ready.since(since).as_ps().saturating_sub(look.as_ps() / 2);
+                let at = (since + Span::from_ps(waited.div_ceil(period) * period)).max(ready);
                 self.initiators[usize::from(initiator)].stats.spin += at.since(since);
                 at
             }

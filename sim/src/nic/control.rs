@@ -79,15 +79,15 @@ impl Nic {
             rx_wait: Default::default(),
             current_recv: None,
             udp_source_port: 0,
-            respond_pending: false,
+            respond_at: Time::MAX,
             held_writes: Default::default(),
         })));
         index
     }
 
-    /// Makes a CQ; returns its index.
-    pub fn create_cq(&mut self, depth: u32, owner: u16) -> u32 {
-        self.cqs.push(Some(CompletionQueue::new(depth, owner)));
+    /// Makes a CQ in `space`; returns its index.
+    pub fn create_cq(&mut self, depth: u32, owner: u16, space: RegionKind) -> u32 {
+        self.cqs.push(Some(CompletionQueue::new(depth, owner, space)));
         self.cqs.len() as u32 - 1
     }
 

@@ -130,8 +130,8 @@ pub struct Nic {
     tx_bytes: u32,
     /// Processing units that wait for room.
     tx_blocked: bool,
-    /// Bytes waiting at the port when last armed.
-    tx_armed: bool,
+    /// The unit that is served first when there is room again.
+    tx_turn: u16,
     /// Index into the clock's steps.
     clock_step: usize,
     scratch: Vec<u8>,
@@ -174,7 +174,7 @@ impl Nic {
             cqes: Slab::new(),
             tx_bytes: 0,
             tx_blocked: false,
-            tx_armed: false,
+            tx_turn: 0,
             clock_step: 0,
             scratch: Vec::new(),
             events: Vec::new(),

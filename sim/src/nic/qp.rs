@@ -150,7 +150,8 @@ pub struct NicQp {
     pub(super) current_recv: Option<RqWqe>,
     /// UDP source port of its packets.
     pub(super) udp_source_port: u16,
-    pub(super) respond_pending: bool,
+    /// When responses are looked for next; [`Time::MAX`]: not scheduled.
+    pub(super) respond_at: Time,
     /// Writes to memory that keep their order behind a WQE that is read again.
     pub(super) held_writes: VecDeque<HostWrite>,
 }

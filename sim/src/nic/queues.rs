@@ -7,6 +7,7 @@ use doorbell_core::units::Time;
 use doorbell_core::verbs::{Rkey, WcOpcode, WcStatus};
 
 use super::wqe::{RqWqe, SqSlot, Wqe};
+use crate::memory::RegionKind;
 
 /// A send queue: a ring of WQEs, indices free-running and compared modulo 2³².
 #[derive(Debug, Default)]
@@ -274,14 +275,24 @@ pub struct CompletionQueue {
     pub landed: u64,
     /// Initiator that polls it.
     pub owner: u16,
+    /// Memory that the NIC writes its entries to.
+    pub space: RegionKind,
     /// Most entries that waited at a time.
     pub high_water: u32,
 }
 
 impl CompletionQueue {
-    /// An empty queue of `depth` entries, polled by `owner`.
-    pub const fn new(depth: u32, owner: u16) -> Self {
-        Self { entries: VecDeque::new(), depth, lost: false, landed: 0, owner, high_water: 0 }
+    /// An empty queue of `depth` entries in `space`, polled by `owner`.
+    pub const fn new(depth: u32, owner: u16, space: RegionKind) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            depth,
+            lost: false,
+            landed: 0,
+            owner,
+            space,
+            high_water: 0,
+        }
     }
 
     /// A CQE lands. False: it found no free entry, and the queue is lost.
@@ -394,7 +405,7 @@ mod tests {
             solicited: false,
             landed: Time::from_ps(landed),
         };
-        let mut cq = CompletionQueue::new(2, 0);
+        let mut cq = CompletionQueue::new(2, 0, RegionKind::Host { numa: 0 });
         assert!(cq.land(e(5)));
         assert!(cq.land(e(6)));
         assert_eq!(cq.poll(Time::from_ps(4)), None, "not landed yet");

@@ -195,17 +195,19 @@ impl Nic {
         let due = q.responder.as_ref().is_some_and(|r| r.peek_transmit(env.now));
         let held = q.responder.as_ref().and_then(|r| r.next_deadline());
         let at = if due { Some(env.now) } else { held };
-        if let Some(at) = at
-            && !q.respond_pending
+        if let Some(at) = at.map(|at| at + latency)
+            && at < q.respond_at
         {
-            q.respond_pending = true;
-            env.at(at + latency, Class::Stage, NicEvent::Respond(qp));
+            q.respond_at = at;
+            env.at(at, Class::Stage, NicEvent::Respond(qp));
         }
     }
 
     pub(super) fn on_respond(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
-        q.respond_pending = false;
+        if env.now >= q.respond_at {
+            q.respond_at = Time::MAX;
+        }
         self.respond(env, qp);
     }
 
@@ -572,7 +574,8 @@ impl Nic {
             HostWrite::Cqe(id) => {
                 let bytes = self.cfg.cqe_bytes;
                 self.stats.cqes += 1;
-                let space = RegionKind::Host { numa: self.cfg.numa };
+                let here = RegionKind::Host { numa: self.cfg.numa };
+                let space = self.cq(self.cqes[id].0).map_or(here, |q| q.space);
                 env.dma(node, Kind::Write, space, 0, bytes, Cause::Cqe, Tag::Cqe(id).pack());
             }
         }

@@ -53,14 +53,14 @@ impl Nic {
             return false;
         }
         if waiting > 0 {
-            self.tx_armed = !env.port.arm_tx_ready(PortId(0), waiting - 1);
+            let ready = env.port.arm_tx_ready(PortId(0), waiting - 1);
+            debug_assert!(!ready, "more waits than was asked for");
         }
         true
     }
 
     /// The port has room again.
     pub fn on_tx_ready(&mut self, env: &mut Env<'_>) {
-        self.tx_armed = false;
         self.unblock(env);
     }
 
@@ -69,10 +69,17 @@ impl Nic {
             return;
         }
         self.tx_blocked = false;
-        for pu in 0..self.pus.len() {
+        // In turn, beginning behind the unit that was served last: a fixed order would leave the
+        // port to the first units for ever.
+        let units = self.pus.len();
+        for i in 0..units {
+            let pu = (usize::from(self.tx_turn) + i) % units;
+            let idle = self.pus[pu].running.is_none();
             self.kick(env, pu as u16);
+            if idle && self.pus[pu].running.is_some() {
+                self.tx_turn = ((pu + 1) % units) as u16;
+            }
             if self.tx_blocked {
-                // Turn the order so that the last unit is not always the one that waits.
                 return;
             }
         }
