@@ -216,6 +216,8 @@ pub enum Formula {
     /// Rate of a link for 256-byte payloads, 26 bytes around each and 16 bytes of control per
     /// four.
     UsableRate(LinkShape),
+    /// Rate of a link after its encoding.
+    EncodedRate(LinkShape),
     /// 64-byte lines that cores can write to the profile's device.
     MmioLines,
     /// Payload that the profile's device can read, in completions of the largest size.
