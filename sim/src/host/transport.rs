@@ -133,11 +133,8 @@ impl<'a> SimTransport<'a> {
             }
             Data::Sge(_) => {}
         }
-        let max = if q.ty == QpType::Ud {
-            q.attr.path_mtu.bytes()
-        } else {
-            self.host.caps.max_msg_bytes
-        };
+        let max =
+            if q.ty == QpType::Ud { q.attr.path_mtu.bytes() } else { self.host.caps.max_msg_bytes };
         let got = wr.data.len();
         if got > u64::from(max) {
             return Err(StageError::TooLong { got, max });
@@ -349,7 +346,8 @@ impl Transport for SimTransport<'_> {
         };
         let before = self.local;
         if shared {
-            let space = self.host.nic.qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
+            let space =
+                self.host.nic.qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
             let staged = l.staged.iter().skip(l.ringing as usize);
             let build: Vec<Span> = staged.map(|(w, _)| self.build_cost(w, space)).collect();
             let lock = c.lock;
@@ -361,7 +359,13 @@ impl Transport for SimTransport<'_> {
         }
         let start = self.local;
         self.spend(cost);
-        self.record_staged(qp, "ring: doorbell record, fence, MMIO store (core)", start, self.local, 1);
+        self.record_staged(
+            qp,
+            "ring: doorbell record, fence, MMIO store (core)",
+            start,
+            self.local,
+            1,
+        );
         let local = qp.index();
         self.effect(Effect::Ring { local, qp: index, count, blueflame });
         if shared {
@@ -430,8 +434,7 @@ impl Transport for SimTransport<'_> {
                 None => self.host.nic.qp_mut(qp).map(|q| &mut q.rq),
             };
             rq.expect("checked").reserve(fits as u32);
-            let wqes =
-                wrs[..fits].iter().map(|w| RqWqe { wr_id: w.wr_id, sge: w.sge }).collect();
+            let wqes = wrs[..fits].iter().map(|w| RqWqe { wr_id: w.wr_id, sge: w.sge }).collect();
             self.effect(Effect::PostRecv { qp, srq, wqes });
         }
         if fits < wrs.len() {
@@ -464,13 +467,15 @@ impl Transport for SimTransport<'_> {
             };
             polled += 1;
             let retired = match cqe.kind {
-                CqeKind::Send { index, .. } | CqeKind::Error { index, queue: doorbell_core::transport::WorkQueue::Send, .. } => {
-                    self.host.nic.qp_mut(cqe.qp).map_or(0, |q| q.sq.retire(index))
-                }
+                CqeKind::Send { index, .. }
+                | CqeKind::Error {
+                    index, queue: doorbell_core::transport::WorkQueue::Send, ..
+                } => self.host.nic.qp_mut(cqe.qp).map_or(0, |q| q.sq.retire(index)),
                 _ => 0,
             };
             if let CqeKind::Send { index, .. } = cqe.kind {
-                self.record_poll(cqe.qp, index, cqe.landed);
+                let end = self.local + found + each * polled;
+                self.record_poll(cqe.qp, index, cqe.landed, end);
             }
             let id = self.init().handles.by_nic.get(&cqe.qp).copied();
             if let CqeKind::Error { .. } = cqe.kind
@@ -604,9 +609,8 @@ impl SimTransport<'_> {
         self.shared.timeline.stage(subject, stage, start, end, 0);
     }
 
-    fn record_poll(&mut self, qp: u32, index: u32, landed: Time) {
+    fn record_poll(&mut self, qp: u32, index: u32, landed: Time, end: Time) {
         let subject = crate::nic::subject(self.host.id.0, qp, index);
-        let end = self.local;
         self.shared.timeline.stage(subject, "poll", landed, end, 0);
     }
 }

@@ -444,4 +444,3 @@ impl SimTransport<'_> {
         if here { AttachError::NotShared } else { AttachError::OtherHost }
     }
 }
-
