@@ -57,11 +57,7 @@ pub(super) fn run_all(
     })
 }
 
-fn run_points(
-    runner: &dyn Runner,
-    ready: &Ready,
-    quiet: bool,
-) -> Result<Vec<Run>, InputError> {
+fn run_points(runner: &dyn Runner, ready: &Ready, quiet: bool) -> Result<Vec<Run>, InputError> {
     let mut progress = Progress::new(ready.points.len(), quiet);
     let mut runs = Vec::with_capacity(ready.points.len());
     for Expanded { point, tree } in &ready.points {

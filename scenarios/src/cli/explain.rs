@@ -65,7 +65,8 @@ fn profile_text(profile: &Profile) -> String {
         };
         let confidence = from.confidence.word();
         let _ = writeln!(out, "# {name} = {value}  ({confidence}: {}{inherited})", from.source);
-        let _ = writeln!(out, "#     {}", info.doc.split_whitespace().collect::<Vec<_>>().join(" "));
+        let _ =
+            writeln!(out, "#     {}", info.doc.split_whitespace().collect::<Vec<_>>().join(" "));
     }
     out
 }

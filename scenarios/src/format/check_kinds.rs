@@ -69,7 +69,11 @@ impl ProgramKind {
 }
 
 /// What a kind of program cannot do.
-pub(super) fn check_kind_limits(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Checked {
+pub(super) fn check_kind_limits(
+    s: &Scenario,
+    p: &Program,
+    path: impl Fn(&str) -> String,
+) -> Checked {
     let rate = matches!(p.kind, ProgramKind::Bandwidth | ProgramKind::MessageRate);
     if p.share_qp && !rate {
         let text = format!("`share_qp` in `{}`", p.kind.word());

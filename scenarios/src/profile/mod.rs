@@ -21,7 +21,9 @@ mod table;
 mod tests;
 
 pub use load::{Profiles, RawProfile};
-pub use param::{AckAsk, AckMode, Choice, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles};
+pub use param::{
+    AckAsk, AckMode, Choice, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles,
+};
 pub use parameters::{Cpu, GROUPS, Gpu, Memory, Nic, PARAMETERS, Pcie, Port, Profile, Rc};
 pub use schema::profile_schema;
 pub use table::{Confidence, Entries, Entry, ParameterInfo, Provenance};

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use doorbell_core::units::{BitRate, Bytes, Span};
 
 use super::check::{at_least, one_of, positive, short, size_of, size_within, within};
-use super::param::{AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles};
+use super::param::{
+    AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles,
+};
 use super::table::{Entries, ParameterInfo, Provenance, parameters, take};
 use crate::input::InputError;
 

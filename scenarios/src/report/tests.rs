@@ -89,7 +89,8 @@ fn junit_counts_and_escapes() {
         Suite { name: "u".into(), verdicts: vec![], error },
     ];
     let xml = to_junit(&suites);
-    let total = "<testsuites name=\"doorbell\" tests=\"4\" failures=\"1\" errors=\"2\" skipped=\"0\">";
+    let total =
+        "<testsuites name=\"doorbell\" tests=\"4\" failures=\"1\" errors=\"2\" skipped=\"0\">";
     assert!(xml.contains(total), "{xml}");
     assert!(xml.contains("<testsuite name=\"t\" tests=\"3\" failures=\"1\" errors=\"1\""), "{xml}");
     assert!(xml.contains("a &lt; &quot;b&quot; &amp; c"), "{xml}");

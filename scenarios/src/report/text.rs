@@ -70,9 +70,8 @@ pub(super) fn calibration_counts(profile: &Profile) -> BTreeMap<&'static str, us
 fn calibration(profile: &Profile) -> String {
     let counts = calibration_counts(profile);
     let order = Confidence::WORDS.iter().map(|(_, c)| c.word()).chain([Confidence::Set.word()]);
-    let parts: Vec<String> = order
-        .filter_map(|word| counts.get(word).map(|n| format!("{n} {word}")))
-        .collect();
+    let parts: Vec<String> =
+        order.filter_map(|word| counts.get(word).map(|n| format!("{n} {word}"))).collect();
     format!("parameters: {}", parts.join(", "))
 }
 
@@ -101,7 +100,10 @@ pub fn verdict_lines(verdict: &Verdict) -> String {
             found(&verdict.checks[n - 1])
         )),
         (n, bad) => {
-            failed.iter().take(MAX_CHECKS).for_each(|check| line(format!("found {}", found(check))));
+            failed
+                .iter()
+                .take(MAX_CHECKS)
+                .for_each(|check| line(format!("found {}", found(check))));
             line(format!("{bad} of {n} points are not as expected"));
         }
     }

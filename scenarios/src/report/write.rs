@@ -10,9 +10,9 @@ use std::path::Path;
 /// # Errors
 /// When the folder cannot be made or written; then nothing is left behind.
 pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let name = path.file_name().ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "the path names no file")
-    })?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
     if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
     }

@@ -9,13 +9,15 @@ mod metric;
 mod outcome;
 mod programs;
 mod simulate;
+#[cfg(test)]
+mod simulate_tests;
+mod steps;
 mod timeline;
 
 use std::sync::Arc;
 
 pub use batch::{Run, run_points};
 pub use error::RunError;
-pub use simulate::Simulator;
 pub use latency::{LatencyRecorder, LatencySummary};
 pub(crate) use metric::number_text;
 pub use metric::{Metric, MetricUnit, MetricValue};
@@ -23,6 +25,7 @@ pub use outcome::{
     Direction, Effective, Exit, ExitKind, Found, Note, NoteKind, Outcome, PcieBytes, ResourceUse,
     TimelineRow,
 };
+pub use simulate::Simulator;
 
 use crate::format::Scenario;
 use crate::profile::Profile;

@@ -13,7 +13,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AccessFlags, QpAttrMask, QpState, SendFlags};
 
-use super::common::{Failure, Message, Poster, Results, Shape};
+use super::common::{Failure, Message, Poster, Results, Shape, Window};
 use super::connect::{
     ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, ReceiveOrder, Topic, key,
     publish_done,
@@ -253,6 +253,7 @@ impl Script {
                 return Ok(next);
             }
             self.up = true;
+            self.results.first = Some(t.now());
         }
         while let Some(&step) = self.config.steps.get(self.line) {
             if let Some(next) = self.step_line(t, step)? {
@@ -261,6 +262,9 @@ impl Script {
             self.line += 1;
             (self.since, self.seen) = (None, 0);
         }
+        let r = &mut self.results;
+        let from = r.first.unwrap_or_default();
+        r.window = Some(Window { from, to: t.now(), messages: r.messages, bytes: r.bytes });
         publish_done(t, self.client.peer(), self.receives);
         Ok(Next::Done)
     }

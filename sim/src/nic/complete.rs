@@ -45,11 +45,9 @@ impl Nic {
                 Some(op) if done.status == WcStatus::Success => {
                     CqeKind::Send { index: done.wqe, op, len: done.len }
                 }
-                _ => CqeKind::Error {
-                    queue: WorkQueue::Send,
-                    index: done.wqe,
-                    status: done.status,
-                },
+                _ => {
+                    CqeKind::Error { queue: WorkQueue::Send, index: done.wqe, status: done.status }
+                }
             };
             self.write_cqe(env, qp, cq, wr_id, kind, false);
         }

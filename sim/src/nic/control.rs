@@ -10,7 +10,7 @@ use super::queues::{CompletionQueue, RecvQueue, SendQueue};
 use super::wqe::{RqWqe, Wqe};
 use super::{Nic, NicQp, QpStats};
 use crate::memory::RegionKind;
-use crate::rc::{RequesterConfig, Requester, Responder, ResponderConfig};
+use crate::rc::{Requester, RequesterConfig, Responder, ResponderConfig};
 use crate::wire::{HostId, udp_source_port};
 
 /// A QP to be made.

@@ -94,9 +94,8 @@ impl Env<'_> {
     pub fn submit(&mut self, t: Transaction) {
         self.pcie.submit(self.now, t, self.pcie_out);
         let host = self.host;
-        self.engine.schedule_all(self.pcie_id, self.pcie_out, |ev| {
-            Event::Host(host, HostEvent::Pcie(ev))
-        });
+        self.engine
+            .schedule_all(self.pcie_id, self.pcie_out, |ev| Event::Host(host, HostEvent::Pcie(ev)));
     }
 
     /// PCIe target of a memory.
@@ -190,9 +189,7 @@ impl Tag {
             Self::Payload { qp, seq, response } => t(3, u64::from(response), qp, seq),
             Self::RxWrite(id) => t(4, 0, 0, id),
             Self::Cqe(id) => t(5, 0, 0, id),
-            Self::RecvFetch { queue, srq, count } => {
-                t(6, u64::from(srq), queue, u32::from(count))
-            }
+            Self::RecvFetch { queue, srq, count } => t(6, u64::from(srq), queue, u32::from(count)),
             Self::AtomicRead(id) => t(7, 0, 0, id),
             Self::AtomicWrite(id) => t(8, 0, 0, id),
             Self::WqeRefetch { qp } => t(9, 0, qp, 0),
@@ -204,12 +201,7 @@ impl Tag {
         let qp = (tag >> 32) as u32 & ((1 << QP_BITS) - 1);
         let low = tag as u32;
         match tag >> 60 {
-            0 => Self::Doorbell {
-                qp,
-                prod: low,
-                blueflame: small & 1 == 1,
-                initiator: small >> 1,
-            },
+            0 => Self::Doorbell { qp, prod: low, blueflame: small & 1 == 1, initiator: small >> 1 },
             1 => Self::Wqe { qp, first: low, count: small },
             2 => Self::Context { qp },
             3 => Self::Payload { qp, seq: low, response: small == 1 },

@@ -277,7 +277,9 @@ impl Nic {
     /// Handles an event of this NIC.
     pub fn on_event(&mut self, env: &mut Env<'_>, ev: NicEvent) {
         match ev {
-            NicEvent::Doorbell { qp, prod, blueflame } => self.on_doorbell(env, qp, prod, blueflame),
+            NicEvent::Doorbell { qp, prod, blueflame } => {
+                self.on_doorbell(env, qp, prod, blueflame)
+            }
             NicEvent::Pu(pu) => self.on_pu(env, pu),
             NicEvent::Rx(packet) => self.on_rx(env, packet),
             NicEvent::Respond(qp) => self.on_respond(env, qp),
@@ -289,9 +291,7 @@ impl Nic {
     /// The initiator of an MMIO write that has arrived, and its 64-byte lines.
     pub fn doorbell_of(done: &Done) -> Option<(u16, u32)> {
         match Tag::unpack(done.tag) {
-            Tag::Doorbell { initiator, .. } => {
-                Some((initiator.into(), done.bytes.div_ceil(WQEBB)))
-            }
+            Tag::Doorbell { initiator, .. } => Some((initiator.into(), done.bytes.div_ceil(WQEBB))),
             _ => None,
         }
     }

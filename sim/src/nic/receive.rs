@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{AccessFlags, NakCode, PacketVerdict, QpState, Rkey, accepts_packets};
 
+use super::doorbell::{subject, wqe_key};
 use super::env::{Env, NicEvent, Tag, Wake, kind};
 use super::qp::{Deferred, HostWrite};
 use super::queues::{CqeKind, RecvQueue};
-use super::doorbell::{subject, wqe_key};
 use super::{Nic, NicQp};
 use crate::engine::Class;
 use crate::memory::{Pd, RegionId, RegionKind};

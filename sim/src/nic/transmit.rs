@@ -87,10 +87,9 @@ impl Nic {
         if first {
             service += c.pu_wqe;
             if desc.opcode.has_payload() && desc.len > 0 {
-                let inline = q
-                    .sq
-                    .slot(desc.wqe)
-                    .is_some_and(|s| matches!(s.effective().data, WqeData::Inline(_)));
+                let inline =
+                    q.sq.slot(desc.wqe)
+                        .is_some_and(|s| matches!(s.effective().data, WqeData::Inline(_)));
                 if !inline {
                     service += c.pu_gather;
                 }

@@ -106,17 +106,7 @@ impl Packet {
             assert_eq!(bytes.len(), desc.len as usize, "payload of another length");
         }
         let wire_bytes = wire_bytes(encap, desc.opcode, desc.len);
-        Self {
-            src,
-            src_port,
-            dst,
-            dst_port,
-            wire_bytes,
-            udp_source_port,
-            src_qp: 0,
-            desc,
-            payload,
-        }
+        Self { src, src_port, dst, dst_port, wire_bytes, udp_source_port, src_qp: 0, desc, payload }
     }
 }
 

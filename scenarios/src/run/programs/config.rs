@@ -165,16 +165,8 @@ impl Placer<'_> {
         Ok(match p.kind {
             ProgramKind::Latency => {
                 let think = p.interval.map_or(Span::ZERO, |i| i.0);
-                let c = LatencyConfig {
-                    local,
-                    link,
-                    shape,
-                    ring,
-                    fence,
-                    iterations,
-                    warm_up,
-                    think,
-                };
+                let c =
+                    LatencyConfig { local, link, shape, ring, fence, iterations, warm_up, think };
                 Latency::new(c).into()
             }
             ProgramKind::Bandwidth | ProgramKind::MessageRate => {
@@ -273,8 +265,7 @@ impl Placer<'_> {
         source: u16,
     ) -> Result<Produce, RunError> {
         self.memory(index, "memory", p.memory)?;
-        let path =
-            ProducePath::Proxy { rank: proxy, deadline: DEADLINE, contents: contents(p) };
+        let path = ProducePath::Proxy { rank: proxy, deadline: DEADLINE, contents: contents(p) };
         Ok(Produce::new(self.produce(p, path, source)))
     }
 
