@@ -91,6 +91,9 @@ fn free() -> InitiatorCosts {
     let none = Span::ZERO;
     InitiatorCosts {
         post_wqe: none,
+        lanes: 1,
+        load_own: none,
+        ring_fences: false,
         post_block: none,
         post_sge: none,
         inline_rate: FAST,

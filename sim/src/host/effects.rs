@@ -7,7 +7,7 @@
 use doorbell_core::transport::Reduce;
 use doorbell_core::units::{Span, Time};
 
-use super::initiator::{Activity, BufferedStore, Effect};
+use super::initiator::{Activity, Blocker, BufferedStore, Effect};
 use super::island::{Host, Shared};
 use crate::engine::Class;
 use crate::event::{Event, HostEvent};
@@ -18,8 +18,9 @@ use crate::nic::{WQEBB, Wake};
 enum Outcome {
     /// It took place.
     Done,
-    /// It waits; somebody will resume the initiator. What passes after the given time is a delay.
-    Waits(Time),
+    /// It waits for something that will resume the initiator. What passes after the given time is
+    /// a delay.
+    Waits(Blocker, Time),
 }
 
 impl Host {
@@ -47,10 +48,10 @@ impl Host {
                 return self.schedule_effect(s, now, initiator);
             }
             let (at, effect) = init.effects.pop_front().expect("just seen");
-            if let Outcome::Waits(since) = self.perform(s, now, initiator, at, effect) {
+            if let Outcome::Waits(on, since) = self.perform(s, now, initiator, at, effect) {
                 let init = &mut self.initiators[i];
                 if let Activity::Acting { next, end } = init.activity {
-                    init.activity = Activity::Blocked { next, end, since };
+                    init.activity = Activity::Blocked { next, end, since, on };
                 }
                 return;
             }
@@ -61,7 +62,7 @@ impl Host {
     pub(super) fn resume(&mut self, s: &mut Shared, initiator: u16, at: Time) {
         let host = self.id;
         let init = &mut self.initiators[usize::from(initiator)];
-        let Activity::Blocked { next, end, since } = init.activity else { return };
+        let Activity::Blocked { next, end, since, .. } = init.activity else { return };
         let wait = at.since(since);
         init.delay += wait;
         init.stats.blocked += wait;
@@ -88,7 +89,7 @@ impl Host {
                 let init = &mut self.initiators[usize::from(initiator)];
                 if init.mmio_lines + lines > limit {
                     init.effects.push_front((at, effect));
-                    return Outcome::Waits(now);
+                    return Outcome::Waits(Blocker::Mmio, now);
                 }
                 init.mmio_lines += lines;
                 self.ring(s, now, initiator, (local, qp), count, blueflame);
@@ -106,7 +107,7 @@ impl Host {
             Effect::Memory { place, bytes, limit, solo } => {
                 let (tag, out) = (u64::from(initiator), &mut self.memory_out);
                 self.pcie.memory_mut().start(now, place, tag, bytes, limit, out);
-                return Outcome::Waits(now + solo);
+                return Outcome::Waits(Blocker::Memory, now + solo);
             }
             Effect::Drain => self.drain_stores(initiator),
             Effect::Modify { qp, attr, mask, peer } => {
@@ -146,9 +147,7 @@ impl Host {
     pub(super) fn mmio_done(&mut self, s: &mut Shared, now: Time, initiator: u16, lines: u32) {
         let init = &mut self.initiators[usize::from(initiator)];
         init.mmio_lines = init.mmio_lines.saturating_sub(lines);
-        let waits = matches!(init.activity, Activity::Blocked { .. })
-            && matches!(init.effects.front(), Some((_, Effect::Ring { .. })));
-        if waits {
+        if matches!(init.activity, Activity::Blocked { on: Blocker::Mmio, .. }) {
             self.resume(s, initiator, now);
         }
     }
@@ -160,21 +159,25 @@ impl Host {
         let transfer = self.costs_of(who).lock_transfer;
         let init = &mut self.initiators[usize::from(initiator)];
         let lock = self.locks.entry(qp).or_default();
+        lock.taken += 1;
         if lock.holder.is_some() {
             lock.contended += 1;
             lock.waiting.push_back(initiator);
-            return Outcome::Waits(now);
+            return Outcome::Waits(Blocker::Lock, now);
         }
         if lock.last.is_some_and(|last| last != initiator) {
             init.delay += transfer;
         }
         lock.holder = Some(initiator);
         lock.last = Some(initiator);
+        lock.since = now;
         Outcome::Done
     }
 
     fn unlock(&mut self, s: &mut Shared, now: Time, qp: u32) {
         let Some(lock) = self.locks.get_mut(&qp) else { return };
+        lock.busy += now.since(lock.since);
+        lock.since = now;
         lock.holder = lock.waiting.pop_front();
         let Some(next) = lock.holder else { return };
         lock.last = Some(next);

@@ -132,6 +132,17 @@ pub(super) struct Handles {
     pub by_nic: BTreeMap<u32, QpId>,
 }
 
+/// What an effect waits for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Blocker {
+    /// The lock of a shared QP.
+    Lock,
+    /// Room in the write-combining buffers.
+    Mmio,
+    /// Its share of the memory's bandwidth.
+    Memory,
+}
+
 /// What an initiator does at the moment.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Activity {
@@ -139,8 +150,8 @@ pub(super) enum Activity {
     Scheduled,
     /// Effects of a step are under way; then `next` counts.
     Acting { next: Next, end: Time },
-    /// It waits for the lock of a QP, for room in its write-combining buffers, or for memory.
-    Blocked { next: Next, end: Time, since: Time },
+    /// It waits inside a step.
+    Blocked { next: Next, end: Time, since: Time, on: Blocker },
     /// It waits since the given time.
     Waiting { on: WaitSet, until: Option<Time>, since: Time },
     /// Finished at.

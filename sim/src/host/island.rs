@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use doorbell_core::transport::{Address, DeviceCaps, Initiator, Mr, Next, WaitSet};
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::Mtu;
+use doorbell_core::verbs::{Mtu, Qpn};
 
 use super::config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
 use super::initiator::{Activity, Handles, InitiatorState, InitiatorStats};
@@ -64,6 +64,11 @@ pub(super) struct QpLock {
     pub waiting: VecDeque<u16>,
     pub contended: u64,
     pub waited: Span,
+    pub taken: u64,
+    /// Time for which it was held, or on its way from one holder to the next.
+    pub busy: Span,
+    /// When it was last taken, the way to the holder included.
+    pub since: Time,
 }
 
 /// A host.
@@ -259,6 +264,14 @@ impl Host {
     pub fn lock_waits(&self) -> (u64, Span) {
         let sum = |(n, t), l: &QpLock| (n + l.contended, t + l.waited);
         self.locks.values().fold((0, Span::ZERO), sum)
+    }
+
+    /// Locks of shared QPs for the report: QP, busy time, times taken, time waited.
+    pub fn locks(&self) -> impl Iterator<Item = (Qpn, Span, u64, Span)> {
+        self.locks.iter().filter_map(|(qp, l)| {
+            let qpn = self.nic.qp(*qp)?.qpn;
+            Some((qpn, l.busy, l.taken, l.waited))
+        })
     }
 
     /// Whether every program is done.

@@ -501,7 +501,8 @@ impl Transport for SimTransport<'_> {
                 _ => 0,
             };
             if let CqeKind::Send { index, .. } = cqe.kind {
-                self.record_poll(cqe.qp, index, cqe.landed);
+                let end = self.local + found + each * polled;
+                self.record_poll(cqe.qp, index, cqe.landed, end);
             }
             let id = self.init().handles.by_nic.get(&cqe.qp).copied();
             if let CqeKind::Error { .. } = cqe.kind
@@ -621,9 +622,8 @@ impl SimTransport<'_> {
         self.shared.timeline.stage(subject, stage, start, end, 0);
     }
 
-    fn record_poll(&mut self, qp: u32, index: u32, landed: Time) {
+    fn record_poll(&mut self, qp: u32, index: u32, landed: Time, end: Time) {
         let subject = crate::nic::subject(self.host.id.0, qp, index);
-        let end = self.local;
         self.shared.timeline.stage(subject, "poll (core)", landed, end, 0);
     }
 }
