@@ -71,9 +71,9 @@ impl Nic {
         self.tx_blocked = false;
         // In turn, beginning behind the unit that was served last: a fixed order would leave the
         // port to the first units for ever.
-        let units = self.pus.len();
+        let (units, first) = (self.pus.len(), usize::from(self.tx_turn));
         for i in 0..units {
-            let pu = (usize::from(self.tx_turn) + i) % units;
+            let pu = (first + i) % units;
             let idle = self.pus[pu].running.is_none();
             self.kick(env, pu as u16);
             if idle && self.pus[pu].running.is_some() {
