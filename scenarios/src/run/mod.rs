@@ -6,6 +6,8 @@ mod effective;
 mod error;
 pub mod hardware;
 mod latency;
+#[cfg(test)]
+mod mechanism_tests;
 mod metric;
 mod outcome;
 mod programs;

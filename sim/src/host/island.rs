@@ -289,6 +289,25 @@ impl Host {
         self.fault.as_ref()
     }
 
+    /// The host asks for a RESET of a QP: its slots are the host's again, but for those that are
+    /// staged by other sharers.
+    pub(super) fn give_back(&mut self, qp: u32) {
+        let staged = |i: &InitiatorState| {
+            let of_qp = i.handles.qps.0.iter().flatten().filter(|l| l.qp == qp);
+            of_qp.map(|l| l.staged.iter().skip(l.ringing as usize)).fold((0, 0), |(n, b), wqes| {
+                wqes.fold((n, b), |(n, b), (w, _)| (n + 1, b + u32::from(w.blocks)))
+            })
+        };
+        let (used, blocks) =
+            self.initiators.iter().map(staged).fold((0, 0), |(n, b), (m, c)| (n + m, b + c));
+        if let Some(q) = self.nic.qp_mut(qp) {
+            q.host_life += 1;
+            q.sq.used = used;
+            q.sq.used_blocks = blocks;
+            q.rq.give_back_room();
+        }
+    }
+
     /// NIC and surroundings, for a call at `now`.
     pub(super) fn split<'a>(&'a mut self, s: &'a mut Shared, now: Time) -> (&'a mut Nic, Env<'a>) {
         let env = Env {
