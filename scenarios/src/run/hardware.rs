@@ -91,11 +91,13 @@ fn free() -> InitiatorCosts {
     let none = Span::ZERO;
     InitiatorCosts {
         post_wqe: none,
+        lanes: 1,
         post_block: none,
         post_sge: none,
         inline_rate: FAST,
         remote_memory: none,
         ring: none,
+        ring_fences: false,
         doorbell: none,
         blueflame_line: none,
         remote_mmio: none,
@@ -110,6 +112,7 @@ fn free() -> InitiatorCosts {
         fence_device: none,
         fence_system: none,
         load: none,
+        load_own: none,
         store: none,
         copy: none,
         copy_rate: FAST,
