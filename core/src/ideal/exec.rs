@@ -115,6 +115,14 @@ impl Ideal {
             let kind = AsyncEventKind::CqErr;
             let event = AsyncEvent { kind, qp: None, cq: Some(id), srq: None };
             self.ranks[rank].events.push_back(event);
+            // Its QPs are lost with it.
+            for q in 0..self.qps.len() {
+                let qp = &self.qps[q];
+                let uses = qp.alive && (qp.send_cq == cq || qp.recv_cq == cq);
+                if uses && !matches!(qp.state, QpState::Reset | QpState::Err) {
+                    self.enter_error(q);
+                }
+            }
         }
     }
 

@@ -33,7 +33,8 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
             check_program(s, profile, program, &given)
         })
     };
-    let all = check_topology(s)
+    let all = check_claim(s)
+        .and_then(|()| check_topology(s))
         .and_then(|()| check_qp(s, profile))
         .and_then(|()| check_names(s))
         .and_then(|()| programs());
@@ -66,6 +67,20 @@ impl Given {
     fn has(&self, key: &str) -> bool {
         self.program.get(key) != self.default.get(key)
     }
+}
+
+/// A claim is settled as a whole or not at all.
+fn check_claim(s: &Scenario) -> Checked {
+    let (claim, finding) = (!s.claim.is_empty(), !s.finding.trim().is_empty());
+    if s.verdict.is_some() != finding {
+        let help = "a claim that is settled has both, the word and the figure";
+        return refuse("verdict", "`verdict` and `finding` belong together".to_owned(), help);
+    }
+    if finding && !claim {
+        let text = "a `finding` about no claim".to_owned();
+        return refuse("finding", text, "name the `claim`, or say it in the title");
+    }
+    Ok(())
 }
 
 fn check_topology(s: &Scenario) -> Checked {

@@ -34,7 +34,7 @@ pub use program::{
     Initiator, Memory, Numa, Op, Payload, Poll, Program, ProgramKind, Receives, RingBy, RingMode,
 };
 pub use qp::{Qp, QpKind};
-pub use scenario::{Claims, HostModel, Noise, Record, RunOptions, Scenario};
+pub use scenario::{ClaimVerdict, Claims, HostModel, Noise, Record, RunOptions, Scenario};
 pub use script::{PostStep, Step, StepState};
 pub use settings::SettingValue;
 pub(crate) use sweep::scalar;

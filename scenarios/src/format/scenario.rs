@@ -22,6 +22,12 @@ pub struct Scenario {
     /// Claim or claims that it settles, such as `"A03"`.
     #[serde(default, skip_serializing_if = "Claims::is_empty")]
     pub claim: Claims,
+    /// How the claim comes out. The expectations are what proves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<ClaimVerdict>,
+    /// The figure that decides, and the condition where there is one, on one line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub finding: String,
     /// Name of a hardware profile, or the path of a profile file.
     pub profile: String,
     /// Seed of all random streams. The same file and seed give the same run, bit for bit. TOML
@@ -117,6 +123,29 @@ pub struct Record {
 impl Default for Record {
     fn default() -> Self {
         Self { timeline: false, timeline_messages: Count::of(1) }
+    }
+}
+
+/// How a claim comes out.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimVerdict {
+    /// As it was said.
+    Holds,
+    /// Under a condition, which the finding gives.
+    HoldsWhen,
+    /// Not at all, or with another figure, which the finding gives.
+    Refuted,
+}
+
+impl ClaimVerdict {
+    /// The words in tables.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::HoldsWhen => "holds when",
+            Self::Refuted => "refuted",
+        }
     }
 }
 

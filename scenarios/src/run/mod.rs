@@ -10,6 +10,9 @@ mod metric;
 mod outcome;
 mod programs;
 mod simulate;
+#[cfg(test)]
+mod simulate_tests;
+mod steps;
 mod timeline;
 
 use std::sync::Arc;

@@ -15,6 +15,9 @@
 //! | `mmio_writes` | count | stores to the device, a BlueFlame block counts once |
 //! | `wqes_posted`, `wqes_executed`, `wqes_unrung` | count | of all send queues |
 //!
+//! | `received`, `data_errors` | count | messages that the peer received; wrong or missing ones |
+//! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
+//!
 //! A program with a name has its own as `name.throughput`, and distributions as `name.latency`.
 
 use std::collections::BTreeMap;
@@ -22,7 +25,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LatencySummary, Metric};
+use super::{LatencySummary, Metric, timeline};
 use crate::quantity::Scalar;
 use doorbell_core::units::{Ratio, Span};
 
@@ -200,6 +203,8 @@ pub struct Outcome {
     pub metrics: BTreeMap<String, Metric>,
     /// Counters under the names of Linux' `hw_counters`, summed over hosts.
     pub counters: BTreeMap<String, u64>,
+    /// Named words, such as what came of the steps of a script.
+    pub words: BTreeMap<String, String>,
     /// Distributions of times, `latency` and `name.latency`.
     pub latencies: BTreeMap<String, LatencySummary>,
     /// Use of resources.
@@ -241,13 +246,17 @@ impl Outcome {
     /// a metric; `DISTRIBUTION.FIGURE` (`latency.p99`); `counter.NAME`; `resource.NAME.busy`,
     /// `.served` or `.waited`; `pcie.bytes` and `pcie.tlps` over all links, narrowed as
     /// `pcie.DIRECTION.bytes`, `pcie.DIRECTION.CAUSE.bytes`; `note.NAME` (how often an oracle
-    /// found something); `sim_time`, `events`; the words `exit`, `exit.reason`, `limiting`,
+    /// found something); `timeline.STEP.duration`, `.start`, `.end` or `.count` of the first
+    /// recorded message; `sim_time`, `events`; the words `exit`, `exit.reason`, `limiting`,
     /// `trace_hash`.
     pub fn find(&self, name: &str) -> Option<Found> {
         if let Some(metric) = self.metrics.get(name) {
             return Some(Found::Number(*metric));
         }
         let word = |w: &str| Some(Found::Word(w.to_owned()));
+        if let Some(known) = self.words.get(name) {
+            return word(known);
+        }
         match name {
             "exit" => return word(self.exit.kind.word()),
             "exit.reason" => return word(&self.exit.reason),
@@ -270,6 +279,9 @@ impl Outcome {
             return known.then(|| Metric::count(found.iter().map(|n| n.count).sum()));
         }
         let (before, figure) = name.rsplit_once('.')?;
+        if let Some(step) = before.strip_prefix("timeline.") {
+            return timeline::figure(self.timeline.as_deref()?, step, figure);
+        }
         if let Some(resource) = before.strip_prefix("resource.") {
             let found = self.resources.iter().find(|r| r.name == resource)?;
             return match figure {
@@ -315,6 +327,8 @@ impl Outcome {
                 .map(str::to_owned)
                 .to_vec();
         names.extend(self.metrics.keys().cloned());
+        names.extend(self.words.keys().cloned());
+        names.extend(self.timeline.iter().flat_map(|_| timeline::names()));
         names.extend(self.counters.keys().map(|c| format!("counter.{c}")));
         for latency in self.latencies.keys() {
             names.extend(LatencySummary::FIGURES.map(|f| format!("{latency}.{f}")));

@@ -62,6 +62,9 @@ pub fn place(point: &Point, world: &mut World) -> Result<Vec<Placed>, RunError> 
     Ok(placer.placed)
 }
 
+/// Initiators of a host that a handle can name.
+const MAX_INITIATORS: usize = 128;
+
 struct Placer<'a> {
     point: &'a Point,
     /// Cores used, by host.
@@ -100,7 +103,7 @@ impl Placer<'_> {
                 (true, _) => Sharing::Attached { owner: first },
             };
             let sender = self.sender(index, p, to, sharing)?;
-            self.add(world, (index, host, Role::Sender), on, sender);
+            self.add(world, (index, host, Role::Sender), on, sender)?;
         }
         for t in 0..answered {
             // Half of a round trip is half of two like ways: the other side is the same kind.
@@ -109,7 +112,7 @@ impl Placer<'_> {
                 _ => self.core(peer, 0, PollMode::Busy),
             };
             let answer = self.peer(index, p, first + t, 1)?;
-            self.add(world, (index, peer, Role::Peer), on, answer);
+            self.add(world, (index, peer, Role::Peer), on, answer)?;
         }
         Ok(())
     }
@@ -123,16 +126,15 @@ impl Placer<'_> {
         for source in 0..threads {
             let on = self.block(index, host)?;
             let producer = self.producer_of(index, p, proxy, source as u16)?;
-            self.add(world, (index, host, Role::Sender), on, producer.into());
+            self.add(world, (index, host, Role::Sender), on, producer.into())?;
         }
         let numa = self.numa(index, p)?;
         let on = self.core(host, numa, poll_mode(p));
         let config = self.proxy(index, p, proxy + 1, producers)?;
-        self.add(world, (index, host, Role::Proxy), on, Proxy::new(config).into());
+        self.add(world, (index, host, Role::Proxy), on, Proxy::new(config).into())?;
         let on = self.core(peer, 0, PollMode::Busy);
         let answer = self.peer(index, p, proxy, threads)?;
-        self.add(world, (index, peer, Role::Peer), on, answer);
-        Ok(())
+        self.add(world, (index, peer, Role::Peer), on, answer)
     }
 
     fn add(
@@ -141,11 +143,17 @@ impl Placer<'_> {
         (program, host, role): (usize, u32, Role),
         on: InitiatorConfig,
         what: Workload,
-    ) {
+    ) -> Result<(), RunError> {
+        if self.placed.iter().filter(|p| p.host == host).count() == MAX_INITIATORS {
+            let text = format!("more than {MAX_INITIATORS} cores and GPU blocks on host {host}");
+            let help = "a handle names no more: lower `threads`, or use another host";
+            return Err(bad(program, "threads", text, help));
+        }
         let rank = world.add_program(HostId(host), on, Time::ZERO, what);
         debug_assert_eq!(rank, self.next);
         self.next = rank + 1;
         self.placed.push(Placed { program, rank, host, role });
+        Ok(())
     }
 
     fn core(&mut self, host: u32, numa: u8, poll: PollMode) -> InitiatorConfig {

@@ -6,11 +6,12 @@ use doorbell_core::units::{Span, Time};
 use doorbell_sim::fabric::{
     Buffering, DropCause, FabricConfig, Forwarding, Link, Noise as FabricNoise, SwitchConfig,
 };
-use doorbell_sim::host::StallReason;
+use doorbell_sim::host::{InitiatorStats, StallReason};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, World, WorldConfig};
 
 use super::programs::{Placed, Role, place};
+use super::steps::script_metrics;
 use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
@@ -184,11 +185,19 @@ fn program_metrics(
     let first = senders().filter_map(|r| r.first).min().unwrap_or(Time::ZERO);
     let last = senders().filter_map(|r| r.last).max().unwrap_or(world.now());
     let names: Vec<&str> = point.scenario.program.iter().map(|p| p.name.as_str()).collect();
+    let stats: BTreeMap<u32, InitiatorStats> = world
+        .hosts()
+        .iter()
+        .flat_map(|h| h.initiators())
+        .map(|(_, rank, stats)| (rank, *stats))
+        .collect();
     let mut groups: BTreeMap<String, Group<'_>> = BTreeMap::new();
-    for (p, r) in all {
-        groups.entry(String::new()).or_default().push((p.role, r));
+    for (p, results) in all {
+        let stats = stats.get(&p.rank).copied().unwrap_or_default();
+        let member = Member { role: p.role, results, stats };
+        groups.entry(String::new()).or_default().push(member);
         if !names[p.program].is_empty() {
-            groups.entry(format!("{}.", names[p.program])).or_default().push((p.role, r));
+            groups.entry(format!("{}.", names[p.program])).or_default().push(member);
         }
     }
     for (prefix, group) in groups {
@@ -197,12 +206,21 @@ fn program_metrics(
     last.since(first)
 }
 
+/// A program and what its initiator spent.
+#[derive(Copy, Clone)]
+struct Member<'a> {
+    role: Role,
+    results: &'a Results,
+    stats: InitiatorStats,
+}
+
 /// Programs whose figures are given together.
-type Group<'a> = Vec<(Role, &'a Results)>;
+type Group<'a> = Vec<Member<'a>>;
 
 fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
+    post_metrics(prefix, group, out);
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
-    let of = |role: Role| group.iter().filter(move |(r, _)| *r == role).map(|(_, r)| *r);
+    let of = |role: Role| group.iter().filter(move |m| m.role == role).map(|m| m.results);
     let windows: Vec<_> = of(Role::Sender).filter_map(|r| r.window).collect();
     let from = windows.iter().map(|w| w.from).min();
     let to = windows.iter().map(|w| w.to).max();
@@ -228,9 +246,14 @@ fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
         put("receive_rate", Metric::per_second(received, last.since(first)));
     }
     put("data_errors", Metric::count(sum(Role::Peer, |r| r.data.wrong() + r.data.missing)));
-    put("messages_corrupt", Metric::count(sum(Role::Peer, |r| r.data.corrupt)));
-    put("messages_stale", Metric::count(sum(Role::Peer, |r| r.data.stale)));
-    put("messages_missing", Metric::count(sum(Role::Peer, |r| r.data.missing)));
+    let mut found =
+        |name: &str, n| *out.counters.entry(format!("{prefix}{name}")).or_default() += n;
+    found("messages_corrupt", sum(Role::Peer, |r| r.data.corrupt));
+    found("messages_stale", sum(Role::Peer, |r| r.data.stale));
+    found("messages_missing", sum(Role::Peer, |r| r.data.missing));
+    for results in of(Role::Sender).filter(|r| !r.log.is_empty()) {
+        script_metrics(prefix, results, out);
+    }
     for (name, role) in [("latency", Role::Sender), ("delivery", Role::Peer)] {
         let mut recorder = LatencyRecorder::new();
         of(role).flat_map(|r| &r.latencies).for_each(|l| recorder.record(*l));
@@ -240,11 +263,26 @@ fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
     }
 }
 
+/// What posting and polling cost those who post.
+fn post_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
+    let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
+    let stats = || group.iter().filter(|m| m.role != Role::Peer).map(|m| &m.stats);
+    let count = |f: fn(&InitiatorStats) -> u64| stats().map(f).sum::<u64>();
+    let time = |f: fn(&InitiatorStats) -> Span| stats().map(f).fold(Span::ZERO, |a, b| a + b);
+    let (posted, rings) = (count(|s| s.wqes), count(|s| s.rings));
+    let post = time(|s| s.post);
+    put("post_cost", Metric::time(Span::from_ps(post.as_ps() / posted.max(1))));
+    put("wqes_per_ring", Metric::ratio(posted, rings));
+    put("blocked", Metric::time(time(|s| s.blocked)));
+    put("polls", Metric::count(count(|s| s.polls)));
+    put("polls_empty", Metric::count(count(|s| s.empty_polls)));
+}
+
 fn host_metrics(world: &World, out: &mut Outcome) {
     let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
     let (mut doorbells, mut blueflames, mut wqes, mut wire) = (0, 0, 0, 0);
     let (mut posted, mut unrung) = (0, 0);
-    let (mut steps, mut post, mut rings, mut interrupts) = (0u64, Span::ZERO, 0, 0);
+    let (mut steps, mut interrupts) = (0u64, 0);
     let (mut lock_waits, mut lock_waited) = (0, Span::ZERO);
     for (h, host) in world.hosts().iter().enumerate() {
         let s = host.nic().stats;
@@ -272,8 +310,6 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         wire += port.counters(world.now()).sent.bytes;
         for (_, _, i) in host.initiators() {
             steps += i.steps;
-            post += i.post;
-            rings += i.rings;
             interrupts += i.interrupts;
         }
         let (n, t) = host.lock_waits();
@@ -297,8 +333,6 @@ fn host_metrics(world: &World, out: &mut Outcome) {
     put("program_steps", Metric::count(steps));
     put("lock_waits", Metric::count(lock_waits));
     put("lock_waited", Metric::time(lock_waited));
-    put("post_cost", Metric::time(Span::from_ps(post.as_ps() / posted.max(1))));
-    put("wqes_per_ring", Metric::ratio(posted, rings));
 }
 
 fn resources(world: &World, duration: Span, out: &mut Outcome) {

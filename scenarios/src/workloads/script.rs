@@ -13,7 +13,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{QpAttrMask, QpState, SendFlags};
 
-use super::common::{Failure, Message, Poster, Results, Shape};
+use super::common::{Failure, Message, Poster, Results, Shape, Window};
 use super::connect::{
     ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, ReceiveOrder, Topic, key,
     publish_done,
@@ -258,6 +258,7 @@ impl Script {
             }
             self.results.granted = t.qp_caps(self.client.lanes()[0].qp).ok();
             self.up = true;
+            self.results.first = Some(t.now());
         }
         while let Some(&step) = self.config.steps.get(self.line) {
             if let Some(next) = self.step_line(t, step)? {
@@ -266,6 +267,9 @@ impl Script {
             self.line += 1;
             (self.since, self.seen) = (None, 0);
         }
+        let r = &mut self.results;
+        let from = r.first.unwrap_or_default();
+        r.window = Some(Window { from, to: t.now(), messages: r.messages, bytes: r.bytes });
         publish_done(t, self.client.peer(), self.receives);
         Ok(Next::Done)
     }

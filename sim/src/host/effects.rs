@@ -4,22 +4,21 @@
 //! write-combining buffers, memory bandwidth) ends at an unknown time; everything behind it waits
 //! and is then delayed by the wait.
 
-use doorbell_core::transport::Reduce;
 use doorbell_core::units::{Span, Time};
 
-use super::initiator::{Activity, BufferedStore, Effect};
+use super::initiator::{Activity, Blocker, BufferedStore, Effect};
 use super::island::{Host, Shared};
 use crate::engine::Class;
 use crate::event::{Event, HostEvent};
-use crate::memory::RegionId;
 use crate::nic::{WQEBB, Wake};
 
 /// What became of an effect.
 enum Outcome {
     /// It took place.
     Done,
-    /// It waits; somebody will resume the initiator. What passes after the given time is a delay.
-    Waits(Time),
+    /// It waits for something that will resume the initiator. What passes after the given time is
+    /// a delay.
+    Waits(Blocker, Time),
 }
 
 impl Host {
@@ -47,10 +46,10 @@ impl Host {
                 return self.schedule_effect(s, now, initiator);
             }
             let (at, effect) = init.effects.pop_front().expect("just seen");
-            if let Outcome::Waits(since) = self.perform(s, now, initiator, at, effect) {
+            if let Outcome::Waits(on, since) = self.perform(s, now, initiator, at, effect) {
                 let init = &mut self.initiators[i];
                 if let Activity::Acting { next, end } = init.activity {
-                    init.activity = Activity::Blocked { next, end, since };
+                    init.activity = Activity::Blocked { next, end, since, on };
                 }
                 return;
             }
@@ -61,7 +60,7 @@ impl Host {
     pub(super) fn resume(&mut self, s: &mut Shared, initiator: u16, at: Time) {
         let host = self.id;
         let init = &mut self.initiators[usize::from(initiator)];
-        let Activity::Blocked { next, end, since } = init.activity else { return };
+        let Activity::Blocked { next, end, since, .. } = init.activity else { return };
         let wait = at.since(since);
         init.delay += wait;
         init.stats.blocked += wait;
@@ -83,11 +82,12 @@ impl Host {
             Effect::Unlock { qp } => self.unlock(s, now, qp),
             Effect::Ring { local, qp, count, blueflame } => {
                 let lines = blueflame.div_ceil(WQEBB).max(1);
+                let who = self.initiators[usize::from(initiator)].who;
+                let limit = self.costs_of(who).wc_buffers.max(lines);
                 let init = &mut self.initiators[usize::from(initiator)];
-                let limit = self.cfg.cpu.wc_buffers.max(lines);
                 if init.mmio_lines + lines > limit {
                     init.effects.push_front((at, effect));
-                    return Outcome::Waits(now);
+                    return Outcome::Waits(Blocker::Mmio, now);
                 }
                 init.mmio_lines += lines;
                 self.ring(s, now, initiator, (local, qp), count, blueflame);
@@ -99,18 +99,19 @@ impl Host {
             Effect::Store { region, addr, bytes } => {
                 self.store(s, now, initiator, BufferedStore { region, addr, bytes });
             }
-            Effect::Reduce { op, to, from, len } => {
-                self.reduce(op, to, from, len);
-            }
             Effect::Memory { place, bytes, limit, solo } => {
                 let (tag, out) = (u64::from(initiator), &mut self.memory_out);
                 self.pcie.memory_mut().start(now, place, tag, bytes, limit, out);
-                return Outcome::Waits(now + solo);
+                return Outcome::Waits(Blocker::Memory, now + solo);
             }
             Effect::Drain => self.drain_stores(initiator),
             Effect::Modify { qp, attr, mask, peer } => {
                 let (nic, mut env) = self.split(s, now);
                 nic.modify_qp(&mut env, qp, &attr, mask, peer);
+            }
+            Effect::Destroy { qp } => {
+                let (nic, mut env) = self.split(s, now);
+                nic.destroy_qp(&mut env, qp);
             }
             Effect::Publish { key, bytes } => self.publish(s, now, initiator, key, bytes),
         }
@@ -145,9 +146,7 @@ impl Host {
     pub(super) fn mmio_done(&mut self, s: &mut Shared, now: Time, initiator: u16, lines: u32) {
         let init = &mut self.initiators[usize::from(initiator)];
         init.mmio_lines = init.mmio_lines.saturating_sub(lines);
-        let waits = matches!(init.activity, Activity::Blocked { .. })
-            && matches!(init.effects.front(), Some((_, Effect::Ring { .. })));
-        if waits {
+        if matches!(init.activity, Activity::Blocked { on: Blocker::Mmio, .. }) {
             self.resume(s, initiator, now);
         }
     }
@@ -155,29 +154,35 @@ impl Host {
     // ---- locks -------------------------------------------------------------------------------
 
     fn lock(&mut self, now: Time, initiator: u16, qp: u32) -> Outcome {
+        let who = self.initiators[usize::from(initiator)].who;
+        let transfer = self.costs_of(who).lock_transfer;
         let init = &mut self.initiators[usize::from(initiator)];
-        let transfer = self.cfg.cpu.lock_transfer;
         let lock = self.locks.entry(qp).or_default();
+        lock.taken += 1;
         if lock.holder.is_some() {
             lock.contended += 1;
             lock.waiting.push_back(initiator);
-            return Outcome::Waits(now);
+            return Outcome::Waits(Blocker::Lock, now);
         }
         if lock.last.is_some_and(|last| last != initiator) {
             init.delay += transfer;
         }
         lock.holder = Some(initiator);
         lock.last = Some(initiator);
+        lock.since = now;
         Outcome::Done
     }
 
     fn unlock(&mut self, s: &mut Shared, now: Time, qp: u32) {
-        let transfer = self.cfg.cpu.lock_transfer;
         let Some(lock) = self.locks.get_mut(&qp) else { return };
+        lock.busy += now.since(lock.since);
+        lock.since = now;
         lock.holder = lock.waiting.pop_front();
         let Some(next) = lock.holder else { return };
         lock.last = Some(next);
-        let granted = now + transfer;
+        let who = self.initiators[usize::from(next)].who;
+        let granted = now + self.costs_of(who).lock_transfer;
+        let Some(lock) = self.locks.get_mut(&qp) else { return };
         if let Activity::Blocked { since, .. } = self.initiators[usize::from(next)].activity {
             lock.waited += granted.since(since);
         }
@@ -224,18 +229,6 @@ impl Host {
         let BufferedStore { region, addr, bytes } = store;
         let _ = bytes.with(|b| self.regions.write(*region, *addr, b));
         self.wakes.push(Wake::Memory { addr: *addr, len: bytes.len() as u64 });
-    }
-
-    /// `to[i] += from[i]`, as of now.
-    fn reduce(&mut self, op: Reduce, to: (RegionId, u64), from: (RegionId, u64), len: u64) {
-        let (mut a, mut b) = (vec![0; len as usize], vec![0; len as usize]);
-        let read = self.regions.read(to.0, to.1, &mut a).is_ok()
-            && self.regions.read(from.0, from.1, &mut b).is_ok();
-        if read {
-            op.apply(&mut a, &b);
-            let _ = self.regions.write(to.0, to.1, &a);
-            self.wakes.push(Wake::Memory { addr: to.1, len });
-        }
     }
 
     pub(super) fn store_visible(&mut self, initiator: u16, entry: u32) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use doorbell_core::transport::{Initiator, Mr, Next, QpId, Reduce, WaitSet};
+use doorbell_core::transport::{Initiator, Mr, Next, QpId, WaitSet};
 use doorbell_core::units::{BitRate, Span, Time};
 use doorbell_core::verbs::QpAttrMask;
 
@@ -27,8 +27,6 @@ pub(super) enum Effect {
     PostRecv { qp: u32, srq: Option<u32>, wqes: Vec<RqWqe> },
     /// Stores bytes.
     Store { region: RegionId, addr: u64, bytes: StoreBytes },
-    /// Adds `from` to `to`.
-    Reduce { op: Reduce, to: (RegionId, u64), from: (RegionId, u64), len: u64 },
     /// Moves bytes of host memory: the step waits for its share of the bandwidth.
     Memory { place: MemoryPlace, bytes: u64, limit: BitRate, solo: Span },
     /// Drains the store buffer.
@@ -40,6 +38,8 @@ pub(super) enum Effect {
         mask: QpAttrMask,
         peer: Option<HostId>,
     },
+    /// Destroys a QP.
+    Destroy { qp: u32 },
     /// Publishes a key.
     Publish { key: u64, bytes: Box<[u8]> },
 }
@@ -78,8 +78,6 @@ pub(super) struct LocalQp {
     /// has not taken effect.
     pub staged: VecDeque<(Wqe, Time)>,
     pub ringing: u32,
-    /// State as this handle has set it.
-    pub state: doorbell_core::verbs::QpState,
     /// Stores since the last fence, none of which a ring would order.
     pub unfenced: bool,
 }
@@ -132,6 +130,17 @@ pub(super) struct Handles {
     pub by_nic: BTreeMap<u32, QpId>,
 }
 
+/// What an effect waits for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Blocker {
+    /// The lock of a shared QP.
+    Lock,
+    /// Room in the write-combining buffers.
+    Mmio,
+    /// Its share of the memory's bandwidth.
+    Memory,
+}
+
 /// What an initiator does at the moment.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Activity {
@@ -139,8 +148,8 @@ pub(super) enum Activity {
     Scheduled,
     /// Effects of a step are under way; then `next` counts.
     Acting { next: Next, end: Time },
-    /// It waits for the lock of a QP, for room in its write-combining buffers, or for memory.
-    Blocked { next: Next, end: Time, since: Time },
+    /// It waits inside a step.
+    Blocked { next: Next, end: Time, since: Time, on: Blocker },
     /// It waits since the given time.
     Waiting { on: WaitSet, until: Option<Time>, since: Time },
     /// Finished at.

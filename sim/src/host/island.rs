@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use doorbell_core::transport::{Address, DeviceCaps, Initiator, Mr, Next, WaitSet};
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::Mtu;
+use doorbell_core::verbs::{Mtu, Qpn};
 
 use super::config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
 use super::initiator::{Activity, Handles, InitiatorState, InitiatorStats};
@@ -64,6 +64,11 @@ pub(super) struct QpLock {
     pub waiting: VecDeque<u16>,
     pub contended: u64,
     pub waited: Span,
+    pub taken: u64,
+    /// Time for which it was held, or on its way from one holder to the next.
+    pub busy: Span,
+    /// When it was last taken, the way to the holder included.
+    pub since: Time,
 }
 
 /// A host.
@@ -261,6 +266,14 @@ impl Host {
         self.locks.values().fold((0, Span::ZERO), sum)
     }
 
+    /// Locks of shared QPs for the report: QP, busy time, times taken, time waited.
+    pub fn locks(&self) -> impl Iterator<Item = (Qpn, Span, u64, Span)> {
+        self.locks.iter().filter_map(|(qp, l)| {
+            let qpn = self.nic.qp(*qp)?.qpn;
+            Some((qpn, l.busy, l.taken, l.waited))
+        })
+    }
+
     /// Whether every program is done.
     pub fn done(&self) -> bool {
         self.initiators.iter().all(|i| matches!(i.activity, Activity::Done(_)))
@@ -274,6 +287,25 @@ impl Host {
     /// What ended the run early, if something did.
     pub const fn fault(&self) -> Option<&StallReason> {
         self.fault.as_ref()
+    }
+
+    /// The host asks for a RESET of a QP: its slots are the host's again, but for those that are
+    /// staged by other sharers.
+    pub(super) fn give_back(&mut self, qp: u32) {
+        let staged = |i: &InitiatorState| {
+            let of_qp = i.handles.qps.0.iter().flatten().filter(|l| l.qp == qp);
+            of_qp.map(|l| l.staged.iter().skip(l.ringing as usize)).fold((0, 0), |(n, b), wqes| {
+                wqes.fold((n, b), |(n, b), (w, _)| (n + 1, b + u32::from(w.blocks)))
+            })
+        };
+        let (used, blocks) =
+            self.initiators.iter().map(staged).fold((0, 0), |(n, b), (m, c)| (n + m, b + c));
+        if let Some(q) = self.nic.qp_mut(qp) {
+            q.host_life += 1;
+            q.sq.used = used;
+            q.sq.used_blocks = blocks;
+            q.rq.give_back_room();
+        }
     }
 
     /// NIC and surroundings, for a call at `now`.

@@ -1,7 +1,9 @@
 //! Doorbell unit, QP context, WQE fetch.
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{AccessFlags, OutboundVerdict, QpState, WcStatus, may_transmit};
+use doorbell_core::verbs::{
+    AccessFlags, OutboundVerdict, PostVerdict, QpState, WcStatus, can_post_send, may_transmit,
+};
 
 use super::env::{Env, NicEvent, Tag, kind};
 use super::qp::{Context, Deferred};
@@ -122,7 +124,7 @@ impl Nic {
         let node = self.node;
         loop {
             let Some(q) = self.qp_mut(qp) else { return };
-            if q.state == QpState::Err {
+            if can_post_send(q.state) == PostVerdict::Flushed {
                 return self.flush_sends(env, qp);
             }
             let ahead = q.sq.ahead();
@@ -184,7 +186,7 @@ impl Nic {
     ) {
         let Some(q) = self.qp_mut(qp) else { return };
         q.sq.fetches = q.sq.fetches.saturating_sub(1);
-        if q.state == QpState::Err {
+        if can_post_send(q.state) == PostVerdict::Flushed {
             return;
         }
         for i in 0..u32::from(count) {
@@ -198,8 +200,12 @@ impl Nic {
 
     /// The NIC has the WQE: it goes to the requester.
     fn wqe_arrived(&mut self, env: &mut Env<'_>, qp: u32, index: u32) {
-        self.stats.wqes += 1;
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
+        // A WQE of an earlier life has no slot any more.
+        if q.requester.is_none() || q.sq.slot(index).is_none() {
+            return;
+        }
+        self.stats.wqes += 1;
         q.sq.fetched = index.wrapping_add(1);
         let NicQp { sq, requester, pd, stats, .. } = q;
         let (Some(slot), Some(requester)) = (sq.slot_mut(index), requester.as_mut()) else {

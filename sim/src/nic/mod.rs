@@ -44,7 +44,7 @@ pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_byt
 
 use crate::engine::{Busy, SimRng, Slab};
 use crate::pcie::{Done, NodeId};
-use crate::rc::PacketDesc;
+use crate::rc::{PacketDesc, ReadJob};
 use crate::wire::HostId;
 use env::Tag;
 use receive::{AtomicJob, RxWrite};
@@ -53,8 +53,10 @@ use receive::{AtomicJob, RxWrite};
 #[derive(Debug)]
 struct Running {
     qp: u32,
+    life: u32,
     desc: PacketDesc,
-    response: bool,
+    /// The READ that the packet answers; `None`: it is a request.
+    read: Option<ReadJob>,
 }
 
 /// A send processing unit.
@@ -130,10 +132,13 @@ pub struct Nic {
     tx_bytes: u32,
     /// Processing units that wait for room.
     tx_blocked: bool,
-    /// Bytes waiting at the port when last armed.
-    tx_armed: bool,
     /// Index into the clock's steps.
     clock_step: usize,
+    /// When the last CQE, and at each receive unit the last packet, leaves its latency stage.
+    last_cqe: Time,
+    last_rx: Vec<Time>,
+    /// Processing unit that goes first when the port has room again.
+    next_pu: u16,
     scratch: Vec<u8>,
     /// Asynchronous events that nobody has taken, with the initiator that they are for.
     events: Vec<(u16, NicAsync)>,
@@ -174,8 +179,10 @@ impl Nic {
             cqes: Slab::new(),
             tx_bytes: 0,
             tx_blocked: false,
-            tx_armed: false,
             clock_step: 0,
+            last_cqe: Time::ZERO,
+            last_rx: vec![Time::ZERO; usize::from(cfg.rx_count)],
+            next_pu: 0,
             scratch: Vec::new(),
             events: Vec::new(),
             stats: NicStats::default(),

@@ -10,6 +10,9 @@ use super::wqe::{RqWqe, SqSlot, Wqe};
 use crate::memory::RegionKind;
 
 /// A send queue: a ring of WQEs, indices free-running and compared modulo 2³².
+///
+/// The host keeps `used` and `used_blocks`, at its own clock; everything else is the device's.
+/// Indices go on over a RESET, so that what was under way before it names no slot of the new life.
 #[derive(Debug, Default)]
 pub struct SendQueue {
     /// WQEs from `tail` to `prod`.
@@ -98,7 +101,7 @@ impl SendQueue {
         }
         for _ in 0..n {
             let slot = self.slots.pop_front().expect("counted");
-            self.used_blocks -= u32::from(slot.wqe.blocks);
+            self.used_blocks = self.used_blocks.saturating_sub(u32::from(slot.wqe.blocks));
             if self.history_len > 0 {
                 if self.history.len() == self.history_len {
                     self.history.pop_front();
@@ -106,7 +109,7 @@ impl SendQueue {
                 self.history.push_back(slot.wqe);
             }
         }
-        self.used -= n;
+        self.used = self.used.saturating_sub(n);
         self.tail = index.wrapping_add(1);
         n
     }
@@ -127,9 +130,16 @@ impl SendQueue {
         self.prod.wrapping_sub(self.announced)
     }
 
-    /// Forgets everything (RESET).
+    /// Forgets every WQE (RESET). What the host has taken since it asked for that stays taken.
     pub fn reset(&mut self) {
-        *self = Self::new(self.history_len as u32);
+        self.slots.clear();
+        self.history.clear();
+        let end = self.prod;
+        self.tail = end;
+        self.announced = end;
+        self.requested = end;
+        self.fetched = end;
+        self.started = end;
     }
 }
 
@@ -148,6 +158,8 @@ pub struct RecvQueue {
     posted: u64,
     /// Receives whose posting has been called for and not taken effect.
     coming: u32,
+    /// Receives that the host counts as posted: those that came and those that will.
+    held: u32,
     /// Limit at which an event is due; 0: not armed.
     pub limit: u32,
     /// Fewest receives left after one was taken.
@@ -181,13 +193,26 @@ impl RecvQueue {
     }
 
     /// Receives posted, those included whose posting has not taken effect.
-    pub fn reserved(&self) -> u32 {
-        self.len() + self.coming
+    pub const fn reserved(&self) -> u32 {
+        self.held
     }
 
     /// Keeps room for `n` receives that will be posted at a later local clock.
     pub fn reserve(&mut self, n: u32) {
         self.coming += n;
+        self.held += n;
+    }
+
+    /// The host has asked for a RESET: all room is its own again.
+    pub const fn give_back_room(&mut self) {
+        self.held = 0;
+    }
+
+    /// Forgets every receive (RESET); those posted after the call are still to come.
+    pub fn reset(&mut self) {
+        self.wqes.clear();
+        self.fetched = 0;
+        self.held = self.coming;
     }
 
     /// Posts a receive; room was reserved before.
@@ -204,6 +229,7 @@ impl RecvQueue {
         }
         self.fetched -= 1;
         let wqe = self.wqes.pop_front();
+        self.held = self.held.saturating_sub(1);
         self.low_water = self.low_water.min(self.len());
         wqe
     }
@@ -211,7 +237,9 @@ impl RecvQueue {
     /// Takes the oldest receive whether read or not, to flush it.
     pub fn flush_one(&mut self) -> Option<RqWqe> {
         self.fetched = self.fetched.saturating_sub(1);
-        self.wqes.pop_front()
+        let wqe = self.wqes.pop_front();
+        self.held = self.held.saturating_sub(u32::from(wqe.is_some()));
+        wqe
     }
 }
 
@@ -254,6 +282,8 @@ pub enum CqeKind {
 pub struct Cqe {
     /// NIC index of the QP.
     pub qp: u32,
+    /// Life of the QP in which it was made.
+    pub life: u32,
     /// Of the work request.
     pub wr_id: u64,
     /// The rest.
@@ -400,6 +430,7 @@ mod tests {
     fn overrun_at_the_exact_entry() {
         let e = |landed| Cqe {
             qp: 0,
+            life: 0,
             wr_id: 0,
             kind: CqeKind::Send { index: 0, op: WcOpcode::RdmaWrite, len: 0 },
             solicited: false,

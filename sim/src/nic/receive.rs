@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{AccessFlags, NakCode, PacketVerdict, QpState, Rkey, accepts_packets};
+use doorbell_core::verbs::{
+    AccessFlags, AsyncEventKind, NakCode, PacketVerdict, QpState, QpType, Rkey, accepts_packets,
+};
 
 use super::doorbell::{subject, wqe_key};
 use super::env::{Env, NicEvent, Tag, Wake, kind};
@@ -32,6 +34,7 @@ pub(super) struct RxWrite {
 #[derive(Debug)]
 pub(super) struct AtomicJob {
     qp: u32,
+    life: u32,
     job: u32,
     region: RegionId,
     addr: u64,
@@ -82,7 +85,9 @@ impl Nic {
         let latency = self.clocked(env.now, self.cfg.pipeline_latency);
         let (at, _) = self.rx_device.reserve(env.now, device);
         let (start, end) = self.rx[unit].reserve(at, service);
-        let done = end + latency;
+        // A clock that speeds up lets no packet overtake an earlier one.
+        let done = (end + latency).max(self.last_rx[unit]);
+        self.last_rx[unit] = done;
         if env.timeline.enabled() && desc.opcode.is_request() {
             let s = subject(p.src.0, p.src_qp, desc.wqe);
             env.timeline.stage(s, "peer NIC receive unit", start, done, 0);
@@ -140,8 +145,8 @@ impl Nic {
         match verdict {
             Accept::Place { target, len, first, takes_recv, completes_recv, .. } => {
                 let place = Place { target, len, first, takes_recv, completes_recv, subject };
-                if let Err(code) = self.place(env, qp, place, payload) {
-                    self.refuse(env, qp, code);
+                if let Err((code, told)) = self.place(env, qp, place, payload) {
+                    self.refuse(env, qp, code, told);
                 }
             }
             Accept::Read { va, rkey, len, .. } => {
@@ -149,21 +154,22 @@ impl Nic {
                 let right = AccessFlags::REMOTE_READ;
                 let check = || env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
                 if len > 0 && check().is_err() {
-                    self.refuse(env, qp, NakCode::RemoteAccessError);
+                    self.refuse(env, qp, NakCode::RemoteAccessError, false);
                 }
             }
             Accept::Atomic { job, add, va, rkey, swap_add, compare } => {
-                let pd = q.pd;
+                let (pd, life) = (q.pd, q.life);
                 let right = AccessFlags::REMOTE_ATOMIC;
                 let region = env.regions.check_remote(rkey, Pd(pd), va, 8, right).map(|r| r.id);
                 match region {
-                    Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError),
+                    Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError, false),
                     Ok(region) => {
                         let bucket = va as u32 % self.cfg.atomic.buckets;
                         self.atomic_arrives(
                             env,
                             AtomicJob {
                                 qp,
+                                life,
                                 job,
                                 region,
                                 addr: va,
@@ -181,7 +187,8 @@ impl Nic {
                 self.stats.out_of_buffer += 1;
                 q.stats.rnr_naks_sent += 1;
             }
-            Accept::Nak(_) => self.enter_error(env, qp),
+            // The QP goes to ERR when the NAK has left.
+            Accept::Nak(code) => self.refused(env, qp, code, false),
             Accept::Duplicate | Accept::Gap { .. } => {}
             Accept::Drop(_) => self.stats.rx_dropped += 1,
         }
@@ -195,29 +202,45 @@ impl Nic {
         let due = q.responder.as_ref().is_some_and(|r| r.peek_transmit(env.now));
         let held = q.responder.as_ref().and_then(|r| r.next_deadline());
         let at = if due { Some(env.now) } else { held };
-        if let Some(at) = at
-            && !q.respond_pending
+        if let Some(at) = at.map(|at| at + latency)
+            && at < q.respond_at
+            && !q.response_in_pu
         {
-            q.respond_pending = true;
-            env.at(at + latency, Class::Stage, NicEvent::Respond(qp));
+            q.respond_at = at;
+            env.at(at, Class::Stage, NicEvent::Respond(qp));
         }
     }
 
     pub(super) fn on_respond(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
-        q.respond_pending = false;
+        if env.now >= q.respond_at {
+            q.respond_at = Time::MAX;
+        }
         self.respond(env, qp);
     }
 
-    fn refuse(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode) {
+    fn refuse(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode, told: bool) {
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         if let Some(r) = q.responder.as_mut() {
             r.reject(code);
         }
-        // The NAK leaves before the QP goes silent.
-        self.respond(env, qp);
-        if self.qp(qp).is_some_and(|q| q.responder.as_ref().is_some_and(|r| r.failed())) {
-            self.enter_error(env, qp);
+        if q.ty == QpType::Rc {
+            self.refused(env, qp, code, told);
+        }
+    }
+
+    /// A fatal NAK is on its way. What no receive WQE reports (`told`, or one that is held and
+    /// will be flushed) is reported by an event (protocol.md §3.4).
+    fn refused(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode, told: bool) {
+        let q = self.qps[qp as usize].as_deref().expect("checked");
+        let event = match code {
+            NakCode::InvalidRequest => AsyncEventKind::QpReqErr,
+            NakCode::RemoteAccessError => AsyncEventKind::QpAccessErr,
+            _ => return,
+        };
+        if !told && q.current_recv.is_none() {
+            let owner = q.owner;
+            self.raise(env, owner, event, qp);
         }
     }
 
@@ -284,13 +307,15 @@ impl Nic {
         }
     }
 
+    /// Starts what a verdict asks for. An error says which NAK refuses the request, and whether
+    /// a receive completion tells of it.
     fn place(
         &mut self,
         env: &mut Env<'_>,
         qp: u32,
         p: Place,
         payload: Payload,
-    ) -> Result<(), NakCode> {
+    ) -> Result<(), (NakCode, bool)> {
         if p.takes_recv {
             self.take_recv(env, qp);
         }
@@ -302,14 +327,14 @@ impl Nic {
                     let len = if p.first { dma_len } else { p.len };
                     let right = AccessFlags::REMOTE_WRITE;
                     let region = env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
-                    (region.map_err(|_| NakCode::RemoteAccessError)?.id, va)
+                    (region.map_err(|_| (NakCode::RemoteAccessError, false))?.id, va)
                 }
                 Target::Recv { offset } => {
                     let recv = q.current_recv.expect("the verdict took one");
                     let addr = recv.sge.addr + u64::from(offset);
                     if u64::from(offset) + u64::from(p.len) > u64::from(recv.sge.len) {
                         self.recv_failed(env, qp, doorbell_core::verbs::WcStatus::LocLenErr);
-                        return Err(NakCode::InvalidRequest);
+                        return Err((NakCode::InvalidRequest, true));
                     }
                     let need = AccessFlags::LOCAL_WRITE;
                     let lkey = recv.sge.lkey;
@@ -317,7 +342,7 @@ impl Nic {
                         Ok(region) => (region.id, addr),
                         Err(_) => {
                             self.recv_failed(env, qp, doorbell_core::verbs::WcStatus::LocProtErr);
-                            return Err(NakCode::RemoteOperationalError);
+                            return Err((NakCode::RemoteOperationalError, true));
                         }
                     }
                 }
@@ -428,16 +453,16 @@ impl Nic {
 
     pub(super) fn atomic_read(&mut self, env: &mut Env<'_>, id: u32) {
         let job = &self.atomics[id];
-        let (qp, rc_job, addr, bucket, orig) = (job.qp, job.job, job.addr, job.bucket, job.orig);
+        let AtomicJob { qp, life, job: rc_job, addr, bucket, orig, .. } = *job;
         let space = self.space(env, job.region);
         let tag = Tag::AtomicWrite(id).pack();
         env.dma(self.node, Kind::Write, space, addr, 8, Cause::Atomic, tag);
         if self.cfg.atomic.hold_over_pcie {
             self.release_bucket(env, bucket);
         }
-        if let Some(r) = self.qp_mut(qp).and_then(|q| q.responder.as_mut())
-            && !r.failed()
-        {
+        // A responder that has failed still answers what came before the failure.
+        let alive = self.qp_mut(qp).filter(|q| q.life == life);
+        if let Some(r) = alive.and_then(|q| q.responder.as_mut()) {
             r.atomic_result(rc_job, orig);
             self.respond_soon(env, qp);
         }

@@ -1,7 +1,5 @@
 //! Two ranks with one QP each, and constructors for every state.
 
-use std::sync::{Arc, Mutex};
-
 use doorbell::workloads::connect::{ALL_RIGHTS, steps};
 use doorbell_core::transport::*;
 use doorbell_core::verbs::*;
@@ -251,6 +249,3 @@ pub fn errors(completions: &[Completion]) -> Vec<(u64, WcStatus)> {
     };
     completions.iter().filter_map(error).collect()
 }
-
-/// Collects what several calls answered.
-pub type Log<T> = Arc<Mutex<Vec<T>>>;
