@@ -5,6 +5,8 @@ mod batch;
 mod effective;
 mod error;
 pub mod hardware;
+#[cfg(test)]
+mod initiator_tests;
 mod latency;
 mod metric;
 mod outcome;
