@@ -5,6 +5,8 @@ mod batch;
 mod effective;
 mod error;
 pub mod hardware;
+#[cfg(test)]
+mod initiator_tests;
 mod latency;
 #[cfg(test)]
 mod mechanism_tests;

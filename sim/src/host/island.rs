@@ -8,7 +8,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Mtu, Qpn};
 
 use super::config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
-use super::initiator::{Activity, Handles, InitiatorState, InitiatorStats};
+use super::initiator::{Activity, Handles, InitiatorState, InitiatorStats, first_look};
 use super::program::{CallBudgetSpent, SimProgram};
 use super::stall::StallReason;
 use super::transport::SimTransport;
@@ -471,8 +471,8 @@ impl Host {
         self.schedule_step(s, initiator, at);
     }
 
-    /// When a program that waits since `since` notices what became ready at `ready`: at the first
-    /// poll instant not before it, or after an interrupt.
+    /// When a program that waits since `since` notices what became ready at `ready`: by the first
+    /// look that sees it, or after an interrupt.
     fn notice_time(&mut self, initiator: u16, ready: Time, since: Time, on: WaitSet) -> Time {
         let init = &mut self.initiators[usize::from(initiator)];
         let who = init.who;
@@ -495,11 +495,7 @@ impl Host {
                 let looks = on.watch_indices().filter_map(|w| watches.get(w)).map(|w| w.look);
                 let look = looks.fold(polls, |sum, look| sum + look);
                 let look = if look == Span::ZERO { costs.poll_call } else { look };
-                let period = (look + costs.step).as_ps().max(1);
-                // A look sees what is there at half of its time: one that began shortly before
-                // `ready` finds it, and counts as if it began now.
-                let waited = ready.since(since).as_ps().saturating_sub(look.as_ps() / 2);
-                let at = (since + Span::from_ps(waited.div_ceil(period) * period)).max(ready);
+                let at = first_look(ready, since, look, costs.step);
                 self.initiators[usize::from(initiator)].stats.spin += at.since(since);
                 at
             }
