@@ -3,6 +3,7 @@
 //! `cargo bench -p doorbell-sim --bench engine [pattern]`. Prints the number of events, the
 //! trace hash (must not change with the queue: it is the check that a faster queue kept the
 //! order) and nanoseconds per event, which hold for the machine they were measured on.
+#![expect(clippy::disallowed_types, reason = "a benchmark measures wall time and asserts none")]
 
 use std::time::Instant;
 

@@ -1,1 +1,5 @@
-//! Whole-system tests live in `tests/`.
+//! What the whole-system tests share: back ends under remote control, machines to run on, and
+//! programs made from data.
+
+pub mod lab;
+pub mod machine;

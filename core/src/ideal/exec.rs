@@ -115,6 +115,14 @@ impl Ideal {
             let kind = AsyncEventKind::CqErr;
             let event = AsyncEvent { kind, qp: None, cq: Some(id), srq: None };
             self.ranks[rank].events.push_back(event);
+            // Its QPs are lost with it.
+            for q in 0..self.qps.len() {
+                let qp = &self.qps[q];
+                let uses = qp.alive && (qp.send_cq == cq || qp.recv_cq == cq);
+                if uses && !matches!(qp.state, QpState::Reset | QpState::Err) {
+                    self.enter_error(q);
+                }
+            }
         }
     }
 
@@ -146,9 +154,9 @@ impl Ideal {
             SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => self.deliver(p, wqe, &bytes),
             SendOp::Write(r) => self.write_remote(p, r, &bytes).map(|()| true),
             SendOp::WriteImm(r, imm) => self.write_imm(p, r, imm, &bytes),
-            SendOp::Read(r) => self.read_remote(p, r, len).map(|d| self.land(q, wqe, d)),
+            SendOp::Read(r) => self.read_remote(p, r, len).map(|d| self.land(wqe, d)),
             SendOp::CmpSwap { remote, .. } | SendOp::FetchAdd { remote, .. } => {
-                self.atomic(p, remote, &wqe.op).map(|d| self.land(q, wqe, d))
+                self.atomic(p, remote, &wqe.op).map(|d| self.land(wqe, d))
             }
         };
         match done {
@@ -338,7 +346,7 @@ impl Ideal {
     }
 
     /// Spreads what a READ or ATOMIC brought over the scatter list.
-    fn land(&mut self, _q: usize, wqe: &Wqe, data: Option<Vec<u8>>) -> bool {
+    fn land(&mut self, wqe: &Wqe, data: Option<Vec<u8>>) -> bool {
         if let Payload::Sge(sges) = &wqe.data {
             let mut at = 0;
             for s in sges {

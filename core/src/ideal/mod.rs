@@ -94,6 +94,7 @@
 //! assert_eq!(b.heard, b"doorbell");
 //! ```
 
+mod control;
 mod exec;
 mod handle;
 mod runner;

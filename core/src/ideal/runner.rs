@@ -41,6 +41,14 @@ pub enum Stalled {
         /// Work requests that were rung and wait for a receive or for the peer's state.
         blocked: usize,
     },
+    /// A program waits for a completion queue that it has not polled to empty in the same step:
+    /// with another back end it could sleep on a completion that is already there.
+    Unpolled {
+        /// Which program.
+        rank: u32,
+        /// Index of the queue among those of its handle.
+        cq: u32,
+    },
     /// The budget of steps is used up: a program that spins, or a budget that is too small.
     Budget {
         /// Steps that were made.
@@ -53,6 +61,9 @@ pub enum Stalled {
 impl fmt::Display for Stalled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waiting = match self {
+            Self::Unpolled { rank, cq } => {
+                return write!(f, "rank {rank} waits for its queue {cq} and has not emptied it");
+            }
             Self::NoProgress { waiting, unrung, blocked } => {
                 write!(f, "no progress: {unrung} WQEs staged and not rung, ")?;
                 write!(f, "{blocked} rung and blocked; waiting:")?;
@@ -77,7 +88,8 @@ const BUDGET: u64 = 10_000_000;
 /// When none is ready the clock jumps to the earliest deadline.
 ///
 /// # Errors
-/// [`Stalled`]: nothing can become ready, or ten million steps did not suffice.
+/// [`Stalled`]: nothing can become ready, a wait breaks the rules, or ten million steps did not
+/// suffice.
 ///
 /// # Panics
 /// When the fabric has another number of ranks.
@@ -112,7 +124,11 @@ pub fn run_bounded(
             steps += 1;
             stepped = true;
             w.ranks[rank].ready = WaitSet::EMPTY;
+            w.ranks[rank].polled = 0;
             next[rank] = program.step(&mut w.at(rank));
+            if let Some(cq) = unpolled(w, rank, next[rank]) {
+                return Err(Stalled::Unpolled { rank: rank as u32, cq });
+            }
         }
         if next.iter().all(|n| *n == Next::Done) {
             return Ok(());
@@ -139,6 +155,13 @@ fn is_ready(w: &Ideal, rank: usize, next: Next) -> bool {
     });
     let event = on.intersects(WaitSet::EVENTS) && !r.events.is_empty();
     completed || event || on.intersects(r.ready) || until.is_some_and(|t| t <= w.now)
+}
+
+/// A queue that is waited for and was not polled to empty.
+fn unpolled(w: &Ideal, rank: usize, next: Next) -> Option<u32> {
+    let Next::Wait { on, .. } = next else { return None };
+    let polled = w.ranks[rank].polled;
+    on.cq_indices().find(|i| polled >> i & 1 == 0)
 }
 
 fn deadline(next: &Next) -> Option<Time> {

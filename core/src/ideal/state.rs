@@ -85,6 +85,8 @@ pub(super) struct Rank {
     pub events: VecDeque<AsyncEvent>,
     /// Sources, beside CQs and events, that became ready since the last step began.
     pub ready: WaitSet,
+    /// Completion queues that the current step has polled to empty, as bits.
+    pub polled: u64,
 }
 
 #[derive(Debug)]
@@ -227,6 +229,7 @@ impl Ideal {
             watches: vec![],
             events: VecDeque::new(),
             ready: WaitSet::EMPTY,
+            polled: 0,
         };
         Self {
             limits,

@@ -341,9 +341,8 @@ impl Reduce {
         assert_eq!(to.len(), from.len(), "a reduction of unequal lengths");
         macro_rules! sum {
             ($t:ty, $add:expr) => {
-                for (a, b) in to
-                    .chunks_exact_mut(size_of::<$t>())
-                    .zip(from.chunks_exact(size_of::<$t>()))
+                for (a, b) in
+                    to.chunks_exact_mut(size_of::<$t>()).zip(from.chunks_exact(size_of::<$t>()))
                 {
                     let x = <$t>::from_le_bytes(a.try_into().expect("a whole element"));
                     let y = <$t>::from_le_bytes(b.try_into().expect("a whole element"));

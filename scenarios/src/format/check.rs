@@ -1,10 +1,12 @@
 //! Contradictions: settings that are fine alone and impossible together or on this hardware.
 
 use doorbell_core::units::Bytes;
+use serde_json::Value as Json;
 
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::{
-    Initiator, Op, Poll, Program, ProgramKind, QpKind, RingMode, Scenario, Step, TopologyKind,
+    Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, RingMode, Scenario, Step,
+    TopologyKind,
 };
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;
@@ -27,7 +29,7 @@ pub(super) fn refuse(path: impl Into<String>, message: String, help: impl Into<S
 pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), InputError> {
     let programs = || {
         s.program.iter().enumerate().try_for_each(|(index, program)| {
-            let given = Given { table: tree, index };
+            let given = Given::new(index, program);
             check_program(s, profile, program, &given)
         })
     };
@@ -43,25 +45,27 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
     })
 }
 
-/// Which keys a program's table really has, to tell a default from a wish.
-struct Given<'a> {
-    table: &'a Node,
+/// Which keys of a program differ from their defaults, to tell a default from a wish. A default
+/// that is written out is no wish: the expanded configuration of a report must read back.
+struct Given {
     index: usize,
+    program: Json,
+    default: Json,
 }
 
-impl Given<'_> {
+impl Given {
+    fn new(index: usize, program: &Program) -> Self {
+        let default = Program { name: program.name.clone(), ..Program::of_kind(program.kind) };
+        let json = |p: &Program| serde_json::to_value(p).unwrap_or_default();
+        Self { index, program: json(program), default: json(&default) }
+    }
+
     fn path(&self, key: &str) -> String {
         format!("program.{}.{key}", self.index)
     }
 
     fn has(&self, key: &str) -> bool {
-        use crate::input::Value;
-        let programs = self.table.table().ok().and_then(|t| t.get("program"));
-        let Some(Value::Array(items)) = programs.map(|n| &n.value) else {
-            return false;
-        };
-        let table = items.get(self.index).and_then(|n| n.table().ok());
-        table.is_some_and(|t| t.get(key).is_some())
+        self.program.get(key) != self.default.get(key)
     }
 }
 
@@ -157,7 +161,7 @@ fn check_names(s: &Scenario) -> Checked {
     Ok(())
 }
 
-fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given<'_>) -> Checked {
+fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
     let hosts = s.topology.hosts.value();
     for (key, host) in [("host", p.host.value()), ("peer", p.peer.value())] {
         if host >= hosts {
@@ -177,11 +181,11 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given<'_>
     if p.kind == ProgramKind::Script {
         return check_script(s, p, given);
     }
-    check_op(s, p.op, p.size.0, &given.path("op"), &given.path("size"), given.has("size"))?;
+    check_op(s, p.op, p.size.0, &given.path("op"), &given.path("size"))?;
     check_inline(s, p, given)
 }
 
-fn check_kind(p: &Program, given: &Given<'_>) -> Checked {
+fn check_kind(p: &Program, given: &Given) -> Checked {
     for key in unused_keys(p.kind) {
         if given.has(key) {
             let text = format!("`{key}` has no use in `{}`", p.kind.word());
@@ -203,7 +207,7 @@ fn check_kind(p: &Program, given: &Given<'_>) -> Checked {
     Ok(())
 }
 
-fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given<'_>) -> Checked {
+fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
     let depth = s.qp.sq_depth.value();
     for (key, value) in [("window", p.window.map(|w| w.value())), ("batch", Some(p.batch.value()))]
     {
@@ -221,7 +225,7 @@ fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given<'_>)
     Ok(())
 }
 
-fn check_initiator(profile: &Profile, p: &Program, given: &Given<'_>) -> Checked {
+fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> Checked {
     if given.has("ring_by") && p.initiator != Initiator::Gpu {
         let text = "`ring_by` is about GPU threads, and the initiator is a CPU".to_owned();
         return refuse(given.path("ring_by"), text, "write `initiator = \"gpu\"`");
@@ -244,16 +248,9 @@ fn check_initiator(profile: &Profile, p: &Program, given: &Given<'_>) -> Checked
 /// Largest message of the InfiniBand architecture.
 const MAX_MESSAGE: u64 = 1 << 31;
 
-fn check_op(
-    s: &Scenario,
-    op: Op,
-    size: Bytes,
-    op_path: &str,
-    size_path: &str,
-    size_given: bool,
-) -> Checked {
+fn check_op(s: &Scenario, op: Op, size: Bytes, op_path: &str, size_path: &str) -> Checked {
     let word = op.word();
-    if op.is_atomic() && size_given && size != Bytes(8) {
+    if op.is_atomic() && size != Bytes(8) {
         let text = format!("`{word}` has 8 bytes, not {}", size.print());
         return refuse(size_path, text, "leave `size` out");
     }
@@ -286,7 +283,7 @@ fn check_op(
     Ok(())
 }
 
-fn check_inline(s: &Scenario, p: &Program, given: &Given<'_>) -> Checked {
+fn check_inline(s: &Scenario, p: &Program, given: &Given) -> Checked {
     let Some(inline) = p.inline.map(|i| i.0) else {
         return Ok(());
     };
@@ -306,13 +303,13 @@ fn check_inline(s: &Scenario, p: &Program, given: &Given<'_>) -> Checked {
     Ok(())
 }
 
-fn check_script(s: &Scenario, p: &Program, given: &Given<'_>) -> Checked {
+fn check_script(s: &Scenario, p: &Program, given: &Given) -> Checked {
     let qps = p.qps.value();
     for (i, step) in p.steps.iter().enumerate() {
         let path = given.path(&format!("steps.{i}"));
         let qp = match step {
             Step::Post(post) => {
-                check_op(s, post.op, post.size, &path, &path, true)?;
+                check_op(s, post.op, post.size, &path, &path)?;
                 let granted = s.qp.max_inline.0;
                 if post.inline && post.size.0 > granted.0 {
                     let text = format!(
@@ -325,7 +322,12 @@ fn check_script(s: &Scenario, p: &Program, given: &Given<'_>) -> Checked {
                 post.qp
             }
             Step::Recv { qp, .. } | Step::Ring { qp, .. } | Step::State { qp, .. } => *qp,
-            Step::Poll { .. } | Step::Wait { .. } | Step::Compute { .. } | Step::Fence => 0,
+            Step::Load if p.payload == Payload::Virtual => {
+                let text = "a load of memory without contents".to_owned();
+                return refuse(path, text, "set `payload = \"data\"`");
+            }
+            Step::Poll { .. } | Step::Wait { .. } | Step::Compute { .. } => 0,
+            Step::Fence | Step::Load => 0,
         };
         if u64::from(qp) >= qps {
             let text = format!("queue pair {qp}, and the program has {qps}, counted from 0");

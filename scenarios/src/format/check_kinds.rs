@@ -126,7 +126,7 @@ fn check_produce(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Ch
             return refuse(path("per_round"), text, "lower it, or raise the other");
         }
     }
-    if p.iterations.value() % round != 0 {
+    if !p.iterations.value().is_multiple_of(round) {
         let text = format!("{} messages are no whole rounds of {round}", p.iterations.value());
         return refuse(path("iterations"), text, "a multiple of `per_round`");
     }

@@ -23,6 +23,8 @@ mod variant;
 
 #[cfg(test)]
 mod bad_input_tests;
+#[cfg(test)]
+mod expand_tests;
 
 pub use expect::{
     AxisExpect, Bound, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
@@ -32,7 +34,7 @@ pub use program::{
     Initiator, Memory, Numa, Op, Payload, Poll, Program, ProgramKind, Receives, RingBy, RingMode,
 };
 pub use qp::{Qp, QpKind};
-pub use scenario::{ClaimVerdict, Claims, HostModel, Noise, Record, Run, Scenario};
+pub use scenario::{ClaimVerdict, Claims, HostModel, Noise, Record, RunOptions, Scenario};
 pub use script::{PostStep, Step, StepState};
 pub use settings::SettingValue;
 pub(crate) use sweep::scalar;

@@ -118,6 +118,47 @@ pub struct Program {
     pub steps: Vec<Step>,
 }
 
+impl Program {
+    /// A program with every default.
+    pub fn of_kind(kind: ProgramKind) -> Self {
+        Self {
+            kind,
+            name: String::new(),
+            host: Count::default(),
+            peer: peer_one(),
+            initiator: Initiator::default(),
+            numa: Numa::default(),
+            threads: Count::default(),
+            qps: Count::default(),
+            share_qp: false,
+            op: Op::default(),
+            size: default_size(),
+            iterations: default_iterations(),
+            warmup: Count::default(),
+            window: None,
+            batch: Count::default(),
+            batch_delay: None,
+            interval: None,
+            per_round: Count::default(),
+            work: None,
+            slots: None,
+            signal_every: Count::default(),
+            inline: None,
+            ring: RingMode::default(),
+            ring_by: RingBy::default(),
+            fence: yes(),
+            poll: Poll::default(),
+            poll_batch: default_poll_batch(),
+            poll_interval: None,
+            payload: Payload::default(),
+            memory: Memory::default(),
+            peer_memory: Memory::default(),
+            receives: Receives::default(),
+            steps: Vec::new(),
+        }
+    }
+}
+
 const fn peer_one() -> Count<0, 1023> {
     Count::of(1)
 }
@@ -316,4 +357,18 @@ pub enum Receives {
     Once,
     /// None.
     None,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::{Node, Source};
+
+    #[test]
+    fn the_defaults_of_the_code_are_those_of_the_file() {
+        let read: Program =
+            Node::parse(&Source::new("p", "kind = 'latency'")).unwrap().read().unwrap();
+        let made = Program::of_kind(ProgramKind::Latency);
+        assert_eq!(toml::to_string(&read).unwrap(), toml::to_string(&made).unwrap());
+    }
 }

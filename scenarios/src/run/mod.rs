@@ -2,6 +2,7 @@
 //! out.
 
 mod batch;
+mod effective;
 mod error;
 pub mod hardware;
 mod latency;
@@ -22,8 +23,8 @@ pub use latency::{LatencyRecorder, LatencySummary};
 pub(crate) use metric::number_text;
 pub use metric::{Metric, MetricUnit, MetricValue};
 pub use outcome::{
-    Direction, Effective, Exit, ExitKind, Found, Note, NoteKind, Outcome, PcieBytes, ResourceUse,
-    TimelineRow,
+    Direction, Effective, Exit, ExitKind, Found, Note, NoteKind, Outcome, PCIE_CAUSES, PcieBytes,
+    ResourceUse, TimelineRow,
 };
 pub use simulate::Simulator;
 

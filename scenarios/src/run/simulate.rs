@@ -12,12 +12,12 @@ use doorbell_sim::world::{RunEnd, World, WorldConfig};
 
 use super::programs::{Placed, Role, place};
 use super::steps::script_metrics;
-use super::timeline;
 use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
 };
-use crate::format::{Noise, SwitchMode, TopologyKind};
+use super::{effective, timeline};
+use crate::format::{HostModel, Noise, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
 use crate::workloads::{Failure, Results};
 
@@ -45,7 +45,10 @@ impl Runner for Simulator {
 fn build(point: &Point) -> Result<World, RunError> {
     let s = &point.scenario;
     let noise = s.run.noise == Noise::On;
-    let host = hardware::host(&point.profile, noise);
+    let host = match s.run.host {
+        HostModel::Full => hardware::host(&point.profile, noise),
+        HostModel::Ideal => hardware::ideal_host(&point.profile),
+    };
     let hosts = s.topology.hosts.value() as usize;
     let config = WorldConfig {
         seed: point.seed,
@@ -85,9 +88,12 @@ fn fabric(point: &Point, noise: bool) -> FabricConfig {
             FabricConfig::single_switch(t.hosts.value() as u32, link, switch)
         }
     };
-    if !noise {
-        config.noise = FabricNoise::Off;
-    }
+    config.noise = if noise {
+        let packet = rate.time_for(config.max_packet_bytes.into());
+        FabricNoise::UpTo(packet.scaled(port.switch_noise))
+    } else {
+        FabricNoise::Off
+    };
     config
 }
 
@@ -141,6 +147,7 @@ fn collect(
     host_metrics(world, &mut out);
     resources(world, duration, &mut out);
     oracles(world, &mut out);
+    out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
         out.timeline = Some(timeline::rows(point, world, placed));
     }
@@ -230,7 +237,14 @@ fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
     put("payload_bytes", Metric::bytes(sum(Role::Sender, |r| r.bytes)));
     let rings = sum(Role::Sender, |r| r.rings) + sum(Role::Proxy, |r| r.rings);
     put("rings", Metric::count(rings));
-    put("received", Metric::count(sum(Role::Peer, |r| r.received)));
+    let received = sum(Role::Peer, |r| r.received);
+    put("received", Metric::count(received));
+    let takers = || of(Role::Peer).filter(|r| r.received > 0);
+    let (first, last) =
+        (takers().filter_map(|r| r.first).min(), takers().filter_map(|r| r.last).max());
+    if let (Some(first), Some(last)) = (first, last) {
+        put("receive_rate", Metric::per_second(received, last.since(first)));
+    }
     put("data_errors", Metric::count(sum(Role::Peer, |r| r.data.wrong() + r.data.missing)));
     let mut found =
         |name: &str, n| *out.counters.entry(format!("{prefix}{name}")).or_default() += n;
@@ -287,6 +301,7 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         sum("cq_overruns", s.cq_overruns);
         sum("wqe_fetches", s.wqe_fetches);
         sum("wqe_refetches", s.wqe_refetches);
+        sum("wqe_blocks_fetched", s.wqe_blocks);
         sum("qp_context_reads", s.context_reads);
         sum("cqes", s.cqes);
         sum("tx_packets", s.tx_packets);
@@ -373,6 +388,8 @@ fn oracles(world: &World, out: &mut Outcome) {
     );
     note("stale-wqe", stale, "WQEs that the NIC read before the initiator's stores had landed");
     note("stale-payload", stale_payloads, "payload that the NIC read before it was stored");
+    let watching = ["unordered-ring", "stale-wqe", "stale-payload", "byte-balance"];
+    out.oracles = watching.map(str::to_owned).to_vec();
     if let Err(e) = world.fabric().balance() {
         let (name, text) = ("byte-balance".to_owned(), e.to_string());
         out.notes.push(Note { kind: NoteKind::Violation, name, text, count: 1 });

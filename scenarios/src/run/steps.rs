@@ -19,7 +19,7 @@ fn summary(outcome: &Logged) -> Option<(u64, &'static str)> {
         Logged::Rang(Err(RingError { posted, cause, .. })) => ((*posted).into(), ring_word(*cause)),
         Logged::Unstaged(n) | Logged::Polled(n) | Logged::PeerPosted(n) => ((*n).into(), "ok"),
         Logged::TimedOut(n) => ((*n).into(), "timed-out"),
-        Logged::Waited | Logged::Fenced => (0, "ok"),
+        Logged::Waited | Logged::Fenced | Logged::Loaded(_) => (0, "ok"),
         Logged::PostedRecv(n, cause) => ((*n).into(), cause.map_or("ok", recv_word)),
         Logged::Modified(Ok(unstaged)) => ((*unstaged).into(), "ok"),
         Logged::Modified(Err(e)) => (0, modify_word(e)),

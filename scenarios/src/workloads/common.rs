@@ -2,7 +2,7 @@
 
 use doorbell_core::transport::{
     AttachError, Completion, CreateError, Data, MemError, ModifyError, Mr, PollError,
-    PostRecvError, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport, UdDest,
+    PostRecvError, QpCaps, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport, UdDest,
     Unsupported, WorkQueue,
 };
 use doorbell_core::units::{Span, Time};
@@ -191,6 +191,8 @@ pub const MAX_SAMPLES: usize = 1 << 20;
 /// What one program measured. Fields that a workload does not fill stay at their default.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Results {
+    /// What was granted to the first QP of the link.
+    pub granted: Option<QpCaps>,
     /// Messages whose completion was seen, warm-up included.
     pub messages: u64,
     /// Their payload in bytes.

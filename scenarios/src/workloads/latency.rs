@@ -98,8 +98,9 @@ impl Latency {
                 return Ok(next);
             }
             self.client.require(self.config.shape.bytes().into())?;
-            let caps = t.qp_caps(self.client.lanes()[0].qp);
-            self.must_fence = self.config.fence && caps.is_ok_and(|c| !c.ring_orders_stores);
+            self.results.granted = t.qp_caps(self.client.lanes()[0].qp).ok();
+            let ordered = self.results.granted.is_none_or(|c| c.ring_orders_stores);
+            self.must_fence = self.config.fence && !ordered;
             self.up = true;
         }
         let cq = self.client.local().send_cq;

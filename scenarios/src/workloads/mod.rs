@@ -22,8 +22,12 @@ mod pingpong;
 mod produce;
 mod proxy;
 mod rate;
+#[cfg(test)]
+mod rate_tests;
 mod responder;
-mod script;
+pub mod script;
+#[cfg(test)]
+mod script_tests;
 mod sharing;
 mod verify;
 

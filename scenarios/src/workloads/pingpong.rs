@@ -165,6 +165,9 @@ impl PingPong {
     }
 
     fn open<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
+        if self.up {
+            return Ok(None);
+        }
         self.check()?;
         let (config, layout) = (self.config, self.layout);
         let first = |t: &mut T, l: &Local, lanes: &[Lane]| {
@@ -182,8 +185,9 @@ impl PingPong {
         if config.by == PingPongBy::Write {
             self.watch = Some(t.watch(self.word()?)?);
         }
-        let caps = t.qp_caps(self.client.lanes()[0].qp);
-        self.must_fence = config.fence && caps.is_ok_and(|c| !c.ring_orders_stores);
+        self.results.granted = t.qp_caps(self.client.lanes()[0].qp).ok();
+        let ordered = self.results.granted.is_none_or(|c| c.ring_orders_stores);
+        self.must_fence = config.fence && !ordered;
         self.up = true;
         Ok(None)
     }
@@ -196,10 +200,8 @@ impl PingPong {
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
-        if !self.up {
-            if let Some(next) = self.open(t)? {
-                return Ok(next);
-            }
+        if let Some(next) = self.open(t)? {
+            return Ok(next);
         }
         self.poll_sends(t)?;
         let full = match self.config.by {

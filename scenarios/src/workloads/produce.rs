@@ -199,6 +199,9 @@ impl Produce {
 
     /// Sets up; what to wait for, if anything.
     fn up<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
+        if self.ready.is_some() {
+            return Ok(None);
+        }
         self.check()?;
         let need = self.config.region_bytes();
         let ready = match (&mut self.client, self.config.path) {
@@ -207,8 +210,8 @@ impl Produce {
                     return Ok(Some(next));
                 }
                 client.require(need)?;
-                let caps = t.qp_caps(client.lanes()[0].qp);
-                let must_fence = caps.is_ok_and(|c| !c.ring_orders_stores);
+                self.results.granted = t.qp_caps(client.lanes()[0].qp).ok();
+                let must_fence = self.results.granted.is_some_and(|c| !c.ring_orders_stores);
                 Ready { payload: client.local().mr, flags: None, must_fence }
             }
             (None, ProducePath::Proxy { rank, deadline, .. }) => match attach(t, rank) {
@@ -234,10 +237,8 @@ impl Produce {
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
-        if self.ready.is_none() {
-            if let Some(next) = self.up(t)? {
-                return Ok(next);
-            }
+        if let Some(next) = self.up(t)? {
+            return Ok(next);
         }
         let ready = self.ready.expect("up");
         let full = match ready.flags {

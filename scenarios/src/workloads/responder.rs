@@ -262,12 +262,14 @@ impl Responder {
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
+        // A queue may be waited for only if it was polled in this step.
+        let polled = self.local.is_some();
         let full = match self.local {
             Some(local) => self.drain(t, &local)?,
             None => false,
         };
         let connecting = self.connect(t)?;
-        if full {
+        if full || (connecting.is_none() && !polled) {
             return Ok(Next::Again);
         }
         let local = self.local.expect("connect opened it");
@@ -282,8 +284,10 @@ impl Responder {
             _ => None,
         };
         let poll = self.config.poll_interval.map(|_| self.next_poll);
-        let on = if poll.is_some() { WaitSet::EMPTY } else { WaitSet::cq(local.recv_cq) };
-        let on = on.or(WaitSet::BOOTSTRAP);
+        let on = match poll {
+            None if polled => WaitSet::cq(local.recv_cq).or(WaitSet::BOOTSTRAP),
+            _ => WaitSet::BOOTSTRAP,
+        };
         let until = [connected_by, poll].into_iter().flatten().min();
         Ok(Next::Wait { on, until })
     }

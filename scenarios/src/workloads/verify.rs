@@ -114,6 +114,9 @@ impl Verify {
     }
 
     fn open<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
+        if self.up {
+            return Ok(None);
+        }
         self.check()?;
         let stride = self.config.shape.stride();
         let (n, size, takes) =
@@ -147,10 +150,8 @@ impl Verify {
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
-        if !self.up {
-            if let Some(next) = self.open(t)? {
-                return Ok(next);
-            }
+        if let Some(next) = self.open(t)? {
+            return Ok(next);
         }
         let cq = self.client.local().recv_cq;
         self.polled.clear();

@@ -64,7 +64,7 @@ impl Model {
         self.timeline.stage(u64::from(event.hops), "serve", start, end, 0);
         let to = self.rngs[at].below(self.nodes.len() as u64) as u32;
         let next = Event { to, hops: event.hops - 1 };
-        let class = if to % 2 == 0 { Class::Arrival } else { Class::Stage };
+        let class = if to.is_multiple_of(2) { Class::Arrival } else { Class::Stage };
         self.engine.schedule(self.nodes[at], end + Span::from_ps(10), class, next);
         true
     }

@@ -213,7 +213,7 @@ mod tests {
             b in (0u64..3, 0usize..7, 0u32..5, 0u64..5),
         ) {
             let key = |x: (u64, usize, u32, u64)| {
-                Key::new(x.0, Class::ALL[x.1], ComponentId(x.2), x.3, x.3 % 2 == 0)
+                Key::new(x.0, Class::ALL[x.1], ComponentId(x.2), x.3, x.3.is_multiple_of(2))
             };
             let full = |x: (u64, usize, u32, u64)| {
                 (x.0, x.1, tie(seed, x.0, ComponentId(x.2)), x.2, x.3)

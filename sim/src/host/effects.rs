@@ -4,14 +4,12 @@
 //! write-combining buffers, memory bandwidth) ends at an unknown time; everything behind it waits
 //! and is then delayed by the wait.
 
-use doorbell_core::transport::Reduce;
 use doorbell_core::units::{Span, Time};
 
 use super::initiator::{Activity, Blocker, BufferedStore, Effect};
 use super::island::{Host, Shared};
 use crate::engine::Class;
 use crate::event::{Event, HostEvent};
-use crate::memory::RegionId;
 use crate::nic::{WQEBB, Wake};
 
 /// What became of an effect.
@@ -101,19 +99,19 @@ impl Host {
             Effect::Store { region, addr, bytes } => {
                 self.store(s, now, initiator, BufferedStore { region, addr, bytes });
             }
-            Effect::Reduce { op, to, from, len } => {
-                self.reduce(op, to, from, len);
-            }
             Effect::Memory { place, bytes, limit, solo } => {
                 let (tag, out) = (u64::from(initiator), &mut self.memory_out);
                 self.pcie.memory_mut().start(now, place, tag, bytes, limit, out);
-                self.schedule_memory(s);
                 return Outcome::Waits(Blocker::Memory, now + solo);
             }
             Effect::Drain => self.drain_stores(initiator),
             Effect::Modify { qp, attr, mask, peer } => {
                 let (nic, mut env) = self.split(s, now);
                 nic.modify_qp(&mut env, qp, &attr, mask, peer);
+            }
+            Effect::Destroy { qp } => {
+                let (nic, mut env) = self.split(s, now);
+                nic.destroy_qp(&mut env, qp);
             }
             Effect::Publish { key, bytes } => self.publish(s, now, initiator, key, bytes),
         }
@@ -183,9 +181,8 @@ impl Host {
         let Some(next) = lock.holder else { return };
         lock.last = Some(next);
         let who = self.initiators[usize::from(next)].who;
-        let transfer = self.costs_of(who).lock_transfer;
+        let granted = now + self.costs_of(who).lock_transfer;
         let Some(lock) = self.locks.get_mut(&qp) else { return };
-        let granted = now + transfer;
         if let Activity::Blocked { since, .. } = self.initiators[usize::from(next)].activity {
             lock.waited += granted.since(since);
         }
@@ -232,18 +229,6 @@ impl Host {
         let BufferedStore { region, addr, bytes } = store;
         let _ = bytes.with(|b| self.regions.write(*region, *addr, b));
         self.wakes.push(Wake::Memory { addr: *addr, len: bytes.len() as u64 });
-    }
-
-    /// `to[i] += from[i]`, as of now.
-    fn reduce(&mut self, op: Reduce, to: (RegionId, u64), from: (RegionId, u64), len: u64) {
-        let (mut a, mut b) = (vec![0; len as usize], vec![0; len as usize]);
-        let read = self.regions.read(to.0, to.1, &mut a).is_ok()
-            && self.regions.read(from.0, from.1, &mut b).is_ok();
-        if read {
-            op.apply(&mut a, &b);
-            let _ = self.regions.write(to.0, to.1, &a);
-            self.wakes.push(Wake::Memory { addr: to.1, len });
-        }
     }
 
     pub(super) fn store_visible(&mut self, initiator: u16, entry: u32) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use doorbell_core::transport::{Initiator, Mr, Next, QpId, Reduce, WaitSet};
+use doorbell_core::transport::{Initiator, Mr, Next, QpId, WaitSet};
 use doorbell_core::units::{BitRate, Span, Time};
 use doorbell_core::verbs::QpAttrMask;
 
@@ -27,8 +27,6 @@ pub(super) enum Effect {
     PostRecv { qp: u32, srq: Option<u32>, wqes: Vec<RqWqe> },
     /// Stores bytes.
     Store { region: RegionId, addr: u64, bytes: StoreBytes },
-    /// Adds `from` to `to`.
-    Reduce { op: Reduce, to: (RegionId, u64), from: (RegionId, u64), len: u64 },
     /// Moves bytes of host memory: the step waits for its share of the bandwidth.
     Memory { place: MemoryPlace, bytes: u64, limit: BitRate, solo: Span },
     /// Drains the store buffer.
@@ -40,6 +38,8 @@ pub(super) enum Effect {
         mask: QpAttrMask,
         peer: Option<HostId>,
     },
+    /// Destroys a QP.
+    Destroy { qp: u32 },
     /// Publishes a key.
     Publish { key: u64, bytes: Box<[u8]> },
 }
@@ -78,8 +78,6 @@ pub(super) struct LocalQp {
     /// has not taken effect.
     pub staged: VecDeque<(Wqe, Time)>,
     pub ringing: u32,
-    /// State as this handle has set it.
-    pub state: doorbell_core::verbs::QpState,
     /// Stores since the last fence, none of which a ring would order.
     pub unfenced: bool,
 }
@@ -114,6 +112,8 @@ impl<T> Table<T> {
 pub(super) struct Watch {
     pub addr: u64,
     pub len: u64,
+    /// Time of a look at it.
+    pub look: Span,
 }
 
 /// What the handle holds.
@@ -215,8 +215,8 @@ pub(super) struct InitiatorState {
     pub stats: InitiatorStats,
     /// Wake-ups in a row that polled nothing while a named CQ was ready.
     pub barren: u8,
-    /// `Again` steps in a row that did nothing.
-    pub idle_again: u32,
+    /// Steps in a row that did nothing.
+    pub idle_steps: u32,
     pub bootstrap_seen: bool,
 }
 

@@ -1,23 +1,29 @@
 //! What a program sees: the data path.
 
+use std::cell::Cell;
 use std::panic::resume_unwind;
 
 use doorbell_core::transport::{
     BadHandle, Completions, CqId, Data, FenceScope, Initiator, MemError, PollError, PostRecvCause,
     PostRecvError, QpCaps, QpId, Range, RecvQueue, RecvWr, Reduce, Ring, RingCause, RingError,
-    Rung, RungBy, SendWr, StageError, Transport, Unsupported,
+    Rung, RungBy, SendWr, StageError, Transport, Unsupported, WorkQueue,
 };
 use doorbell_core::units::{BitRate, Span, Time};
-use doorbell_core::verbs::{PostVerdict, QpState, QpType, SendFlags, can_post_recv, can_post_send};
+use doorbell_core::verbs::{
+    PostVerdict, QpState, QpType, SendFlags, WcStatus, can_post_recv, can_post_send,
+};
 
 use super::initiator::{Effect, InitiatorState, LocalQp, StoreBytes};
 use super::island::{Host, Shared};
 use super::program::CallBudgetSpent;
 use crate::memory::{Contents, DataError, MemoryPlace, RegionId, RegionKind};
-use crate::nic::{CqeKind, RqWqe, UdTarget, WQEBB, Wqe, WqeData, completion};
+use crate::nic::{Cqe, CqeKind, NicQp, RqWqe, UdTarget, WQEBB, Wqe, WqeData, completion};
 
 /// Calls of one step after which it counts as a loop that never returns.
 const CALL_BUDGET: u32 = 1_000_000;
+
+/// Initiators that a handle tells apart.
+const ISSUERS: u32 = 128;
 
 /// Bytes above which a copy takes its share of the memory bandwidth; smaller ones stay in caches.
 const BULK_COPY: u64 = 4096;
@@ -27,10 +33,12 @@ pub struct SimTransport<'a> {
     pub(super) host: &'a mut Host,
     pub(super) shared: &'a mut Shared,
     pub(super) me: u16,
+    /// What its handles carry: its rank, so that those of other hosts are foreign.
+    pub(super) issuer: u32,
     /// What the step observes is as of here.
     pub(super) start: Time,
     pub(super) local: Time,
-    calls: u32,
+    calls: Cell<u32>,
     /// Whether the step polled something, posted or stored.
     pub(super) acted: bool,
 }
@@ -43,7 +51,9 @@ impl<'a> SimTransport<'a> {
         start: Time,
         jitter: Span,
     ) -> Self {
-        Self { host, shared, me, start, local: start + jitter, calls: 0, acted: false }
+        let issuer = host.initiators[usize::from(me)].rank % ISSUERS;
+        let calls = Cell::new(0);
+        Self { host, shared, me, issuer, start, local: start + jitter, calls, acted: false }
     }
 
     pub(super) const fn local(&self) -> Time {
@@ -66,10 +76,11 @@ impl<'a> SimTransport<'a> {
         self.host.costs_of(self.init().who)
     }
 
-    /// Counts a call; a step that makes too many never returns and is ended here.
-    pub(super) fn call(&mut self) {
-        self.calls += 1;
-        if self.calls > CALL_BUDGET {
+    /// Counts a call; a step that makes too many never returns and is ended here. Calls that only
+    /// look count too: a loop that waits for the clock makes no others.
+    pub(super) fn call(&self) {
+        self.calls.set(self.calls.get() + 1);
+        if self.calls.get() > CALL_BUDGET {
             resume_unwind(Box::new(CallBudgetSpent));
         }
     }
@@ -86,14 +97,14 @@ impl<'a> SimTransport<'a> {
     }
 
     pub(super) fn local_qp(&self, qp: QpId) -> Option<&LocalQp> {
-        if qp.issuer() != u32::from(self.me) || qp.generation() != 0 {
+        if qp.issuer() != self.issuer || qp.generation() != 0 {
             return None;
         }
         self.init().handles.qps.get(qp.index())
     }
 
     fn local_qp_mut(&mut self, qp: QpId) -> Option<&mut LocalQp> {
-        if qp.issuer() != u32::from(self.me) || qp.generation() != 0 {
+        if qp.issuer() != self.issuer || qp.generation() != 0 {
             return None;
         }
         self.init_mut().handles.qps.get_mut(qp.index())
@@ -107,8 +118,8 @@ impl<'a> SimTransport<'a> {
     fn validate(&self, qp: QpId, wr: &SendWr<'_>) -> Result<(u32, Option<UdTarget>), StageError> {
         let l = self.local_qp(qp).ok_or(StageError::BadHandle)?;
         let q = self.host.nic.qp(l.qp).ok_or(StageError::BadHandle)?;
-        if can_post_send(l.state) == PostVerdict::Refused {
-            return Err(StageError::BadState { state: l.state });
+        if can_post_send(q.host_state) == PostVerdict::Refused {
+            return Err(StageError::BadState { state: q.host_state });
         }
         let op = wr.op.opcode();
         if !op.allowed_on(q.ty) {
@@ -141,7 +152,9 @@ impl<'a> SimTransport<'a> {
         }
         let dest = match wr.dest {
             Some(d) if q.ty == QpType::Ud => {
-                let ah = self.init().handles.ahs.get(d.ah.index()).ok_or(StageError::BadHandle)?;
+                let own = d.ah.issuer() == self.issuer;
+                let ah = self.init().handles.ahs.get(d.ah.index()).filter(|_| own);
+                let ah = ah.ok_or(StageError::BadHandle)?;
                 Some(UdTarget { host: ah.1, qpn: d.qpn, qkey: d.qkey })
             }
             None if q.ty == QpType::Ud => return Err(StageError::BadHandle),
@@ -163,10 +176,9 @@ impl<'a> SimTransport<'a> {
         c.post_wqe + c.post_block * (blocks - 1) + c.post_sge * sges + copy + far
     }
 
-    /// Whether a core's access to `space` crosses sockets.
+    /// Whether this initiator's access to `space` crosses sockets.
     fn is_remote(&self, space: RegionKind) -> bool {
-        let cpu = matches!(self.init().who, Initiator::Cpu { .. });
-        cpu && matches!(space, RegionKind::Host { numa } if numa != self.init().numa)
+        matches!(space, RegionKind::Host { numa } if numa != self.init().numa)
     }
 
     /// BlueFlame bytes of what is staged, 0 for a doorbell: mlx5's rule is exactly one WQE, inline
@@ -190,7 +202,7 @@ impl<'a> SimTransport<'a> {
 
     /// First address of a range, after checking it.
     pub(super) fn address(&self, r: Range) -> Result<(RegionId, u64), MemError> {
-        if r.mr.issuer() != u32::from(self.me) || r.mr.generation() != 0 {
+        if r.mr.issuer() != self.issuer || r.mr.generation() != 0 {
             return Err(MemError::BadHandle);
         }
         let (mr, region_id) =
@@ -241,6 +253,30 @@ impl<'a> SimTransport<'a> {
         self.host.regions.get(region).is_some_and(|r| r.contents == Contents::Virtual)
     }
 
+    /// Cost of a load of 8 bytes.
+    pub(super) fn load_cost(&self, region: RegionId) -> Span {
+        let c = self.costs();
+        match self.host.regions.get(region).map(|r| r.kind) {
+            Some(RegionKind::Gpu { node }) if node == self.init().node.0 => c.load_own,
+            Some(kind) if self.is_remote(kind) => c.load + c.remote_memory,
+            _ => c.load,
+        }
+    }
+
+    /// Every store so far is visible to all observers from the local clock on.
+    fn order_stores(&mut self) {
+        let now = self.local;
+        for l in self.init_mut().handles.qps.0.iter_mut().flatten() {
+            l.unfenced = false;
+            for (_, visible_at) in &mut l.staged {
+                *visible_at = (*visible_at).min(now);
+            }
+        }
+        if self.costs().store_delay.is_some() {
+            self.effect(Effect::Drain);
+        }
+    }
+
     /// Time of a copy or reduction of `bytes` at `rate` that moves `factor` times as many through
     /// memory. A bulk one shares the bandwidth with everybody else and may take longer.
     fn work_on_memory(&mut self, bytes: u64, rate: BitRate, factor: u64) {
@@ -255,6 +291,25 @@ impl<'a> SimTransport<'a> {
     }
 }
 
+/// What a completion tells the host: slots that come back, and an error that the QP is in. Gives
+/// the number of slots.
+fn learn(qp: &mut NicQp, cqe: &Cqe) -> u32 {
+    match cqe.kind {
+        CqeKind::Send { index, .. } => qp.sq.retire(index),
+        CqeKind::Recv { .. } => 0,
+        CqeKind::Error { queue, index, status } => {
+            let reliable = qp.ty == QpType::Rc;
+            qp.host_state = match (queue, qp.host_state) {
+                (WorkQueue::Send, QpState::Rts | QpState::Sqd) if !reliable => QpState::Sqe,
+                (WorkQueue::Send, state) if !reliable => state,
+                (WorkQueue::Recv, state) if !reliable && status != WcStatus::WrFlushErr => state,
+                _ => QpState::Err,
+            };
+            if queue == WorkQueue::Send { qp.sq.retire(index) } else { 0 }
+        }
+    }
+}
+
 /// What a program is told about bytes that cannot be read.
 fn mem_error(e: DataError) -> MemError {
     match e {
@@ -266,6 +321,7 @@ fn mem_error(e: DataError) -> MemError {
 
 impl Transport for SimTransport<'_> {
     fn now(&self) -> Time {
+        self.call();
         self.local
     }
 
@@ -274,11 +330,13 @@ impl Transport for SimTransport<'_> {
     }
 
     fn qp_caps(&self, qp: QpId) -> Result<QpCaps, BadHandle> {
+        self.call();
         let l = self.local_qp(qp).ok_or(BadHandle)?;
         self.host.nic.qp(l.qp).map(|q| q.caps).ok_or(BadHandle)
     }
 
     fn sq_free(&self, qp: QpId) -> u32 {
+        self.call();
         let q = self.local_qp(qp).and_then(|l| self.host.nic.qp(l.qp));
         q.map_or(0, |q| q.caps.max_send_wr.saturating_sub(q.sq.used))
     }
@@ -295,10 +353,10 @@ impl Transport for SimTransport<'_> {
         }
         let max_staged = q.caps.max_staged;
         let l = self.local_qp(qp).ok_or(StageError::BadHandle)?;
-        if l.staged.len() as u32 >= max_staged {
+        if l.staged.len() as u32 - l.ringing >= max_staged {
             return Err(StageError::StagedFull);
         }
-        let shared = l.shared;
+        let (shared, nth) = (l.shared, l.staged.len() as u32 - l.ringing);
         let q = self.host.nic.qp_mut(index).ok_or(StageError::BadHandle)?;
         q.sq.used += 1;
         q.sq.used_blocks += blocks;
@@ -308,7 +366,11 @@ impl Transport for SimTransport<'_> {
         }
         // On a shared QP the WQE is written inside the lock, so the ring pays for it.
         if !shared {
-            let cost = self.build_cost(&wqe, space);
+            let cost = if nth.is_multiple_of(self.costs().lanes) {
+                self.build_cost(&wqe, space)
+            } else {
+                Span::ZERO
+            };
             self.record_staged(qp, "WQE build (core)", self.local, self.local + cost, 0);
             self.spend(cost);
             self.init_mut().stats.post += cost;
@@ -331,8 +393,9 @@ impl Transport for SimTransport<'_> {
             return Ok(Rung { wqes: 0, by: RungBy::Nothing });
         }
         let (index, shared, unfenced) = (l.qp, l.shared, l.unfenced);
-        if can_post_send(l.state) == PostVerdict::Refused {
-            let state = l.state;
+        let state = self.host.nic.qp(index).map(|q| q.host_state);
+        let state = state.ok_or(bad(RingCause::BadHandle))?;
+        if can_post_send(state) == PostVerdict::Refused {
             let discarded = self.unstage(qp);
             return Err(RingError { posted: 0, discarded, cause: RingCause::BadState(state) });
         }
@@ -349,7 +412,8 @@ impl Transport for SimTransport<'_> {
             let space =
                 self.host.nic.qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
             let staged = l.staged.iter().skip(l.ringing as usize);
-            let build: Vec<Span> = staged.map(|(w, _)| self.build_cost(w, space)).collect();
+            let first = staged.step_by(c.lanes as usize);
+            let build: Vec<Span> = first.map(|(w, _)| self.build_cost(w, space)).collect();
             let lock = c.lock;
             self.spend(lock);
             self.effect(Effect::Lock { qp: index });
@@ -366,6 +430,9 @@ impl Transport for SimTransport<'_> {
             self.local,
             1,
         );
+        if self.costs().ring_fences {
+            self.order_stores();
+        }
         let local = qp.index();
         self.effect(Effect::Ring { local, qp: index, count, blueflame });
         if shared {
@@ -394,8 +461,10 @@ impl Transport for SimTransport<'_> {
         let index = l.qp;
         let gone = l.staged.split_off(l.ringing as usize);
         if let Some(q) = self.host.nic.qp_mut(index) {
-            q.sq.used -= gone.len() as u32;
-            q.sq.used_blocks -= gone.iter().map(|(w, _)| u32::from(w.blocks)).sum::<u32>();
+            // A RESET by another sharer has given them back before.
+            let blocks = gone.iter().map(|(w, _)| u32::from(w.blocks)).sum();
+            q.sq.used = q.sq.used.saturating_sub(gone.len() as u32);
+            q.sq.used_blocks = q.sq.used_blocks.saturating_sub(blocks);
         }
         gone.len() as u32
     }
@@ -407,17 +476,17 @@ impl Transport for SimTransport<'_> {
             RecvQueue::Qp(id) => {
                 let l = self.local_qp(id).ok_or(refused(PostRecvCause::BadHandle))?;
                 let index = l.qp;
-                if can_post_recv(l.state) == PostVerdict::Refused {
-                    return Err(refused(PostRecvCause::BadState(l.state)));
-                }
                 let nq = self.host.nic.qp(index).ok_or(refused(PostRecvCause::BadHandle))?;
+                if can_post_recv(nq.host_state) == PostVerdict::Refused {
+                    return Err(refused(PostRecvCause::BadState(nq.host_state)));
+                }
                 if nq.srq.is_some() {
                     return Err(refused(PostRecvCause::UsesSrq));
                 }
                 (index, None, nq.rq.depth().saturating_sub(nq.rq.reserved()))
             }
             RecvQueue::Srq(id) => {
-                let own = id.issuer() == u32::from(self.me);
+                let own = id.issuer() == self.issuer;
                 let srq = self.init().handles.srqs.get(id.index()).copied().filter(|_| own);
                 let srq = srq.ok_or(refused(PostRecvCause::BadHandle))?;
                 let rq = self.host.nic.srq(srq).ok_or(refused(PostRecvCause::BadHandle))?;
@@ -445,16 +514,12 @@ impl Transport for SimTransport<'_> {
 
     fn poll_cq(&mut self, cq: CqId, out: &mut Completions) -> Result<(), PollError> {
         self.call();
-        if cq.issuer() != u32::from(self.me) {
-            return Err(PollError::NotOwner);
+        if cq.issuer() != self.issuer {
+            return Err(PollError::BadHandle);
         }
         let index = *self.init().handles.cqs.get(cq.index()).ok_or(PollError::BadHandle)?;
         let c = self.costs();
-        let (call, found, mut each) = (c.poll_call, c.poll_found, c.poll_cqe);
-        // The NIC writes completions to memory of its own socket.
-        if self.is_remote(RegionKind::Host { numa: self.host.cfg.nic.numa }) {
-            each += self.costs().remote_memory;
-        }
+        let (call, found, each) = (c.poll_call, c.poll_found, c.poll_cqe);
         self.spend(call);
         let mut polled = 0;
         while !out.is_full() {
@@ -465,34 +530,25 @@ impl Transport for SimTransport<'_> {
                 }
                 break;
             };
+            let id = self.init().handles.by_nic.get(&cqe.qp).copied();
+            let (Some(id), Some(qp)) = (id, self.host.nic.qp_mut(cqe.qp)) else { continue };
+            if cqe.life != qp.host_life {
+                // The driver removes what a RESET has made meaningless.
+                continue;
+            }
             polled += 1;
-            let retired = match cqe.kind {
-                CqeKind::Send { index, .. }
-                | CqeKind::Error {
-                    index, queue: doorbell_core::transport::WorkQueue::Send, ..
-                } => self.host.nic.qp_mut(cqe.qp).map_or(0, |q| q.sq.retire(index)),
-                _ => 0,
-            };
+            let retired = learn(qp, &cqe);
             if let CqeKind::Send { index, .. } = cqe.kind {
                 let end = self.local + found + each * polled;
                 self.record_poll(cqe.qp, index, cqe.landed, end);
             }
-            let id = self.init().handles.by_nic.get(&cqe.qp).copied();
-            if let CqeKind::Error { .. } = cqe.kind
-                && let Some(id) = id
-                && let Some(l) = self.local_qp_mut(id)
-            {
-                // An error completion is how a handle learns that its QP is in ERR.
-                l.state = QpState::Err;
-            }
-            if let Some(id) = id {
-                out.push(completion(&cqe, id, retired));
-            }
+            out.push(completion(&cqe, id, retired));
         }
         if polled > 0 {
             self.spend(found + each * polled);
         }
-        self.acted = true;
+        // A poll that finds nothing is no progress, or a loop of them would never be noticed.
+        self.acted |= polled > 0;
         let stats = &mut self.init_mut().stats;
         stats.polls += 1;
         stats.empty_polls += u64::from(polled == 0);
@@ -507,18 +563,8 @@ impl Transport for SimTransport<'_> {
             FenceScope::System => self.costs().fence_system,
         };
         self.spend(cost);
-        if scope == FenceScope::Device {
-            return;
-        }
-        let now = self.local;
-        for l in self.init_mut().handles.qps.0.iter_mut().flatten() {
-            l.unfenced = false;
-            for (_, visible_at) in &mut l.staged {
-                *visible_at = (*visible_at).min(now);
-            }
-        }
-        if self.costs().store_delay.is_some() {
-            self.effect(Effect::Drain);
+        if scope == FenceScope::System {
+            self.order_stores();
         }
     }
 
@@ -562,20 +608,22 @@ impl Transport for SimTransport<'_> {
         if self.is_virtual(a.0) || self.is_virtual(b.0) {
             return Err(MemError::Virtual);
         }
-        // Two reads and one write.
+        // Two reads and one write. The operands are those that the step sees.
+        let mut sum = vec![0; to.len as usize];
+        let mut more = vec![0; to.len as usize];
+        self.observe(a, &mut sum)?;
+        self.observe(b, &mut more)?;
+        op.apply(&mut sum, &more);
         self.work_on_memory(to.len, self.costs().reduce_rate, 3);
-        self.effect(Effect::Reduce { op, to: a, from: b, len: to.len });
+        let bytes = StoreBytes::Many(sum.into());
+        self.effect(Effect::Store { region: a.0, addr: a.1, bytes });
         Ok(())
     }
 
     fn load_u64(&mut self, at: Range) -> Result<u64, MemError> {
         self.call();
         let place = self.aligned(at)?;
-        let far = self.host.regions.get(place.0).is_some_and(|r| self.is_remote(r.kind));
-        let mut cost = self.costs().load;
-        if far {
-            cost += self.costs().remote_memory;
-        }
+        let cost = self.load_cost(place.0);
         self.spend(cost);
         let mut b = [0; 8];
         self.observe(place, &mut b)?;
@@ -611,6 +659,6 @@ impl SimTransport<'_> {
 
     fn record_poll(&mut self, qp: u32, index: u32, landed: Time, end: Time) {
         let subject = crate::nic::subject(self.host.id.0, qp, index);
-        self.shared.timeline.stage(subject, "poll", landed, end, 0);
+        self.shared.timeline.stage(subject, "poll (core)", landed, end, 0);
     }
 }

@@ -2,8 +2,8 @@
 
 use doorbell_core::transport::{
     Address, AhId, AsyncEvent, AttachError, BadHandle, Contents, Control, CqId, CreateError,
-    DeviceCaps, Endpoint, MemError, MemKind, ModifyError, Mr, MrId, PdId, QpAttr, QpCaps, QpId,
-    QpInit, Range, SrqId, Transport, Unsupported, WaitSet, WatchId,
+    DeviceCaps, Endpoint, Initiator, MemError, MemKind, ModifyError, Mr, MrId, PdId, QpAttr,
+    QpCaps, QpId, QpInit, Range, SrqId, Transport, Unsupported, WaitSet, WatchId,
 };
 use doorbell_core::verbs::{
     AccessFlags, AsyncObject, Psn, QpAttrMask, QpState, QpType, check_transition,
@@ -20,7 +20,7 @@ const MAX_STAGED: u32 = 1024;
 
 impl SimTransport<'_> {
     fn id<T>(&self, issuer: u32, index: u32, table: impl Fn(&Self, u32) -> Option<T>) -> Option<T> {
-        (issuer == u32::from(self.me)).then(|| table(self, index)).flatten()
+        (issuer == self.issuer).then(|| table(self, index)).flatten()
     }
 
     fn pd(&self, pd: PdId) -> Option<u32> {
@@ -35,8 +35,14 @@ impl SimTransport<'_> {
         self.id(srq.issuer(), srq.index(), |t, i| t.init().handles.srqs.get(i).copied())
     }
 
-    const fn me32(&self) -> u32 {
-        self.me as u32
+    /// Memory of the initiator's own: where the pages of its completion queues come to lie, since it
+    /// is the one that polls them.
+    fn home(&self) -> RegionKind {
+        let init = self.init();
+        match init.who {
+            Initiator::Cpu { numa, .. } => RegionKind::Host { numa },
+            Initiator::GpuBlock { .. } => RegionKind::Gpu { node: init.node.0 },
+        }
     }
 
     fn kind(&self, kind: MemKind) -> Result<RegionKind, Unsupported> {
@@ -69,9 +75,9 @@ impl SimTransport<'_> {
         };
         limit("max_send_wr", init.size.max_send_wr, c.max_qp_wr, false)?;
         limit("max_recv_wr", init.size.max_recv_wr, c.max_qp_wr, true)?;
-        limit("max_send_sge", init.size.max_send_sge, c.max_sge, false)?;
+        limit("max_send_sge", init.size.max_send_sge, c.max_sge, true)?;
         limit("max_inline_data", init.size.max_inline, c.max_inline, true)?;
-        let gpu = matches!(self.initiator(), doorbell_core::transport::Initiator::GpuBlock { .. });
+        let gpu = matches!(self.initiator(), Initiator::GpuBlock { .. });
         // Room for the largest WQE in every slot, as mlx5 sizes its ring (protocol.md §6.1).
         let sges = 32 + 48 + 16 * init.size.max_send_sge;
         let inline = 32 + 48 + (4 + init.size.max_inline).next_multiple_of(16);
@@ -84,7 +90,7 @@ impl SimTransport<'_> {
             max_sge: init.size.max_send_sge,
             max_inline: init.size.max_inline,
             bf_bytes: if gpu { 0 } else { self.host.cfg.nic.bf_bytes },
-            ring_orders_stores: self.costs().store_delay.is_none(),
+            ring_orders_stores: self.costs().ring_orders(),
             ring_choice: true,
             shareable: true,
             atomics: true,
@@ -125,17 +131,10 @@ impl SimTransport<'_> {
     }
 
     fn attach(&mut self, qp: u32) -> QpId {
-        let state = self.host.nic.qp(qp).map_or(QpState::Err, |q| q.state);
-        let local = LocalQp {
-            qp,
-            shared: true,
-            staged: Default::default(),
-            ringing: 0,
-            state,
-            unfenced: false,
-        };
+        let local =
+            LocalQp { qp, shared: true, staged: Default::default(), ringing: 0, unfenced: false };
         let index = self.init_mut().handles.qps.push(local);
-        QpId::new(index, 0, self.me32())
+        QpId::new(index, 0, self.issuer)
     }
 }
 
@@ -170,7 +169,7 @@ impl Control for SimTransport<'_> {
         let pd = self.host.next_pd;
         self.host.next_pd += 1;
         let index = self.init_mut().handles.pds.push(pd);
-        Ok(PdId::new(index, 0, self.me32()))
+        Ok(PdId::new(index, 0, self.issuer))
     }
 
     fn alloc_mr(
@@ -196,7 +195,7 @@ impl Control for SimTransport<'_> {
         })?;
         let index = self.init().handles.mrs.0.len() as u32;
         let mr = Mr {
-            id: MrId::new(index, 0, self.me32()),
+            id: MrId::new(index, 0, self.issuer),
             addr: region.addr,
             len,
             lkey: region.lkey,
@@ -209,7 +208,7 @@ impl Control for SimTransport<'_> {
 
     fn dereg_mr(&mut self, mr: MrId) -> Result<(), BadHandle> {
         self.call();
-        if mr.issuer() != self.me32() {
+        if mr.issuer() != self.issuer {
             return Err(BadHandle);
         }
         let slot = self.init_mut().handles.mrs.0.get_mut(mr.index() as usize).ok_or(BadHandle)?;
@@ -224,9 +223,15 @@ impl Control for SimTransport<'_> {
             let (got, max) = (depth.into(), max.into());
             return Err(CreateError::Limit { field: "cqe", got, max });
         }
-        let index = self.host.nic.create_cq(depth, self.me);
+        let (count, max) = (self.host.nic.cq_count(), self.host.caps.max_cq);
+        if count >= max {
+            let (got, max) = (u64::from(count) + 1, max.into());
+            return Err(CreateError::Limit { field: "max_cq", got, max });
+        }
+        let space = self.home();
+        let index = self.host.nic.create_cq(depth, self.me, space);
         let local = self.init_mut().handles.cqs.push(index);
-        Ok(CqId::new(local, 0, self.me32()))
+        Ok(CqId::new(local, 0, self.issuer))
     }
 
     fn create_srq(&mut self, pd: PdId, depth: u32) -> Result<SrqId, CreateError> {
@@ -239,7 +244,7 @@ impl Control for SimTransport<'_> {
         }
         let index = self.host.nic.create_srq(depth);
         let local = self.init_mut().handles.srqs.push(index);
-        Ok(SrqId::new(local, 0, self.me32()))
+        Ok(SrqId::new(local, 0, self.issuer))
     }
 
     fn create_qp(&mut self, init: &QpInit) -> Result<QpId, CreateError> {
@@ -273,6 +278,7 @@ impl Control for SimTransport<'_> {
             owner: self.me,
             sig_all: init.sq_sig_all,
             first_psn: Psn::new(self.host.next_psn.below(1 << 24) as u32),
+            port_mtu: self.host.caps.active_mtu,
         });
         let id = self.attach(qp);
         let h = &mut self.init_mut().handles;
@@ -288,20 +294,19 @@ impl Control for SimTransport<'_> {
         let pd = self.pd(pd).ok_or(CreateError::BadHandle)?;
         let host = host_of(&to).ok_or(CreateError::BadHandle)?;
         let index = self.init_mut().handles.ahs.push((pd, host));
-        Ok(AhId::new(index, 0, self.me32()))
+        Ok(AhId::new(index, 0, self.issuer))
     }
 
     fn modify_qp(&mut self, qp: QpId, attr: &QpAttr, mask: QpAttrMask) -> Result<u32, ModifyError> {
         self.call();
-        let (index, from) = {
-            let l = self.local_qp(qp).ok_or(ModifyError::BadHandle)?;
-            (l.qp, l.state)
-        };
-        let ty = self.host.nic.qp(index).map(|q| q.ty).ok_or(ModifyError::BadHandle)?;
+        let index = self.local_qp(qp).ok_or(ModifyError::BadHandle)?.qp;
+        let q = self.host.nic.qp(index).ok_or(ModifyError::BadHandle)?;
+        let (ty, from) = (q.ty, q.host_state);
         if mask.contains(QpAttrMask::CUR_STATE) && attr.cur_state != from {
             return Err(ModifyError::CurState { actual: from });
         }
-        check_transition(ty, from, attr.state, mask).map_err(ModifyError::Transition)?;
+        let to = if mask.contains(QpAttrMask::STATE) { attr.state } else { from };
+        check_transition(ty, from, to, mask).map_err(ModifyError::Transition)?;
         self.check_values(attr, mask)?;
         let peer = if mask.contains(QpAttrMask::AV) {
             let peer = host_of(&attr.path).filter(|h| h.0 < self.shared.hosts);
@@ -310,16 +315,20 @@ impl Control for SimTransport<'_> {
             None
         };
         let discarded = self.unstage(qp);
-        let state = attr.state;
         self.effect(Effect::Modify { qp: index, attr: Box::new(*attr), mask, peer });
-        if let Some(l) = self.init_mut().handles.qps.get_mut(qp.index()) {
-            l.state = state;
+        if to == QpState::Reset {
+            self.host.give_back(index);
+        }
+        if let Some(q) = self.host.nic.qp_mut(index) {
+            q.host_state = to;
         }
         Ok(discarded)
     }
 
     fn qp_state(&self, qp: QpId) -> Result<QpState, BadHandle> {
-        self.local_qp(qp).map(|l| l.state).ok_or(BadHandle)
+        self.call();
+        let l = self.local_qp(qp).ok_or(BadHandle)?;
+        self.host.nic.qp(l.qp).map(|q| q.host_state).ok_or(BadHandle)
     }
 
     fn endpoint(&self, qp: QpId) -> Result<Endpoint, BadHandle> {
@@ -347,7 +356,7 @@ impl Control for SimTransport<'_> {
         self.acted = true;
         let h = &self.init().handles;
         let find = |t: &[Option<u32>]| t.iter().position(|o| *o == Some(e.object));
-        let me = self.me32();
+        let me = self.issuer;
         let object = e.kind.object();
         Some(AsyncEvent {
             kind: e.kind,
@@ -363,14 +372,15 @@ impl Control for SimTransport<'_> {
 
     fn watch(&mut self, range: Range) -> Result<WatchId, MemError> {
         self.call();
-        let (_, addr) = self.address(range)?;
-        let index = self.init_mut().handles.watches.push(Watch { addr, len: range.len });
+        let (region, addr) = self.address(range)?;
+        let watch = Watch { addr, len: range.len, look: self.load_cost(region) };
+        let index = self.init_mut().handles.watches.push(watch);
         if WaitSet::watch_index(index).is_none() {
             self.init_mut().handles.watches.0.pop();
             let max = doorbell_core::transport::MAX_WAIT_WATCHES.into();
             return Err(MemError::NoMemory { max });
         }
-        Ok(WatchId::new(index, 0, self.me32()))
+        Ok(WatchId::new(index, 0, self.issuer))
     }
 
     fn share_qp(&mut self, qp: QpId, key: u64) -> Result<(), Unsupported> {
@@ -401,7 +411,7 @@ impl Control for SimTransport<'_> {
     fn share_mr(&mut self, mr: MrId, key: u64) -> Result<(), Unsupported> {
         self.call();
         let stale = Unsupported { capability: "share_mr", reason: "the handle is not valid" };
-        if mr.issuer() != self.me32() {
+        if mr.issuer() != self.issuer {
             return Err(stale);
         }
         let entry = *self.init().handles.mrs.get(mr.index()).ok_or(stale)?;
@@ -421,7 +431,7 @@ impl Control for SimTransport<'_> {
             return Err(AttachError::Gone);
         }
         let index = self.init().handles.mrs.0.len() as u32;
-        let mr = Mr { id: MrId::new(index, 0, self.me32()), ..mr };
+        let mr = Mr { id: MrId::new(index, 0, self.issuer), ..mr };
         self.init_mut().handles.mrs.push((mr, region));
         Ok(mr)
     }
@@ -433,7 +443,7 @@ impl Control for SimTransport<'_> {
         let h = &mut self.init_mut().handles;
         h.qps.0[qp.index() as usize] = None;
         h.by_nic.remove(&index);
-        self.host.nic.destroy_qp(index);
+        self.effect(Effect::Destroy { qp: index });
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Completions, errors, flush.
 
 use doorbell_core::transport::WorkQueue;
-use doorbell_core::verbs::{AsyncEventKind, QpState, WcStatus};
+use doorbell_core::verbs::{AsyncEventKind, QpState, QpType, WcStatus};
 
 use super::Nic;
 use super::env::{Env, NicEvent, Wake, kind};
@@ -26,8 +26,8 @@ impl Nic {
             let Some(q) = self.qp_mut(qp) else { return };
             let Some(requester) = q.requester.as_mut() else { return };
             let Some(done) = requester.poll_completion() else {
-                if requester.failed() && q.state != QpState::Err {
-                    self.enter_error(env, qp);
+                if requester.failed() {
+                    self.send_failed(env, qp);
                 }
                 return;
             };
@@ -63,23 +63,51 @@ impl Nic {
         kind: CqeKind,
         solicited: bool,
     ) {
-        let id = self.cqes.insert((cq, Cqe { qp, wr_id, kind, solicited, landed: env.now }));
+        let life = self.qp(qp).map_or(0, |q| q.life);
+        let cqe = Cqe { qp, life, wr_id, kind, solicited, landed: env.now };
+        let id = self.cqes.insert((cq, cqe));
         let latency = self.clocked(env.now, self.cfg.completion_latency);
-        env.at(env.now + latency, Class::Stage, NicEvent::Cqe(id));
+        // A clock that speeds up lets no completion overtake an earlier one.
+        self.last_cqe = self.last_cqe.max(env.now + latency);
+        env.at(self.last_cqe, Class::Stage, NicEvent::Cqe(id));
+    }
+
+    /// After a failed send RC is in ERR. UC and UD are in SQE: the send queue is flushed, the
+    /// receive queue goes on (protocol.md §3.1).
+    fn send_failed(&mut self, env: &mut Env<'_>, qp: u32) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        match q.state {
+            QpState::Err | QpState::Sqe => {}
+            _ if q.ty == QpType::Rc => self.enter_error(env, qp),
+            _ => {
+                q.state = QpState::Sqe;
+                env.trace(kind::STATE, u64::from(qp), QpState::Sqe as u64);
+                self.flush_sends(env, qp);
+            }
+        }
     }
 
     pub(super) fn on_cqe(&mut self, env: &mut Env<'_>, id: u32) {
-        let qp = self.cqes[id].1.qp;
-        if self.qp(qp).is_some() {
+        let cqe = self.cqes[id].1;
+        if self.lives(&cqe) {
             self.cqes[id].1.landed = env.now;
-            self.host_write(env, qp, HostWrite::Cqe(id));
+            self.host_write(env, cqe.qp, HostWrite::Cqe(id));
         } else {
             self.cqes.remove(id);
         }
     }
 
+    /// Whether the QP of a CQE still is what it was; the driver removes the CQEs of one that was
+    /// reset or destroyed.
+    fn lives(&self, cqe: &Cqe) -> bool {
+        self.qp(cqe.qp).is_some_and(|q| q.life == cqe.life)
+    }
+
     pub(super) fn cqe_landed(&mut self, env: &mut Env<'_>, id: u32) {
         let (cq, mut cqe) = self.cqes.remove(id);
+        if !self.lives(&cqe) {
+            return;
+        }
         let written = cqe.landed;
         cqe.landed = env.now;
         if let CqeKind::Send { index, .. } = cqe.kind {
@@ -101,7 +129,8 @@ impl Nic {
         self.raise(env, owner, AsyncEventKind::CqErr, cq);
         let lost: Vec<u32> = self
             .qps()
-            .filter(|(_, q)| (q.send_cq == cq || q.recv_cq == cq) && q.state != QpState::Err)
+            .filter(|(_, q)| q.send_cq == cq || q.recv_cq == cq)
+            .filter(|(_, q)| !matches!(q.state, QpState::Reset | QpState::Err))
             .map(|(i, _)| i)
             .collect();
         for qp in lost {
@@ -160,7 +189,7 @@ impl Nic {
     }
 
     /// Flushes what was posted and never reached the requester.
-    pub fn flush_sends(&mut self, env: &mut Env<'_>, qp: u32) {
+    pub(super) fn flush_sends(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qp_mut(qp) else { return };
         let (cq, end) = (q.send_cq, q.sq.prod());
         let mut index = q.sq.fetched;

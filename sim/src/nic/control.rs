@@ -2,16 +2,17 @@
 
 use doorbell_core::transport::{QpAttr, QpCaps};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{Psn, QpAttrMask, QpState, QpType, Qpn};
+use doorbell_core::verbs::{Mtu, Psn, QpAttrMask, QpState, QpType, Qpn};
 
+use super::config::RcConfig;
 use super::env::{Env, kind};
-use super::qp::{Context, FIRST_QPN, TxFifo};
+use super::qp::{Context, Deferred, FIRST_QPN, HostWrite, TxFifo};
 use super::queues::{CompletionQueue, RecvQueue, SendQueue};
 use super::wqe::{RqWqe, Wqe};
 use super::{Nic, NicQp, QpStats};
 use crate::memory::RegionKind;
 use crate::rc::{Requester, RequesterConfig, Responder, ResponderConfig};
-use crate::wire::{HostId, udp_source_port};
+use crate::wire::{HostId, PacketId, udp_source_port};
 
 /// A QP to be made.
 #[derive(Copy, Clone, Debug)]
@@ -36,12 +37,19 @@ pub struct QpRequest {
     pub owner: u16,
     /// First PSN that it will send, unless the caller sets another.
     pub first_psn: Psn,
+    /// MTU of the port, which is the path MTU of datagrams.
+    pub port_mtu: Mtu,
 }
 
 impl Nic {
     /// Number of QPs.
     pub fn qp_count(&self) -> u32 {
         self.qps.len() as u32
+    }
+
+    /// Number of CQs.
+    pub fn cq_count(&self) -> u32 {
+        self.cqs.len() as u32
     }
 
     /// Makes a QP in RESET; returns its index.
@@ -53,12 +61,15 @@ impl Nic {
             ty: r.ty,
             pd: r.pd,
             state: QpState::Reset,
+            host_state: QpState::Reset,
+            life: 0,
+            host_life: 0,
             queue_space: r.queue_space,
             send_cq: r.send_cq,
             recv_cq: r.recv_cq,
             srq: r.srq,
             caps: r.caps,
-            attr: QpAttr::default(),
+            attr: QpAttr { path_mtu: r.port_mtu, ..QpAttr::default() },
             peer: HostId(0),
             owner: r.owner,
             first_psn: r.first_psn,
@@ -79,15 +90,16 @@ impl Nic {
             rx_wait: Default::default(),
             current_recv: None,
             udp_source_port: 0,
-            respond_pending: false,
+            respond_at: Time::MAX,
+            response_in_pu: false,
             held_writes: Default::default(),
         })));
         index
     }
 
-    /// Makes a CQ; returns its index.
-    pub fn create_cq(&mut self, depth: u32, owner: u16) -> u32 {
-        self.cqs.push(Some(CompletionQueue::new(depth, owner)));
+    /// Makes a CQ in `space`; returns its index.
+    pub fn create_cq(&mut self, depth: u32, owner: u16, space: RegionKind) -> u32 {
+        self.cqs.push(Some(CompletionQueue::new(depth, owner, space)));
         self.cqs.len() as u32 - 1
     }
 
@@ -108,6 +120,11 @@ impl Nic {
     ) {
         let rc = self.rc;
         let Some(q) = self.qp_mut(qp) else { return };
+        let lost = q.state == QpState::Err;
+        if lost && !matches!(attr.state, QpState::Reset | QpState::Err) {
+            // The device refuses: the host did not know of the error when it asked.
+            return;
+        }
         set_attributes(&mut q.attr, attr, mask);
         if let Some(peer) = peer {
             q.peer = peer;
@@ -133,39 +150,58 @@ impl Nic {
                     qkey: a.qkey,
                 }));
             }
-            (QpState::Rtr, QpState::Rts) => {
-                let a = &q.attr;
-                q.requester = Some(Requester::new(&RequesterConfig {
-                    service: q.ty,
-                    qpn: q.qpn,
-                    dest: a.dest_qpn,
-                    sq_psn: a.sq_psn,
-                    mtu: a.path_mtu,
-                    max_rd_atomic: a.max_rd_atomic,
-                    max_outstanding_packets: rc.max_outstanding_packets,
-                    ack_req_every: rc.ack_req_every,
-                    ack_req_last: rc.ack_req_last,
-                }));
+            (QpState::Rtr, QpState::Rts) => q.requester = Some(requester(q, &rc, q.attr.sq_psn)),
+            (QpState::Sqe, QpState::Rts) => {
+                let next = q.requester.as_ref().map_or(q.attr.sq_psn, Requester::next_psn);
+                q.requester = Some(requester(q, &rc, next));
             }
             (QpState::Sqd, QpState::Rts) => self.fetch_more(env, qp),
-            (_, QpState::Reset) => self.reset_qp(qp),
+            (_, QpState::Reset) => return self.reset_qp(env, qp),
             _ => {}
+        }
+        if let Some(q) = self.qp_mut(qp)
+            && let Some(r) = &mut q.responder
+        {
+            r.set_attributes(q.attr.access, q.attr.min_rnr_timer, q.attr.qkey);
         }
     }
 
-    fn reset_qp(&mut self, qp: u32) {
+    /// Empties the QP. What is on its way somewhere is of a former life from now on.
+    fn reset_qp(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qp_mut(qp) else { return };
+        q.life += 1;
         q.sq.reset();
-        q.rq = RecvQueue::new(q.rq.depth());
+        q.rq.reset();
         q.requester = None;
         q.responder = None;
         q.current_recv = None;
+        let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();
+        let writes: Vec<HostWrite> = q.held_writes.drain(..).collect();
         let cqs = [q.send_cq, q.recv_cq];
+        let unsent = q.tx_req.clear().chain(q.tx_resp.clear()).collect::<Vec<_>>();
+        for packet in &unsent {
+            self.tx_bytes -= env.packets[packet.0].wire_bytes;
+        }
+        packets.extend(unsent);
+        for packet in packets {
+            env.packets.remove(packet.0);
+        }
+        for write in writes {
+            match write {
+                HostWrite::AwaitsWqe(id) | HostWrite::Payload(id) => {
+                    self.rx_writes.remove(id);
+                }
+                HostWrite::Cqe(id) => {
+                    self.cqes.remove(id);
+                }
+            }
+        }
         for cq in cqs {
             if let Some(cq) = self.cq_mut(cq) {
                 cq.forget(qp);
             }
         }
+        self.unblock(env);
     }
 
     /// Posts a WQE whose slot was reserved.
@@ -193,13 +229,35 @@ impl Nic {
     }
 
     /// Destroys a QP; what it had under way is lost.
-    pub fn destroy_qp(&mut self, qp: u32) {
-        self.reset_qp(qp);
+    pub fn destroy_qp(&mut self, env: &mut Env<'_>, qp: u32) {
+        self.reset_qp(env, qp);
+        if let Some(q) = self.qp_mut(qp) {
+            for d in std::mem::take(&mut q.deferred) {
+                if let Deferred::Rx(packet) = d {
+                    env.packets.remove(packet.0);
+                }
+            }
+        }
         if let Some(slot) = self.qps.get_mut(qp as usize) {
             *slot = None;
         }
         self.contexts.remove(u64::from(qp));
     }
+}
+
+/// The sending half of `q`, beginning at `psn`.
+fn requester(q: &NicQp, rc: &RcConfig, psn: Psn) -> Requester {
+    Requester::new(&RequesterConfig {
+        service: q.ty,
+        qpn: q.qpn,
+        dest: q.attr.dest_qpn,
+        sq_psn: psn,
+        mtu: q.attr.path_mtu,
+        max_rd_atomic: q.attr.max_rd_atomic,
+        max_outstanding_packets: rc.max_outstanding_packets,
+        ack_req_every: rc.ack_req_every,
+        ack_req_last: rc.ack_req_last,
+    })
 }
 
 /// Copies the attributes that the mask names.

@@ -37,14 +37,14 @@ pub use complete::NicAsync;
 pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 pub use control::QpRequest;
 pub use doorbell::subject;
-pub use env::{Env, NicEvent, Wake};
+pub use env::{Env, NicEvent, Traced, Wake};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, RecvQueue, SendQueue, completion};
 pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
 
 use crate::engine::{Busy, SimRng, Slab};
 use crate::pcie::{Done, NodeId};
-use crate::rc::PacketDesc;
+use crate::rc::{PacketDesc, ReadJob};
 use crate::wire::{HostId, PacketId};
 use env::Tag;
 use receive::{AtomicJob, RxWrite};
@@ -53,8 +53,10 @@ use receive::{AtomicJob, RxWrite};
 #[derive(Debug)]
 struct Running {
     qp: u32,
+    life: u32,
     desc: PacketDesc,
-    response: bool,
+    /// The READ that the packet answers; `None`: it is a request.
+    read: Option<ReadJob>,
 }
 
 /// A send processing unit.
@@ -75,6 +77,8 @@ pub struct NicStats {
     pub blueflames: u64,
     /// WQE fetches over PCIe.
     pub wqe_fetches: u64,
+    /// 64-byte blocks that they read, those read again included.
+    pub wqe_blocks: u64,
     /// WQEs executed.
     pub wqes: u64,
     /// WQEs read again because they had left the cache.
@@ -134,10 +138,13 @@ pub struct Nic {
     tx_bytes: u32,
     /// Processing units that wait for room.
     tx_blocked: bool,
-    /// Bytes waiting at the port when last armed.
-    tx_armed: bool,
     /// Index into the clock's steps.
     clock_step: usize,
+    /// When the last CQE, and at each receive unit the last packet, leaves its latency stage.
+    last_cqe: Time,
+    last_rx: Vec<Time>,
+    /// Processing unit that goes first when the port has room again.
+    next_pu: u16,
     scratch: Vec<u8>,
     /// Asynchronous events that nobody has taken, with the initiator that they are for.
     events: Vec<(u16, NicAsync)>,
@@ -180,8 +187,10 @@ impl Nic {
             cqes: Slab::new(),
             tx_bytes: 0,
             tx_blocked: false,
-            tx_armed: false,
             clock_step: 0,
+            last_cqe: Time::ZERO,
+            last_rx: vec![Time::ZERO; usize::from(cfg.rx_count)],
+            next_pu: 0,
             scratch: Vec::new(),
             events: Vec::new(),
             stats: NicStats::default(),
@@ -277,6 +286,14 @@ impl Nic {
         ]
     }
 
+    /// Whether no stage has anything under way.
+    pub fn quiet(&self) -> bool {
+        self.cqes.is_empty()
+            && self.atomics.is_empty()
+            && self.rx_writes.is_empty()
+            && self.pus.iter().all(|p| p.running.is_none() && p.ready.is_empty())
+    }
+
     /// Hits and misses of the QP-context cache and of the WQE cache.
     pub const fn cache_counts(&self) -> [(u64, u64); 2] {
         [self.contexts.counts(), self.wqe_cache.counts()]
@@ -321,7 +338,8 @@ impl Nic {
             Tag::Doorbell { qp, prod, blueflame, .. } => {
                 let index = prod.wrapping_sub(1);
                 self.record(env, qp, index, "doorbell (PCIe MMIO write)", submitted, env.now);
-                self.doorbell_arrived(env, qp, prod, blueflame);
+                let lines = done.bytes.div_ceil(WQEBB);
+                self.doorbell_arrived(env, (qp, prod, blueflame), lines);
             }
             Tag::Wqe { qp, first, count } => self.wqes_fetched(env, (qp, first, count), submitted),
             Tag::Context { qp } => self.context_arrived(env, qp),
@@ -330,7 +348,9 @@ impl Nic {
             }
             Tag::RxWrite(id) => self.rx_written(env, id),
             Tag::Cqe(id) => self.cqe_landed(env, id),
-            Tag::RecvFetch { queue, srq, count } => self.recv_fetched(env, queue, srq, count),
+            Tag::RecvFetch { queue, srq, count } => {
+                self.recv_fetched(env, (queue, srq, count), submitted);
+            }
             Tag::AtomicRead(id) => self.atomic_read(env, id),
             Tag::AtomicWrite(id) => self.atomic_written(env, id),
             Tag::WqeRefetch { qp } => self.wqe_refetched(env, qp),

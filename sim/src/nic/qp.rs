@@ -9,7 +9,7 @@ use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
 use super::queues::{RecvQueue, SendQueue};
 use super::wqe::RqWqe;
 use crate::memory::RegionKind;
-use crate::rc::{PacketDesc, Requester, Responder};
+use crate::rc::{PacketDesc, ReadJob, Requester, Responder};
 use crate::wire::{HostId, PacketId};
 
 /// Index of the first QP's number: 0 and 1 are the management QPs.
@@ -19,6 +19,9 @@ pub const FIRST_QPN: u32 = 16;
 #[derive(Debug)]
 pub(super) struct TxJob {
     pub packet: PacketId,
+    /// The READ that it answers. Kept here because the responder may forget a READ, or fail,
+    /// before the data of its last packets has been read.
+    pub read: Option<ReadJob>,
     /// DMA reads still under way.
     pub pending: u8,
 }
@@ -32,9 +35,15 @@ pub(super) struct TxFifo {
 }
 
 impl TxFifo {
-    pub fn push(&mut self, packet: PacketId, pending: u8) -> u32 {
-        self.jobs.push_back(TxJob { packet, pending });
+    pub fn push(&mut self, packet: PacketId, read: Option<ReadJob>, pending: u8) -> u32 {
+        self.jobs.push_back(TxJob { packet, read, pending });
         self.first.wrapping_add(self.jobs.len() as u32 - 1)
+    }
+
+    /// Takes every packet out; numbers go on.
+    pub fn clear(&mut self) -> impl Iterator<Item = PacketId> {
+        self.first = self.first.wrapping_add(self.jobs.len() as u32);
+        self.jobs.drain(..).map(|job| job.packet)
     }
 
     pub fn job(&mut self, seq: u32) -> Option<&mut TxJob> {
@@ -106,6 +115,13 @@ pub struct NicQp {
     pub pd: u32,
     /// State of the device.
     pub state: QpState,
+    /// State as the host knows it: what it has asked for, and errors whose completions it has
+    /// polled.
+    pub host_state: QpState,
+    /// RESETs of the device. What was under way in an earlier life has no effect on this one.
+    pub life: u32,
+    /// RESETs that the host has asked for.
+    pub host_life: u32,
     /// Where its work queues are.
     pub queue_space: RegionKind,
     /// Index of the CQ for sends.
@@ -150,20 +166,25 @@ pub struct NicQp {
     pub(super) current_recv: Option<RqWqe>,
     /// UDP source port of its packets.
     pub(super) udp_source_port: u16,
-    pub(super) respond_pending: bool,
+    /// When responses are looked for next; [`Time::MAX`]: not scheduled.
+    pub(super) respond_at: Time,
+    /// A processing unit works on a READ response, which later responses must not overtake.
+    pub(super) response_in_pu: bool,
     /// Writes to memory that keep their order behind a WQE that is read again.
     pub(super) held_writes: VecDeque<HostWrite>,
 }
 
 impl NicQp {
-    /// The next packet of this QP that needs a processing unit, and whether it is a response.
-    pub(super) fn next_packet(&mut self, now: Time) -> Option<(PacketDesc, bool)> {
+    /// The next packet of this QP that needs a processing unit, and the READ that it answers if
+    /// it is a response.
+    pub(super) fn next_packet(&mut self, now: Time) -> Option<(PacketDesc, Option<ReadJob>)> {
         if let Some(r) = &mut self.responder
             && r.peek_read()
         {
-            return r.poll_transmit(now).map(|d| (d, true));
+            let desc = r.poll_transmit(now)?;
+            return Some((desc, r.read_job(desc.wqe)));
         }
-        self.requester.as_mut()?.poll_transmit(now).map(|d| (d, false))
+        self.requester.as_mut()?.poll_transmit(now).map(|d| (d, None))
     }
 
     /// Whether requests went out whose answers the QP needs to go on.

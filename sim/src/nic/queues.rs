@@ -7,8 +7,12 @@ use doorbell_core::units::Time;
 use doorbell_core::verbs::{Rkey, WcOpcode, WcStatus};
 
 use super::wqe::{RqWqe, SqSlot, Wqe};
+use crate::memory::RegionKind;
 
 /// A send queue: a ring of WQEs, indices free-running and compared modulo 2³².
+///
+/// The host keeps `used` and `used_blocks`, at its own clock; everything else is the device's.
+/// Indices go on over a RESET, so that what was under way before it names no slot of the new life.
 #[derive(Debug, Default)]
 pub struct SendQueue {
     /// WQEs from `tail` to `prod`.
@@ -55,7 +59,13 @@ impl SendQueue {
     /// Posts a WQE; its slot was reserved before.
     pub fn push(&mut self, wqe: Wqe, visible_at: Time) -> u32 {
         let index = self.prod;
-        self.slots.push_back(SqSlot { wqe, visible_at, executed: None, fetched: false });
+        self.slots.push_back(SqSlot {
+            wqe,
+            visible_at,
+            executed: None,
+            fetched: false,
+            carried: false,
+        });
         self.prod = index.wrapping_add(1);
         index
     }
@@ -91,7 +101,7 @@ impl SendQueue {
         }
         for _ in 0..n {
             let slot = self.slots.pop_front().expect("counted");
-            self.used_blocks -= u32::from(slot.wqe.blocks);
+            self.used_blocks = self.used_blocks.saturating_sub(u32::from(slot.wqe.blocks));
             if self.history_len > 0 {
                 if self.history.len() == self.history_len {
                     self.history.pop_front();
@@ -99,7 +109,7 @@ impl SendQueue {
                 self.history.push_back(slot.wqe);
             }
         }
-        self.used -= n;
+        self.used = self.used.saturating_sub(n);
         self.tail = index.wrapping_add(1);
         n
     }
@@ -110,14 +120,26 @@ impl SendQueue {
         self.slots.iter().any(|s| s.wqe.flags.contains(signalled))
     }
 
+    /// WQEs on the chip, or on their way to it, that no processing unit has started.
+    pub const fn ahead(&self) -> u32 {
+        self.requested.wrapping_sub(self.started)
+    }
+
     /// WQEs posted and not announced by any doorbell.
     pub const fn unannounced(&self) -> u32 {
         self.prod.wrapping_sub(self.announced)
     }
 
-    /// Forgets everything (RESET).
+    /// Forgets every WQE (RESET). What the host has taken since it asked for that stays taken.
     pub fn reset(&mut self) {
-        *self = Self::new(self.history_len as u32);
+        self.slots.clear();
+        self.history.clear();
+        let end = self.prod;
+        self.tail = end;
+        self.announced = end;
+        self.requested = end;
+        self.fetched = end;
+        self.started = end;
     }
 }
 
@@ -136,6 +158,8 @@ pub struct RecvQueue {
     posted: u64,
     /// Receives whose posting has been called for and not taken effect.
     coming: u32,
+    /// Receives that the host counts as posted: those that came and those that will.
+    held: u32,
     /// Limit at which an event is due; 0: not armed.
     pub limit: u32,
     /// Fewest receives left after one was taken.
@@ -169,13 +193,26 @@ impl RecvQueue {
     }
 
     /// Receives posted, those included whose posting has not taken effect.
-    pub fn reserved(&self) -> u32 {
-        self.len() + self.coming
+    pub const fn reserved(&self) -> u32 {
+        self.held
     }
 
     /// Keeps room for `n` receives that will be posted at a later local clock.
     pub fn reserve(&mut self, n: u32) {
         self.coming += n;
+        self.held += n;
+    }
+
+    /// The host has asked for a RESET: all room is its own again.
+    pub const fn give_back_room(&mut self) {
+        self.held = 0;
+    }
+
+    /// Forgets every receive (RESET); those posted after the call are still to come.
+    pub fn reset(&mut self) {
+        self.wqes.clear();
+        self.fetched = 0;
+        self.held = self.coming;
     }
 
     /// Posts a receive; room was reserved before.
@@ -192,6 +229,7 @@ impl RecvQueue {
         }
         self.fetched -= 1;
         let wqe = self.wqes.pop_front();
+        self.held = self.held.saturating_sub(1);
         self.low_water = self.low_water.min(self.len());
         wqe
     }
@@ -199,7 +237,9 @@ impl RecvQueue {
     /// Takes the oldest receive whether read or not, to flush it.
     pub fn flush_one(&mut self) -> Option<RqWqe> {
         self.fetched = self.fetched.saturating_sub(1);
-        self.wqes.pop_front()
+        let wqe = self.wqes.pop_front();
+        self.held = self.held.saturating_sub(u32::from(wqe.is_some()));
+        wqe
     }
 }
 
@@ -242,6 +282,8 @@ pub enum CqeKind {
 pub struct Cqe {
     /// NIC index of the QP.
     pub qp: u32,
+    /// Life of the QP in which it was made.
+    pub life: u32,
     /// Of the work request.
     pub wr_id: u64,
     /// The rest.
@@ -263,14 +305,24 @@ pub struct CompletionQueue {
     pub landed: u64,
     /// Initiator that polls it.
     pub owner: u16,
+    /// Memory that the NIC writes its entries to.
+    pub space: RegionKind,
     /// Most entries that waited at a time.
     pub high_water: u32,
 }
 
 impl CompletionQueue {
-    /// An empty queue of `depth` entries, polled by `owner`.
-    pub const fn new(depth: u32, owner: u16) -> Self {
-        Self { entries: VecDeque::new(), depth, lost: false, landed: 0, owner, high_water: 0 }
+    /// An empty queue of `depth` entries in `space`, polled by `owner`.
+    pub const fn new(depth: u32, owner: u16, space: RegionKind) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            depth,
+            lost: false,
+            landed: 0,
+            owner,
+            space,
+            high_water: 0,
+        }
     }
 
     /// A CQE lands. False: it found no free entry, and the queue is lost.
@@ -378,12 +430,13 @@ mod tests {
     fn overrun_at_the_exact_entry() {
         let e = |landed| Cqe {
             qp: 0,
+            life: 0,
             wr_id: 0,
             kind: CqeKind::Send { index: 0, op: WcOpcode::RdmaWrite, len: 0 },
             solicited: false,
             landed: Time::from_ps(landed),
         };
-        let mut cq = CompletionQueue::new(2, 0);
+        let mut cq = CompletionQueue::new(2, 0, RegionKind::Host { numa: 0 });
         assert!(cq.land(e(5)));
         assert!(cq.land(e(6)));
         assert_eq!(cq.poll(Time::from_ps(4)), None, "not landed yet");

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{AccessFlags, NakCode, PacketVerdict, QpState, Rkey, accepts_packets};
+use doorbell_core::verbs::{
+    AccessFlags, AsyncEventKind, NakCode, PacketVerdict, QpState, QpType, Rkey, accepts_packets,
+};
 
 use super::doorbell::{subject, wqe_key};
 use super::env::{Env, NicEvent, Tag, Wake, kind};
@@ -32,6 +34,7 @@ pub(super) struct RxWrite {
 #[derive(Debug)]
 pub(super) struct AtomicJob {
     qp: u32,
+    life: u32,
     job: u32,
     region: RegionId,
     addr: u64,
@@ -97,12 +100,19 @@ impl Nic {
         if desc.opcode.consumes_recv() {
             service += self.cfg.rx_recv;
         }
+        let op = desc.opcode.operation();
+        let completes = op.ends_message() && (op.is_send() || op.consumes_recv());
+        if completes && desc.len > 0 {
+            service += self.cfg.rx_write;
+        }
         let service = self.clocked(env.now, service);
         let device = self.clocked(env.now, self.cfg.rx_device);
         let latency = self.clocked(env.now, self.cfg.pipeline_latency);
         let (at, _) = self.rx_device.reserve(env.now, device);
         let (start, end) = self.rx[unit].reserve(at, service);
-        let done = end + latency;
+        // A clock that speeds up lets no packet overtake an earlier one.
+        let done = (end + latency).max(self.last_rx[unit]);
+        self.last_rx[unit] = done;
         if env.timeline.enabled() && desc.opcode.is_request() {
             let s = subject(p.src.0, p.src_qp, desc.wqe);
             env.timeline.stage(s, "peer NIC receive unit", start, done, 0);
@@ -149,7 +159,7 @@ impl Nic {
     fn on_request(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
         let desc = env.packets[packet.0].desc;
         let needs_recv = desc.opcode.consumes_recv();
-        let posted = self.recv_queue(qp).len() > 0;
+        let posted = !self.recv_queue(qp).is_empty();
         if needs_recv && posted && self.recv_queue(qp).fetched == 0 {
             let q = self.qps[qp as usize].as_deref_mut().expect("checked");
             q.rx_wait.push_back(packet);
@@ -167,8 +177,8 @@ impl Nic {
         match verdict {
             Accept::Place { target, len, first, takes_recv, completes_recv, .. } => {
                 let place = Place { target, len, first, takes_recv, completes_recv, subject };
-                if let Err(code) = self.place(env, qp, place, payload) {
-                    self.refuse(env, qp, code);
+                if let Err((code, told)) = self.place(env, qp, place, payload) {
+                    self.refuse(env, qp, code, told);
                 }
             }
             Accept::Read { va, rkey, len, .. } => {
@@ -176,21 +186,22 @@ impl Nic {
                 let right = AccessFlags::REMOTE_READ;
                 let check = || env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
                 if len > 0 && check().is_err() {
-                    self.refuse(env, qp, NakCode::RemoteAccessError);
+                    self.refuse(env, qp, NakCode::RemoteAccessError, false);
                 }
             }
             Accept::Atomic { job, add, va, rkey, swap_add, compare } => {
-                let pd = q.pd;
+                let (pd, life) = (q.pd, q.life);
                 let right = AccessFlags::REMOTE_ATOMIC;
                 let region = env.regions.check_remote(rkey, Pd(pd), va, 8, right).map(|r| r.id);
                 match region {
-                    Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError),
+                    Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError, false),
                     Ok(region) => {
-                        let bucket = (va >> 3) as u32 % self.cfg.atomic.buckets;
+                        let bucket = va as u32 % self.cfg.atomic.buckets;
                         self.atomic_arrives(
                             env,
                             AtomicJob {
                                 qp,
+                                life,
                                 job,
                                 region,
                                 addr: va,
@@ -208,7 +219,8 @@ impl Nic {
                 self.stats.out_of_buffer += 1;
                 q.stats.rnr_naks_sent += 1;
             }
-            Accept::Nak(_) => self.enter_error(env, qp),
+            // The QP goes to ERR when the NAK has left.
+            Accept::Nak(code) => self.refused(env, qp, code, false),
             Accept::Duplicate | Accept::Gap { .. } => {}
             Accept::Drop(_) => self.stats.rx_dropped += 1,
         }
@@ -222,29 +234,45 @@ impl Nic {
         let due = q.responder.as_ref().is_some_and(|r| r.peek_transmit(env.now));
         let held = q.responder.as_ref().and_then(|r| r.next_deadline());
         let at = if due { Some(env.now) } else { held };
-        if let Some(at) = at
-            && !q.respond_pending
+        if let Some(at) = at.map(|at| at + latency)
+            && at < q.respond_at
+            && !q.response_in_pu
         {
-            q.respond_pending = true;
-            env.at(at + latency, Class::Stage, NicEvent::Respond(qp));
+            q.respond_at = at;
+            env.at(at, Class::Stage, NicEvent::Respond(qp));
         }
     }
 
     pub(super) fn on_respond(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
-        q.respond_pending = false;
+        if env.now >= q.respond_at {
+            q.respond_at = Time::MAX;
+        }
         self.respond(env, qp);
     }
 
-    fn refuse(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode) {
+    fn refuse(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode, told: bool) {
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         if let Some(r) = q.responder.as_mut() {
             r.reject(code);
         }
-        // The NAK leaves before the QP goes silent.
-        self.respond(env, qp);
-        if self.qp(qp).is_some_and(|q| q.responder.as_ref().is_some_and(|r| r.failed())) {
-            self.enter_error(env, qp);
+        if q.ty == QpType::Rc {
+            self.refused(env, qp, code, told);
+        }
+    }
+
+    /// A fatal NAK is on its way. What no receive WQE reports (`told`, or one that is held and
+    /// will be flushed) is reported by an event (protocol.md §3.4).
+    fn refused(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode, told: bool) {
+        let q = self.qps[qp as usize].as_deref().expect("checked");
+        let event = match code {
+            NakCode::InvalidRequest => AsyncEventKind::QpReqErr,
+            NakCode::RemoteAccessError => AsyncEventKind::QpAccessErr,
+            _ => return,
+        };
+        if !told && q.current_recv.is_none() {
+            let owner = q.owner;
+            self.raise(env, owner, event, qp);
         }
     }
 
@@ -264,7 +292,12 @@ impl Nic {
         env.dma(self.node, Kind::Read, space, 0, bytes, Cause::RecvWqeFetch, tag);
     }
 
-    pub(super) fn recv_fetched(&mut self, env: &mut Env<'_>, queue: u32, srq: bool, count: u16) {
+    pub(super) fn recv_fetched(
+        &mut self,
+        env: &mut Env<'_>,
+        (queue, srq, count): (u32, bool, u16),
+        submitted: Time,
+    ) {
         let rq = if srq { self.srq_mut(queue) } else { self.qp_mut(queue).map(|q| &mut q.rq) };
         let Some(rq) = rq else { return };
         rq.fetching = false;
@@ -276,7 +309,18 @@ impl Nic {
             vec![queue]
         };
         for qp in waiting {
+            self.record_waiting(env, qp, submitted);
             self.resume_rx(env, qp);
+        }
+    }
+
+    /// Records the fetch for the messages that waited for it.
+    fn record_waiting(&self, env: &mut Env<'_>, qp: u32, submitted: Time) {
+        let Some(q) = self.qp(qp).filter(|_| env.timeline.enabled()) else { return };
+        for packet in &q.rx_wait {
+            let p = &env.packets[packet.0];
+            let s = subject(p.src.0, p.src_qp, p.desc.wqe);
+            env.timeline.stage(s, "peer's receive WQE fetch (PCIe read)", submitted, env.now, 0);
         }
     }
 
@@ -295,13 +339,15 @@ impl Nic {
         }
     }
 
+    /// Starts what a verdict asks for. An error says which NAK refuses the request, and whether
+    /// a receive completion tells of it.
     fn place(
         &mut self,
         env: &mut Env<'_>,
         qp: u32,
         p: Place,
         payload: Payload,
-    ) -> Result<(), NakCode> {
+    ) -> Result<(), (NakCode, bool)> {
         if p.takes_recv {
             self.take_recv(env, qp);
         }
@@ -313,14 +359,14 @@ impl Nic {
                     let len = if p.first { dma_len } else { p.len };
                     let right = AccessFlags::REMOTE_WRITE;
                     let region = env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
-                    (region.map_err(|_| NakCode::RemoteAccessError)?.id, va)
+                    (region.map_err(|_| (NakCode::RemoteAccessError, false))?.id, va)
                 }
                 Target::Recv { offset } => {
                     let recv = q.current_recv.expect("the verdict took one");
                     let addr = recv.sge.addr + u64::from(offset);
                     if u64::from(offset) + u64::from(p.len) > u64::from(recv.sge.len) {
                         self.recv_failed(env, qp, doorbell_core::verbs::WcStatus::LocLenErr);
-                        return Err(NakCode::InvalidRequest);
+                        return Err((NakCode::InvalidRequest, true));
                     }
                     let need = AccessFlags::LOCAL_WRITE;
                     let lkey = recv.sge.lkey;
@@ -328,7 +374,7 @@ impl Nic {
                         Ok(region) => (region.id, addr),
                         Err(_) => {
                             self.recv_failed(env, qp, doorbell_core::verbs::WcStatus::LocProtErr);
-                            return Err(NakCode::RemoteOperationalError);
+                            return Err((NakCode::RemoteOperationalError, true));
                         }
                     }
                 }
@@ -440,16 +486,16 @@ impl Nic {
 
     pub(super) fn atomic_read(&mut self, env: &mut Env<'_>, id: u32) {
         let job = &self.atomics[id];
-        let (qp, rc_job, addr, bucket, orig) = (job.qp, job.job, job.addr, job.bucket, job.orig);
+        let AtomicJob { qp, life, job: rc_job, addr, bucket, orig, .. } = *job;
         let space = self.space(env, job.region);
         let tag = Tag::AtomicWrite(id).pack();
         env.dma(self.node, Kind::Write, space, addr, 8, Cause::Atomic, tag);
         if self.cfg.atomic.hold_over_pcie {
             self.release_bucket(env, bucket);
         }
-        if let Some(r) = self.qp_mut(qp).and_then(|q| q.responder.as_mut())
-            && !r.failed()
-        {
+        // A responder that has failed still answers what came before the failure.
+        let alive = self.qp_mut(qp).filter(|q| q.life == life);
+        if let Some(r) = alive.and_then(|q| q.responder.as_mut()) {
             r.atomic_result(rc_job, orig);
             self.respond_soon(env, qp);
         }
@@ -545,6 +591,7 @@ impl Nic {
 
     fn refetch_wqe(&mut self, env: &mut Env<'_>, qp: u32) {
         self.stats.wqe_refetches += 1;
+        self.stats.wqe_blocks += 1;
         let tag = Tag::WqeRefetch { qp }.pack();
         let space = self.qp(qp).expect("checked").queue_space;
         env.dma(self.node, Kind::Read, space, 0, super::WQEBB, Cause::WqeFetch, tag);
@@ -584,7 +631,8 @@ impl Nic {
             HostWrite::Cqe(id) => {
                 let bytes = self.cfg.cqe_bytes;
                 self.stats.cqes += 1;
-                let space = RegionKind::Host { numa: self.cfg.numa };
+                let here = RegionKind::Host { numa: self.cfg.numa };
+                let space = self.cq(self.cqes[id].0).map_or(here, |q| q.space);
                 env.dma(node, Kind::Write, space, 0, bytes, Cause::Cqe, Tag::Cqe(id).pack());
             }
         }

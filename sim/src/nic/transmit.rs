@@ -10,8 +10,8 @@ use super::{Nic, Running};
 use crate::engine::Class;
 use crate::memory::{Region, RegionKind};
 use crate::pcie::{Cause, Kind};
-use crate::rc::PacketDesc;
-use crate::wire::{Packet, PacketId, Payload, PortId, wire_bytes};
+use crate::rc::{PacketDesc, ReadJob};
+use crate::wire::{Packet, PacketId, Payload, PortId};
 
 impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
@@ -39,7 +39,11 @@ impl Nic {
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { continue };
             match q.next_packet(env.now) {
                 None => q.in_pu = false,
-                Some((desc, response)) => self.start(env, pu, Running { qp, desc, response }),
+                Some((desc, read)) => {
+                    q.response_in_pu = read.is_some();
+                    let life = q.life;
+                    self.start(env, pu, Running { qp, life, desc, read });
+                }
             }
         }
     }
@@ -53,26 +57,30 @@ impl Nic {
             return false;
         }
         if waiting > 0 {
-            self.tx_armed = !env.port.arm_tx_ready(PortId(0), waiting - 1);
+            let ready = env.port.arm_tx_ready(PortId(0), waiting - 1);
+            debug_assert!(!ready, "more waits than was asked for");
         }
         true
     }
 
     /// The port has room again.
     pub fn on_tx_ready(&mut self, env: &mut Env<'_>) {
-        self.tx_armed = false;
         self.unblock(env);
     }
 
-    fn unblock(&mut self, env: &mut Env<'_>) {
+    pub(super) fn unblock(&mut self, env: &mut Env<'_>) {
         if !self.tx_blocked {
             return;
         }
         self.tx_blocked = false;
-        for pu in 0..self.pus.len() {
-            self.kick(env, pu as u16);
+        let count = self.pus.len() as u16;
+        let first = self.next_pu;
+        for i in 0..count {
+            let pu = (first + i) % count;
+            self.kick(env, pu);
             if self.tx_blocked {
-                // Turn the order so that the last unit is not always the one that waits.
+                // The one that found no room goes first next time, so that none waits for ever.
+                self.next_pu = pu;
                 return;
             }
         }
@@ -81,8 +89,9 @@ impl Nic {
     fn start(&mut self, env: &mut Env<'_>, pu: u16, run: Running) {
         let c = &self.cfg;
         let desc = &run.desc;
-        let mut service = if run.response { c.pu_response } else { c.pu_packet };
-        let first = !run.response && desc.offset == 0 && desc.opcode.starts_message();
+        let response = run.read.is_some();
+        let mut service = if response { c.pu_response } else { c.pu_packet };
+        let first = !response && desc.offset == 0 && desc.opcode.starts_message();
         let q = self.qps[run.qp as usize].as_deref_mut().expect("it gave a packet");
         if first {
             service += c.pu_wqe;
@@ -96,9 +105,12 @@ impl Nic {
             } else if !desc.opcode.has_payload() {
                 service += c.pu_read;
             }
+            if q.sq.slot(desc.wqe).is_some_and(|s| !s.carried) {
+                service += c.pu_fetched;
+            }
             q.sq.started = desc.wqe.wrapping_add(1);
         }
-        self.tx_bytes += wire_bytes(self.rc.encapsulation, desc.opcode, desc.len);
+        self.tx_bytes += self.rc.wire_bytes(desc.opcode, desc.len);
         let service = self.clocked(env.now, service);
         let unit = &mut self.pus[usize::from(pu)];
         let (start, end) = unit.busy.reserve(env.now, service);
@@ -113,28 +125,42 @@ impl Nic {
 
     pub(super) fn on_pu(&mut self, env: &mut Env<'_>, pu: u16) {
         let i = usize::from(pu);
-        let Running { qp, desc, response } = self.pus[i].running.take().expect("it was running");
-        if let Some(q) = self.qps[qp as usize].as_deref_mut() {
-            if may_transmit(q.state) == OutboundVerdict::Nothing {
-                q.in_pu = false;
-                self.tx_bytes -= wire_bytes(self.rc.encapsulation, desc.opcode, desc.len);
-            } else {
-                self.emit(env, qp, &desc, response);
-                let q = self.qps[qp as usize].as_deref_mut().expect("still there");
-                if q.has_work() {
-                    self.pus[i].ready.push_back(qp);
+        let Running { qp, life, desc, read } = self.pus[i].running.take().expect("it was running");
+        let bytes = self.rc.wire_bytes(desc.opcode, desc.len);
+        match self.qps[qp as usize].as_deref_mut() {
+            None => self.tx_bytes -= bytes,
+            Some(q) => {
+                let silent = may_transmit(q.state) == OutboundVerdict::Nothing;
+                if silent || q.life != life {
+                    self.tx_bytes -= bytes;
                 } else {
-                    q.in_pu = false;
+                    self.emit(env, qp, &desc, read);
                 }
+                self.turn(env, pu, qp, read.is_some());
             }
-        } else {
-            self.tx_bytes -= wire_bytes(self.rc.encapsulation, desc.opcode, desc.len);
         }
         self.kick(env, pu);
     }
 
+    /// A processing unit is done with a packet of the QP, which goes to the end of its queue.
+    fn turn(&mut self, env: &mut Env<'_>, pu: u16, qp: u32, response: bool) {
+        let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
+        if response {
+            // ACKs and NAKs behind a READ response leave after it.
+            q.response_in_pu = false;
+            self.respond(env, qp);
+        }
+        let q = self.qps[qp as usize].as_deref_mut().expect("still there");
+        if q.has_work() && may_transmit(q.state) != OutboundVerdict::Nothing {
+            self.pus[usize::from(pu)].ready.push_back(qp);
+        } else {
+            q.in_pu = false;
+        }
+    }
+
     /// Makes the packet of a descriptor and starts the fetch of its payload.
-    fn emit(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, response: bool) {
+    fn emit(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, read: Option<ReadJob>) {
+        let response = read.is_some();
         let packet = self.new_packet(env, qp, desc);
         let mut pieces = [(RegionKind::Host { numa: 0 }, 0, 0); 8];
         let mut n = 0;
@@ -146,11 +172,8 @@ impl Nic {
                 pieces[i] = (space, addr, if i < n { pieces[i].2 + len } else { len });
                 n = i + 1;
             };
-            if response {
-                let job = q.responder.as_ref().and_then(|r| r.read_job(desc.wqe));
-                if let Some(job) = job
-                    && let Some(region) = env.regions.by_rkey(job.rkey)
-                {
+            if let Some(job) = read {
+                if let Some(region) = env.regions.by_rkey(job.rkey) {
                     add(region.kind, job.va.wrapping_add(desc.offset.into()), desc.len);
                 }
             } else if let Some(slot) = q.sq.slot(desc.wqe) {
@@ -167,8 +190,12 @@ impl Nic {
                 });
             }
         }
+        if desc.len > 0 && n == 0 && matches!(env.packets[packet.0].payload, Payload::None) {
+            // Every region is gone by now: the packet has a length and no bytes.
+            env.packets[packet.0].payload = Payload::Lengths;
+        }
         let fifo = if response { &mut q.tx_resp } else { &mut q.tx_req };
-        let seq = fifo.push(packet, n as u8);
+        let seq = fifo.push(packet, read, n as u8);
         let node = self.node;
         for &(space, addr, len) in &pieces[..n] {
             let tag = Tag::Payload { qp, seq, response }.pack();
@@ -187,7 +214,7 @@ impl Nic {
             src_port: PortId(0),
             dst: ud.map_or(q.peer, |d| d.host),
             dst_port: PortId(0),
-            wire_bytes: wire_bytes(self.rc.encapsulation, desc.opcode, desc.len),
+            wire_bytes: self.rc.wire_bytes(desc.opcode, desc.len),
             udp_source_port: q.udp_source_port,
             payload: Payload::None,
             desc: *desc,
@@ -202,7 +229,7 @@ impl Nic {
         (qp, seq, response): (u32, u32, bool),
     ) {
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
-        let NicQp { sq, tx_req, tx_resp, responder, .. } = q;
+        let NicQp { sq, tx_req, tx_resp, .. } = q;
         let fifo = if response { tx_resp } else { tx_req };
         let Some(job) = fifo.job(seq) else { return };
         let regions = &*env.regions;
@@ -216,8 +243,7 @@ impl Nic {
             buffer.resize(at + len as usize, 0);
             real &= region.is_some_and(|r| regions.read(r.id, addr, &mut buffer[at..]).is_ok());
         };
-        if response {
-            let Some(job) = responder.as_ref().and_then(|r| r.read_job(desc.wqe)) else { return };
+        if let Some(job) = job.read {
             let va = job.va.wrapping_add(desc.offset.into());
             read(va, desc.len, regions.by_rkey(job.rkey));
         } else if let Some(slot) = sq.slot(desc.wqe) {
@@ -291,12 +317,17 @@ impl Nic {
         loop {
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
             let Some(r) = q.responder.as_mut() else { return };
+            if q.response_in_pu {
+                return;
+            }
             if r.peek_read() {
                 return self.schedule(env, qp);
             }
             let Some(desc) = r.poll_transmit(env.now) else {
                 if let Some(due) = r.next_deadline() {
                     env.at(due, Class::Timer, NicEvent::Respond(qp));
+                } else if r.silent() {
+                    self.enter_error(env, qp);
                 }
                 return;
             };
@@ -304,7 +335,7 @@ impl Nic {
             let packet = self.new_packet(env, qp, &desc);
             self.tx_bytes += env.packets[packet.0].wire_bytes;
             let q = self.qps[qp as usize].as_deref_mut().expect("just there");
-            q.tx_resp.push(packet, 0);
+            q.tx_resp.push(packet, None, 0);
             self.drain(env, qp, true);
         }
     }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{
-    AccessFlags, CreditCode, MAX_MESSAGE_BYTES, Msn, NakCode, Opcode, Operation, Psn, QpType, Rkey,
-    Syndrome, WcOpcode,
+    AccessFlags, CreditCode, MAX_MESSAGE_BYTES, Msn, NakCode, Opcode, Operation, Psn, QKey, QpType,
+    Rkey, RnrTimer, Syndrome, WcOpcode,
 };
 
 use super::accept::{Accept, ReadJob, RecvDone, Target};
@@ -561,9 +561,22 @@ impl Responder {
         self.msn
     }
 
-    /// In the error state.
+    /// In the error state. Responses to what came before the failure, and the NAK, may still
+    /// wait to be polled.
     pub fn failed(&self) -> bool {
         self.failed
+    }
+
+    /// In the error state, and every response has been polled.
+    pub fn silent(&self) -> bool {
+        self.failed && self.replies.is_empty()
+    }
+
+    /// Attributes that a modify may change while the QP receives.
+    pub fn set_attributes(&mut self, access: AccessFlags, rnr: RnrTimer, qkey: QKey) {
+        self.cfg.access = access;
+        self.cfg.min_rnr_timer = rnr;
+        self.cfg.qkey = qkey;
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod report;
 
-use doorbell_core::transport::Program;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::Mtu;
 
@@ -118,7 +117,7 @@ impl World {
 
     /// Adds a program on an initiator of `host`; it steps first at `start`. Programs are ranked in
     /// the order in which they are added.
-    pub fn add_program<P: Program + Send + 'static>(
+    pub fn add_program<P: SimProgram>(
         &mut self,
         host: HostId,
         on: InitiatorConfig,
@@ -138,7 +137,7 @@ impl World {
         loop {
             match self.shared.engine.peek_time() {
                 None => return self.ended(),
-                Some(t) if t > limit => return RunEnd::TimeLimit,
+                Some(t) if t > limit => return self.cut_off(),
                 Some(_) => {}
             }
             match self.shared.engine.pop() {
@@ -150,6 +149,12 @@ impl World {
                 return self.no_progress();
             }
         }
+    }
+
+    /// The limit has come. Deadlines that were overtaken may still be pending; they mean nothing.
+    fn cut_off(&self) -> RunEnd {
+        let over = self.shared.packets.is_empty() && self.hosts.iter().all(Host::quiet);
+        if over { RunEnd::Done } else { RunEnd::TimeLimit }
     }
 
     fn ended(&self) -> RunEnd {
@@ -236,7 +241,7 @@ impl World {
     }
 
     /// The program with `rank`, if it is a `P`.
-    pub fn program<P: Program + Send + 'static>(&self, rank: u32) -> Option<&P> {
+    pub fn program<P: SimProgram>(&self, rank: u32) -> Option<&P> {
         let program: &dyn SimProgram = self.hosts.iter().find_map(|h| h.program(rank))?;
         program.as_any().downcast_ref()
     }

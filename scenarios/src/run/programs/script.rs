@@ -45,5 +45,6 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
         },
         Step::Compute { time } => ScriptStep::Compute { time: *time },
         Step::Fence => ScriptStep::Fence { scope: FenceScope::System },
+        Step::Load => ScriptStep::Load,
     }
 }

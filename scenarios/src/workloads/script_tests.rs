@@ -1,0 +1,165 @@
+//! Scripts on the ideal back end.
+
+use super::common::Op;
+use super::responder::{Responder, ResponderConfig};
+use super::script::*;
+use super::{Failure, Shape};
+use doorbell_core::ideal::{Ideal, Stalled, run};
+use doorbell_core::transport::RungBy;
+use doorbell_core::transport::*;
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::{QpState, SendFlags};
+use doorbell_core::verbs::{TransitionError, WcStatus};
+
+fn post(count: u32) -> ScriptStep {
+    let shape = Shape { op: Op::Send, size: 8, inline: false };
+    ScriptStep::Post { qp: 0, count, shape, flags: SendFlags::SIGNALED, pd: 0 }
+}
+
+const RING: ScriptStep = ScriptStep::Ring { qp: 0, how: Ring::Doorbell };
+
+fn play(steps: Vec<ScriptStep>) -> (Script, Responder, Ideal, Result<(), Stalled>) {
+    let mut a = Script::new(ScriptConfig { steps, ..ScriptConfig::to(1) });
+    let mut b = Responder::new(ResponderConfig::to(0));
+    let mut world = Ideal::new(2);
+    let end = run(&mut world, &mut [&mut a, &mut b]);
+    (a, b, world, end)
+}
+
+fn outcomes(s: &Script) -> Vec<Outcome> {
+    let log = s.results().log.iter().map(|e| e.outcome);
+    log.filter(|o| !matches!(o, Outcome::Completed(_))).collect()
+}
+
+#[test]
+fn what_is_posted_after_the_last_ring_is_never_executed() {
+    let wait = ScriptStep::Await { count: 13, deadline: None };
+    let (a, b, world, end) = play(vec![post(1), RING, post(12), wait]);
+    assert_eq!((b.results().received, world.unrung()), (1, 12));
+    let stalled = end.unwrap_err();
+    assert!(matches!(stalled, Stalled::NoProgress { unrung: 12, blocked: 0, .. }));
+    assert_eq!(outcomes(&a).len(), 3);
+}
+
+#[test]
+fn without_the_wait_the_script_ends_and_leaves_them() {
+    let wait = ScriptStep::Await { count: 13, deadline: Some(Span::from_us(10)) };
+    let (a, b, world, end) = play(vec![post(1), RING, post(12), wait]);
+    end.unwrap();
+    assert_eq!((b.results().received, world.unrung()), (1, 12));
+    let rung = Rung { wqes: 1, by: RungBy::Doorbell };
+    let expect = [
+        Outcome::Staged(1, None),
+        Outcome::Rang(Ok(rung)),
+        Outcome::Staged(12, None),
+        Outcome::TimedOut(1),
+    ];
+    assert_eq!(outcomes(&a), expect);
+    assert_eq!(a.results().log.last().unwrap().at.since(Time::ZERO), Span::from_us(10));
+}
+
+#[test]
+fn refusals_are_logged_and_the_script_goes_on() {
+    let steps = vec![
+        post(129),
+        ScriptStep::Unstage { qp: 0 },
+        RING,
+        ScriptStep::Modify { qp: 0, to: QpState::Init },
+        ScriptStep::Modify { qp: 0, to: QpState::Err },
+        post(1),
+        RING,
+        ScriptStep::Await { count: 1, deadline: None },
+        ScriptStep::PollEmpty,
+    ];
+    let (a, _, _, end) = play(steps);
+    end.unwrap();
+    let o = outcomes(&a);
+    assert_eq!(o[0], Outcome::Staged(64, Some(StageError::StagedFull)));
+    assert_eq!(o[1], Outcome::Unstaged(64));
+    assert_eq!(o[2], Outcome::Rang(Ok(Rung { wqes: 0, by: RungBy::Nothing })));
+    let Outcome::Modified(Err(ModifyError::Transition(e))) = o[3] else { panic!("{o:?}") };
+    assert!(matches!(e, TransitionError::NoSuchTransition { .. }));
+    assert_eq!(o[4], Outcome::Modified(Ok(0)));
+    assert_eq!(o[7..], [Outcome::Polled(1), Outcome::Polled(0)]);
+    let flushed = a.results().log.iter().any(|e| {
+        matches!(
+            e.outcome,
+            Outcome::Completed(Completion::Error { status: WcStatus::WrFlushErr, .. })
+        )
+    });
+    assert!(flushed);
+}
+
+#[test]
+fn waits_and_computations_pass_time() {
+    let time = Span::from_us(2);
+    let steps = vec![
+        ScriptStep::Wait { time },
+        ScriptStep::Compute { time },
+        ScriptStep::Fence { scope: FenceScope::System },
+        ScriptStep::PostRecv { qp: 0, count: 200, bytes: 64 },
+        ScriptStep::Poll { max: 4 },
+    ];
+    let (a, _, _, end) = play(steps);
+    end.unwrap();
+    let at: Vec<_> = a.results().log.iter().map(|e| e.at.as_ps() / 1_000_000).collect();
+    assert_eq!(at, [2, 4, 4, 4, 4]);
+    assert_eq!(outcomes(&a)[3], Outcome::PostedRecv(128, Some(PostRecvCause::Full)));
+}
+
+#[test]
+fn the_peer_posts_receives_when_the_script_says_so() {
+    let order = ScriptStep::PeerRecv { qp: 0, count: 3, bytes: 64 };
+    let all = ScriptStep::AwaitAll { deadline: None };
+    let steps = vec![post(4), RING, order, ScriptStep::PollEmpty, order, all];
+    let mut a = Script::new(ScriptConfig { steps, ..ScriptConfig::to(1) });
+    let mut peer = ResponderConfig::to(0);
+    peer.links[0].receives = 0;
+    let mut b = Responder::new(peer);
+    run(&mut Ideal::new(2), &mut [&mut a, &mut b]).unwrap();
+    let expect = [Outcome::PeerPosted(3), Outcome::Polled(3), Outcome::PeerPosted(3)];
+    let o = outcomes(&a);
+    assert_eq!((&o[2..5], o[5]), (&expect[..], Outcome::Polled(1)));
+    assert_eq!(b.results().received, 4);
+}
+
+#[test]
+fn waiting_for_all_never_ends_with_an_unsignalled_tail() {
+    let tail = ScriptStep::Post {
+        qp: 0,
+        count: 1,
+        shape: Shape::default(),
+        flags: SendFlags::empty(),
+        pd: 0,
+    };
+    let all = ScriptStep::AwaitAll { deadline: Some(Span::from_us(1)) };
+    let (a, ..) = play(vec![tail, RING, all, post(1), RING, all]);
+    let o = outcomes(&a);
+    assert_eq!((o[2], o[5]), (Outcome::TimedOut(0), Outcome::Polled(1)));
+}
+
+#[test]
+fn a_buffer_of_another_protection_domain_is_refused_at_execution() {
+    let foreign = ScriptStep::Post {
+        qp: 0,
+        count: 1,
+        shape: Shape::default(),
+        flags: SendFlags::SIGNALED,
+        pd: 2,
+    };
+    let (a, ..) = play(vec![foreign, RING, ScriptStep::AwaitAll { deadline: None }]);
+    assert_eq!(outcomes(&a)[0], Outcome::Staged(1, None));
+    let refused = a.results().log.iter().any(|e| {
+        matches!(
+            e.outcome,
+            Outcome::Completed(Completion::Error { status: WcStatus::LocProtErr, .. })
+        )
+    });
+    assert!(refused);
+}
+
+#[test]
+fn an_unknown_qp_is_a_mistake_in_the_file() {
+    let (a, ..) = play(vec![ScriptStep::Ring { qp: 1, how: Ring::Auto }]);
+    assert!(matches!(a.results().failure, Some(Failure::Config(_))));
+}

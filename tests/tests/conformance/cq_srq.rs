@@ -1,0 +1,196 @@
+//! Completion queues that overrun (§5.3) and shared receive queues (§5.4).
+
+use doorbell_core::transport::*;
+use doorbell_core::verbs::*;
+
+use super::pair::{HOST, Pair, Side, Spec, attributes, errors, send};
+
+#[test]
+fn a_completion_queue_holds_its_depth_and_is_lost_with_one_more() {
+    for n in [4, 5] {
+        let mut pair = Pair::connected(Spec { cq_depth: 4, ..Spec::default() });
+        let (a, to) = (pair.sides[0], pair.sides[1].remote(0));
+        pair.recv(0, 70, 0, 64);
+        pair.on(0, move |t, me| {
+            for i in 0..n {
+                t.stage(me.qp, &send(SendOp::Write(to), i, Data::Inline(&[1]))).unwrap();
+            }
+            t.ring(me.qp, Ring::Doorbell).unwrap();
+        });
+        pair.lab.settle();
+        let kinds: Vec<_> = pair.events(0).iter().map(|e| (e.kind, e.cq)).collect();
+        let (seen, end) = pair.on(0, |t, me| {
+            let mut all = Completions::with_capacity(16);
+            let first = t.poll_cq(me.send_cq, &mut all);
+            let seen = all.as_slice().len();
+            (seen, first.and_then(|()| t.poll_cq(me.send_cq, &mut all)))
+        });
+        if n == 4 {
+            assert_eq!((kinds, seen, end), (vec![], 4, Ok(())));
+            continue;
+        }
+        assert!(kinds.contains(&(AsyncEventKind::CqErr, Some(a.send_cq))), "{kinds:?}");
+        assert!(seen <= 4);
+        assert_eq!(end, Err(PollError::CqLost));
+        // Its QPs are lost with it: the receive comes back flushed.
+        assert_eq!(errors(&pair.received(0)), [(70, WcStatus::WrFlushErr)]);
+        assert_eq!(pair.state(0), QpState::Err);
+    }
+}
+
+#[test]
+fn entries_come_free_by_polling() {
+    let mut pair = Pair::connected(Spec { cq_depth: 4, ..Spec::default() });
+    let to = pair.sides[1].remote(0);
+    for round in 0..6 {
+        pair.on(0, move |t, me| {
+            for i in 0..4 {
+                let wr = send(SendOp::Write(to), 4 * round + i, Data::Inline(&[1]));
+                t.stage(me.qp, &wr).unwrap();
+            }
+            t.ring(me.qp, Ring::Doorbell).unwrap();
+        });
+        assert_eq!(pair.sent(0).len(), 4, "round {round}");
+    }
+    assert_eq!(pair.events(0), []);
+}
+
+/// Rank 1 has two QPs on one SRQ, each connected to a QP of rank 0.
+struct Shared {
+    pair: Pair,
+    srq: SrqId,
+    from: [QpId; 2],
+    to: [QpId; 2],
+}
+
+fn shared(depth: u32) -> Shared {
+    let mut pair = Pair::reset(Spec::default());
+    let spec = pair.spec;
+    let make = move |srq: Option<SrqId>, side: Side| QpInit {
+        ty: QpType::Rc,
+        pd: side.pd,
+        send_cq: side.send_cq,
+        recv_cq: side.recv_cq,
+        srq,
+        size: spec.size,
+        sq_sig_all: false,
+        queue_memory: HOST,
+    };
+    let (srq, to) = pair.on(1, move |t, me| {
+        let srq = t.create_srq(me.pd, depth).unwrap();
+        let qps = [0, 1].map(|_| t.create_qp(&make(Some(srq), me)).unwrap());
+        (srq, qps.map(|qp| (qp, t.endpoint(qp).unwrap())))
+    });
+    let from = pair.on(0, move |t, me| {
+        [0, 1]
+            .map(|_| t.create_qp(&make(None, me)).unwrap())
+            .map(|qp| (qp, t.endpoint(qp).unwrap()))
+    });
+    for (rank, mine, theirs) in [(1, to, from), (0, from, to)] {
+        pair.on(rank, move |t, _| {
+            for ((qp, me), (_, peer)) in mine.into_iter().zip(theirs) {
+                for (attr, mask) in attributes(&spec, &me, &peer) {
+                    t.modify_qp(qp, &attr, mask).unwrap();
+                }
+            }
+        });
+        pair.lab.settle();
+    }
+    Shared { pair, srq, from: from.map(|q| q.0), to: to.map(|q| q.0) }
+}
+
+impl Shared {
+    fn fill(&mut self, ids: std::ops::Range<u64>) {
+        let srq = self.srq;
+        self.pair.on(1, move |t, me| {
+            for wr_id in ids {
+                let wr = RecvWr { wr_id, sge: me.sge(64 * wr_id, 64) };
+                t.post_recv(RecvQueue::Srq(srq), &[wr]).unwrap();
+            }
+        });
+        self.pair.lab.settle();
+    }
+
+    fn send(&mut self, which: usize, byte: u8) {
+        let qp = self.from[which];
+        self.pair.on(0, move |t, _| {
+            t.stage(qp, &send(SendOp::Send, 1, Data::Inline(&[byte; 8]))).unwrap();
+            t.ring(qp, Ring::Auto).unwrap();
+        });
+        self.pair.lab.settle();
+    }
+}
+
+#[test]
+fn two_qps_take_from_one_srq_in_the_order_of_arrival() {
+    let mut s = shared(8);
+    s.fill(0..8);
+    for (i, which) in [0, 1, 1, 0, 1].into_iter().enumerate() {
+        s.send(which, i as u8);
+    }
+    let got = s.pair.received(1);
+    let seen: Vec<_> = got
+        .iter()
+        .map(|c| match *c {
+            Completion::Recv { wr_id, qp, len: 8, .. } => (wr_id, qp),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let [a, b] = s.to;
+    assert_eq!(seen, [(0, a), (1, b), (2, b), (3, a), (4, b)]);
+    for i in 0..5 {
+        assert_eq!(s.pair.read_local(1, 64 * u64::from(i), 8), [i; 8]);
+    }
+}
+
+#[test]
+fn the_limit_event_comes_once_when_the_count_falls_below() {
+    let mut s = shared(8);
+    s.fill(0..5);
+    let srq = s.srq;
+    s.pair.on(1, move |t, _| t.arm_srq(srq, 4).unwrap());
+    s.send(0, 1);
+    assert_eq!(s.pair.events(1), [], "four are left, and four is not below four");
+    s.send(1, 1);
+    let event =
+        AsyncEvent { kind: AsyncEventKind::SrqLimitReached, qp: None, cq: None, srq: Some(srq) };
+    assert_eq!(s.pair.events(1), [event]);
+    s.send(0, 1);
+    assert_eq!(s.pair.events(1), [], "one-shot");
+    let over = s.pair.on(1, move |t, _| t.arm_srq(srq, 9));
+    assert_eq!(over, Err(ModifyError::Value { field: "srq_limit", got: 9, max: 8 }));
+}
+
+#[test]
+fn an_srq_takes_its_depth_and_its_qps_have_no_queue_of_their_own() {
+    let mut s = shared(8);
+    s.fill(0..8);
+    let (srq, qp) = (s.srq, s.to[0]);
+    s.pair.on(1, move |t, me| {
+        let wr = RecvWr { wr_id: 9, sge: me.sge(0, 64) };
+        let full = PostRecvError { posted: 0, cause: PostRecvCause::Full };
+        assert_eq!(t.post_recv(RecvQueue::Srq(srq), &[wr]), Err(full));
+        let own = PostRecvError { posted: 0, cause: PostRecvCause::UsesSrq };
+        assert_eq!(t.post_recv(RecvQueue::Qp(qp), &[wr]), Err(own));
+    });
+}
+
+#[test]
+fn an_empty_srq_serves_nobody_and_its_receives_outlive_a_qp() {
+    let mut s = shared(8);
+    s.fill(0..2);
+    s.send(0, 1);
+    let qp = s.to[0];
+    s.pair.on(1, move |t, _| {
+        let attr = QpAttr { state: QpState::Err, ..QpAttr::default() };
+        t.modify_qp(qp, &attr, QpAttrMask::STATE).unwrap();
+    });
+    s.pair.lab.settle();
+    let got = s.pair.received(1);
+    assert!(matches!(got[..], [Completion::Recv { wr_id: 0, .. }]), "not flushed: {got:?}");
+    s.send(1, 2);
+    let got = s.pair.received(1);
+    assert!(matches!(got[..], [Completion::Recv { wr_id: 1, .. }]), "{got:?}");
+    s.send(1, 3);
+    assert_eq!(s.pair.received(1), [], "nothing is left to take");
+}

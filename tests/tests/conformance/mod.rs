@@ -1,0 +1,16 @@
+//! What every back end has to do, written once. The bodies reach their back end as
+//! `super::backend`; who mounts this module brings it into scope.
+//!
+//! Headings are states and clauses of the verbs; the numbers of sections are those of the protocol
+//! reference that the sources of `doorbell_core::verbs` name.
+
+use super::backend;
+
+mod cq_srq;
+mod flush;
+mod handles;
+mod limits;
+mod operations;
+mod pair;
+mod protection;
+mod states;

@@ -1,0 +1,4 @@
+//! Whole-system tests, one binary. What needs a process or an allocator of its own has its own.
+
+mod on_ideal;
+mod on_sim;
