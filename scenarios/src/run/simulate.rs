@@ -297,6 +297,7 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         unrung += host.unrung();
         sum("out_of_buffer", s.out_of_buffer);
         sum("rx_dropped", s.rx_dropped);
+        sum("rx_buffer_waits", s.rx_buffer_waits);
         sum("cq_overruns", s.cq_overruns);
         sum("wqe_fetches", s.wqe_fetches);
         sum("wqe_refetches", s.wqe_refetches);

@@ -93,8 +93,9 @@ pub struct NicConfig {
     pub ack_latency: Span,
     /// Time from an ACK or last response to the CQE write.
     pub completion_latency: Span,
-    /// Payload and response bytes that may be on their way from memory to the wire. Lower: the
-    /// wire starves when memory is slow.
+    /// Payload and response bytes that may be on their way from memory to the wire, and as many
+    /// from the wire to memory. Lower: the wire starves when memory is slow. What arrives beyond
+    /// that waits in front of the port, as flow control makes it.
     pub tx_buffer: u32,
     /// Bytes of a CQE as written over PCIe.
     pub cqe_bytes: u32,

@@ -45,7 +45,7 @@ pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_byt
 use crate::engine::{Busy, SimRng, Slab};
 use crate::pcie::{Done, NodeId};
 use crate::rc::{PacketDesc, ReadJob};
-use crate::wire::HostId;
+use crate::wire::{HostId, PacketId};
 use env::Tag;
 use receive::{AtomicJob, RxWrite};
 
@@ -93,6 +93,8 @@ pub struct NicStats {
     pub tx_acks: u64,
     /// Packets received.
     pub rx_packets: u64,
+    /// Packets that waited in front of the port because PCIe did not drain the receive buffer.
+    pub rx_buffer_waits: u64,
     /// Packets dropped without an answer: no such QP, wrong state, stale.
     pub rx_dropped: u64,
     /// `out_of_buffer`: packets that found no receive.
@@ -124,6 +126,10 @@ pub struct Nic {
     buckets: BTreeMap<u32, VecDeque<u32>>,
     atomics: Slab<AtomicJob>,
     rx_writes: Slab<RxWrite>,
+    /// Payload from the port to its place in memory.
+    rx_bytes: u64,
+    /// Packets that the receive buffer has no room for, in order.
+    rx_held: VecDeque<PacketId>,
     cqes: Slab<(u32, Cqe)>,
     /// Receive WQE fetches under way: queue and count.
     contexts: Cache,
@@ -176,6 +182,8 @@ impl Nic {
             buckets: BTreeMap::new(),
             atomics: Slab::new(),
             rx_writes: Slab::new(),
+            rx_bytes: 0,
+            rx_held: VecDeque::new(),
             cqes: Slab::new(),
             tx_bytes: 0,
             tx_blocked: false,
@@ -298,7 +306,7 @@ impl Nic {
                 self.on_doorbell(env, qp, prod, blueflame)
             }
             NicEvent::Pu(pu) => self.on_pu(env, pu),
-            NicEvent::Rx(packet) => self.on_rx(env, packet),
+            NicEvent::Rx(packet) => self.rx_done(env, packet),
             NicEvent::Respond(qp) => self.on_respond(env, qp),
             NicEvent::Cqe(id) => self.on_cqe(env, id),
             NicEvent::Atomic(id) => self.on_atomic(env, id),

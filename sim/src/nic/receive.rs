@@ -56,6 +56,30 @@ impl Nic {
             return self.discard(env, packet);
         }
         if self.context_held(env, qp, Deferred::Rx(packet)) {
+            self.rx_buffer(env, packet);
+        }
+    }
+
+    /// Takes a packet into the receive buffer, or leaves it in front of the port when PCIe does
+    /// not drain the buffer fast enough: the link's flow control holds the sender back.
+    fn rx_buffer(&mut self, env: &mut Env<'_>, packet: PacketId) {
+        if !self.rx_held.is_empty() || self.rx_full() {
+            self.stats.rx_buffer_waits += 1;
+            return self.rx_held.push_back(packet);
+        }
+        self.rx_queue(env, packet);
+    }
+
+    fn rx_full(&self) -> bool {
+        self.rx_bytes >= u64::from(self.cfg.tx_buffer)
+    }
+
+    /// `bytes` have left the receive buffer: packets that were held back may come.
+    pub(super) fn rx_leaves(&mut self, env: &mut Env<'_>, bytes: u32) {
+        self.rx_bytes -= u64::from(bytes);
+        while !self.rx_full()
+            && let Some(packet) = self.rx_held.pop_front()
+        {
             self.rx_queue(env, packet);
         }
     }
@@ -70,6 +94,7 @@ impl Nic {
         let p = &env.packets[packet.0];
         let desc = p.desc;
         let qp = Self::qp_index(desc.dest).expect("checked on arrival");
+        self.rx_bytes += u64::from(desc.len);
         let unit = self.qp(qp).map_or(0, |q| usize::from(q.rx));
         let mut service = self.cfg.rx_packet;
         if desc.opcode.consumes_recv() {
@@ -95,7 +120,14 @@ impl Nic {
         env.at(done, Class::Stage, NicEvent::Rx(packet));
     }
 
-    pub(super) fn on_rx(&mut self, env: &mut Env<'_>, packet: PacketId) {
+    /// A receive unit is done with a packet. What it wrote to memory is counted by now.
+    pub(super) fn rx_done(&mut self, env: &mut Env<'_>, packet: PacketId) {
+        let len = env.packets[packet.0].desc.len;
+        self.on_rx(env, packet);
+        self.rx_leaves(env, len);
+    }
+
+    fn on_rx(&mut self, env: &mut Env<'_>, packet: PacketId) {
         let desc = env.packets[packet.0].desc;
         let qp = Self::qp_index(desc.dest).expect("checked on arrival");
         let Some(q) = self.qps[qp as usize].as_deref_mut() else {
@@ -356,6 +388,7 @@ impl Nic {
                 subject: p.subject,
                 submitted: env.now,
             };
+            self.rx_bytes += u64::from(p.len);
             let id = self.rx_writes.insert(write);
             self.host_write(env, qp, HostWrite::Payload(id));
         }
@@ -526,6 +559,7 @@ impl Nic {
             done += n as usize;
             let submitted = env.now;
             let write = RxWrite { region, addr, len: n, payload: piece, subject, submitted };
+            self.rx_bytes += u64::from(n);
             let id = self.rx_writes.insert(write);
             let kind = if hit { HostWrite::Payload(id) } else { HostWrite::AwaitsWqe(id) };
             self.host_write(env, qp, kind);
@@ -613,6 +647,7 @@ impl Nic {
         env.trace(kind::PLACED, w.addr, u64::from(w.len));
         env.wakes.push(Wake::Memory { addr: w.addr, len: u64::from(w.len) });
         env.timeline.stage(w.subject, "payload write (PCIe)", w.submitted, env.now, 0);
+        self.rx_leaves(env, w.len);
     }
 
     /// Receives were posted: packets that found none may go on.
