@@ -8,7 +8,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::Mtu;
 
 use super::config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
-use super::initiator::{Activity, Handles, InitiatorState, InitiatorStats};
+use super::initiator::{Activity, Cause, Handles, InitiatorState, InitiatorStats, StoreBuffer};
 use super::program::{CallBudgetSpent, SimProgram};
 use super::stall::StallReason;
 use super::transport::SimTransport;
@@ -200,7 +200,7 @@ impl Host {
             mmio_lines: 0,
             store_rng: stream(costs.store_delay.is_some(), "store-delay"),
             jitter_rng: stream(costs.jitter.is_some(), "jitter"),
-            store_buffer: Vec::new(),
+            store_buffer: StoreBuffer::default(),
             stats: InitiatorStats::default(),
             barren: 0,
             idle_again: 0,
@@ -351,7 +351,7 @@ impl Host {
         let done = self.pcie.memory_mut().on_event(now, ev, &mut self.memory_out);
         self.schedule_memory(s);
         if let Some(done) = done {
-            self.resume(s, done.tag as u16, now);
+            self.resume(s, done.tag as u16, Cause::Memory, now);
         }
     }
 
