@@ -8,7 +8,9 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Mtu, Qpn};
 
 use super::config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
-use super::initiator::{Activity, Handles, InitiatorState, InitiatorStats, first_look};
+use super::initiator::{
+    Activity, Cause, Handles, InitiatorState, InitiatorStats, StoreBuffer, first_look,
+};
 use super::program::{CallBudgetSpent, SimProgram};
 use super::stall::StallReason;
 use super::transport::SimTransport;
@@ -210,7 +212,7 @@ impl Host {
             mmio_lines: 0,
             store_rng: stream(costs.store_delay.is_some(), "store-delay"),
             jitter_rng: stream(costs.jitter.is_some(), "jitter"),
-            store_buffer: Vec::new(),
+            store_buffer: StoreBuffer::default(),
             stats: InitiatorStats::default(),
             barren: 0,
             idle_steps: 0,
@@ -382,7 +384,7 @@ impl Host {
     fn on_memory(&mut self, s: &mut Shared, now: Time, ev: MemoryEvent) {
         let done = self.pcie.memory_mut().on_event(now, ev, &mut self.memory_out);
         if let Some(done) = done {
-            self.resume(s, done.tag as u16, now);
+            self.resume(s, done.tag as u16, Cause::Memory, now);
         }
     }
 
