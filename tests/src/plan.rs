@@ -97,6 +97,8 @@ pub struct Plan {
     pub max_inline: u32,
     /// Outstanding READs and ATOMICs.
     pub rd_atomic: u8,
+    /// NUMA nodes of the regions and of the work queues.
+    pub numa: (u8, u8),
     /// Both ranks.
     pub sides: [Side; 2],
     /// Seed of the simulator.
@@ -210,8 +212,9 @@ fn repair(ops: &mut [Op], depth: u32, unrung: usize) {
 pub fn plans() -> impl Strategy<Value = Plan> {
     let ty = prop_oneof![8 => Just(QpType::Rc), 2 => Just(QpType::Uc), 1 => Just(QpType::Ud)];
     let mtu = proptest::sample::select(vec![Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B4096]);
-    let shape = (ty, mtu, 2..33u32, 0..=220u32, 1..=16u8, any::<u64>());
-    shape.prop_flat_map(|(ty, mtu, depth, max_inline, rd_atomic, seed)| {
+    let numa = (0..2u8, 0..2u8);
+    let shape = (ty, mtu, 2..33u32, 0..=220u32, 1..=16u8, numa, any::<u64>());
+    shape.prop_flat_map(|(ty, mtu, depth, max_inline, rd_atomic, numa, seed)| {
         // The path MTU of datagrams is the port's.
         let mtu = if ty == QpType::Ud { Mtu::B4096 } else { mtu };
         let side = || side(ty, mtu, depth, max_inline);
@@ -221,6 +224,7 @@ pub fn plans() -> impl Strategy<Value = Plan> {
             depth,
             max_inline,
             rd_atomic,
+            numa,
             sides: [a, b],
             seed,
         })

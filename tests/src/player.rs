@@ -22,6 +22,8 @@ pub struct Record {
     pub rung: u64,
     /// Requests staged and not announced.
     pub unrung: u64,
+    /// Bytes of READs and ATOMICs, and of receives, as they were when the completion was polled.
+    pub seen: [Vec<u8>; 2],
     /// What READs and ATOMICs brought, what WRITEs left, words, receive buffers.
     pub memory: Vec<u8>,
 }
@@ -118,7 +120,8 @@ impl Player {
     }
 
     fn open<T: Control>(&mut self, t: &mut T) {
-        let host = MemKind::Host { numa: 0 };
+        let (host, queues) = self.plan.numa;
+        let (host, queues) = (MemKind::Host { numa: host }, MemKind::Host { numa: queues });
         let pd = t.create_pd().unwrap();
         let mr = t.alloc_mr(pd, self.at.end, host, ALL_RIGHTS, Contents::Data).unwrap();
         let send_cq = t.create_cq(MAX_OPS as u32 + 1).unwrap();
@@ -138,7 +141,7 @@ impl Player {
             srq: None,
             size,
             sq_sig_all: false,
-            queue_memory: host,
+            queue_memory: queues,
         };
         let qp = t.create_qp(&init).unwrap();
         let sources: Vec<u8> =
@@ -249,9 +252,15 @@ impl Player {
                 match *c {
                     Completion::Send { wr_id, op, len, retired, .. } => {
                         self.record.sent.push((wr_id, op, len, retired));
+                        if !matches!(op, WcOpcode::Send | WcOpcode::RdmaWrite) {
+                            self.see(t, 0, self.at.landings + wr_id * self.at.slot, len);
+                        }
                     }
                     Completion::Recv { wr_id, op, len, imm, .. } => {
                         self.record.received.push((wr_id, op, len, imm));
+                        if op == WcOpcode::Recv {
+                            self.see(t, 1, self.at.receives + wr_id * self.at.receive_slot, len);
+                        }
                     }
                     Completion::Error { wr_id, status, .. } => {
                         self.record.errors.push((wr_id, status));
@@ -260,6 +269,14 @@ impl Player {
             }
         }
         empty
+    }
+
+    fn see<T: Control>(&mut self, t: &mut T, queue: usize, offset: u64, len: u32) {
+        let range = self.objects.unwrap().mr.range(offset, len.into()).unwrap();
+        let seen = &mut self.record.seen[queue];
+        let from = seen.len();
+        seen.resize(from + len as usize, 0);
+        t.copy_out(range, &mut seen[from..]).unwrap();
     }
 
     /// Everything that will ever come has come.

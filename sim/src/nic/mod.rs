@@ -121,6 +121,8 @@ pub struct Nic {
     /// ATOMICs that wait for their bucket, by bucket; an entry exists while one is at work.
     buckets: BTreeMap<u32, VecDeque<u32>>,
     atomics: Slab<AtomicJob>,
+    /// ATOMICs whose bucket was let go before their word was changed, in order.
+    atomic_order: VecDeque<u32>,
     rx_writes: Slab<RxWrite>,
     cqes: Slab<(u32, Cqe)>,
     /// Receive WQE fetches under way: queue and count.
@@ -175,6 +177,7 @@ impl Nic {
             atomic_unit: Busy::new(),
             buckets: BTreeMap::new(),
             atomics: Slab::new(),
+            atomic_order: VecDeque::new(),
             rx_writes: Slab::new(),
             cqes: Slab::new(),
             tx_bytes: 0,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use doorbell_core::transport::WorkQueue;
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{
     AccessFlags, AsyncEventKind, NakCode, PacketVerdict, QpState, QpType, Rkey, accepts_packets,
@@ -340,7 +341,7 @@ impl Nic {
                 submitted: env.now,
             };
             let id = self.rx_writes.insert(write);
-            self.host_write(env, qp, HostWrite::Payload(id));
+            self.host_write(env, qp, HostWrite::Inbound(id));
         }
         if let Some(done) = p.completes_recv {
             self.recv_done(env, qp, done);
@@ -408,6 +409,7 @@ impl Nic {
         let tag = Tag::AtomicRead(id).pack();
         env.dma(self.node, Kind::Read, space, addr, 8, Cause::Atomic, tag);
         if !self.cfg.atomic.hold_over_pcie {
+            self.atomic_order.push_back(id);
             self.release_bucket(env, bucket);
         }
     }
@@ -425,6 +427,27 @@ impl Nic {
     /// The read is at memory. The new value is put in place here, not when the write lands: the
     /// device is the only writer while it holds the word, and its next read sees its last write.
     pub(super) fn atomic_at_memory(&mut self, env: &mut Env<'_>, id: u32) {
+        let addr = self.atomics[id].addr;
+        // A device that lets go of the word early forwards its value from one ATOMIC to the next,
+        // in their order, whichever read comes first.
+        let mut i = 0;
+        while let Some(&first) = self.atomic_order.get(i) {
+            if self.atomics[first].addr != addr {
+                i += 1;
+                continue;
+            }
+            self.atomic_order.remove(i);
+            self.atomic_apply(env, first);
+            if first == id {
+                return;
+            }
+        }
+        if self.cfg.atomic.hold_over_pcie {
+            self.atomic_apply(env, id);
+        }
+    }
+
+    fn atomic_apply(&mut self, env: &mut Env<'_>, id: u32) {
         let job = &mut self.atomics[id];
         let AtomicJob { region, addr, add, swap_add, compare, .. } = *job;
         job.orig = if add {
@@ -517,7 +540,7 @@ impl Nic {
             let submitted = env.now;
             let write = RxWrite { region, addr, len: n, payload: piece, subject, submitted };
             let id = self.rx_writes.insert(write);
-            let kind = if hit { HostWrite::Payload(id) } else { HostWrite::AwaitsWqe(id) };
+            let kind = if hit { HostWrite::Response(id) } else { HostWrite::AwaitsWqe(id) };
             self.host_write(env, qp, kind);
         });
         self.stats.rx_payload += u64::from(len);
@@ -531,11 +554,21 @@ impl Nic {
 
     // ---- writes to memory --------------------------------------------------------------------
 
-    /// Starts a write of the NIC, or keeps it behind one of the QP that waits for its WQE.
+    /// Starts a write of the NIC, or keeps it behind one of the sending half that waits for its
+    /// WQE. What the receiving half writes waits for nothing: later READs must see it.
     pub(super) fn host_write(&mut self, env: &mut Env<'_>, qp: u32, write: HostWrite) {
+        let sends = match write {
+            HostWrite::AwaitsWqe(_) | HostWrite::Response(_) => true,
+            HostWrite::Inbound(_) => false,
+            HostWrite::Cqe(id) => match self.cqes[id].1.kind {
+                CqeKind::Send { .. } => true,
+                CqeKind::Recv { .. } => false,
+                CqeKind::Error { queue, .. } => queue == WorkQueue::Send,
+            },
+        };
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         let waits = matches!(write, HostWrite::AwaitsWqe(_));
-        if waits || !q.held_writes.is_empty() {
+        if waits || sends && !q.held_writes.is_empty() {
             q.held_writes.push_back(write);
             if waits && q.held_writes.len() == 1 {
                 self.refetch_wqe(env, qp);
@@ -559,7 +592,7 @@ impl Nic {
             match q.held_writes.front().copied() {
                 Some(HostWrite::AwaitsWqe(id)) if first => {
                     q.held_writes.pop_front();
-                    self.issue_write(env, HostWrite::Payload(id));
+                    self.issue_write(env, HostWrite::Response(id));
                 }
                 Some(HostWrite::AwaitsWqe(_)) => return self.refetch_wqe(env, qp),
                 Some(other) => {
@@ -575,7 +608,7 @@ impl Nic {
     fn issue_write(&mut self, env: &mut Env<'_>, write: HostWrite) {
         let node = self.node;
         match write {
-            HostWrite::Payload(id) | HostWrite::AwaitsWqe(id) => {
+            HostWrite::Inbound(id) | HostWrite::Response(id) | HostWrite::AwaitsWqe(id) => {
                 let w = &mut self.rx_writes[id];
                 w.submitted = env.now;
                 let (addr, len) = (w.addr, w.len);
