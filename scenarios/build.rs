@@ -7,9 +7,11 @@ use std::{env, fs};
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let mut text = String::new();
-    for (constant, folder, what) in
-        [("SCENARIOS", "library", "scenarios"), ("PROFILES", "profiles", "profiles")]
-    {
+    for (constant, folder, what) in [
+        ("SCENARIOS", "library", "scenarios"),
+        ("PROFILES", "profiles", "profiles"),
+        ("CALIBRATIONS", "calibration", "calibrations"),
+    ] {
         println!("cargo::rerun-if-changed={folder}");
         writeln!(text, "/// Name and text of the built-in {what}, sorted by name.").unwrap();
         writeln!(text, "pub const {constant}: &[(&str, &str)] = &[").unwrap();

@@ -7,6 +7,7 @@
 
 pub mod cli;
 pub mod expect;
+pub mod fidelity;
 pub mod format;
 pub mod input;
 pub mod library;

@@ -1,7 +1,7 @@
 //! Scenarios and profiles that are part of the binary, so that it works in any folder.
 //!
-//! The lists are made by the build script from the files in `library/` and `profiles/`: a new
-//! scenario is one new file and nothing else.
+//! The lists are made by the build script from the files in `library/`, `profiles/` and
+//! `calibration/`: a new scenario is one new file and nothing else.
 
 include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
@@ -18,4 +18,9 @@ pub fn scenario(name: &str) -> Option<&'static str> {
 /// The text of a built-in profile.
 pub fn profile(name: &str) -> Option<&'static str> {
     find(PROFILES, name)
+}
+
+/// The text of a built-in calibration.
+pub fn calibration(name: &str) -> Option<&'static str> {
+    find(CALIBRATIONS, name)
 }

@@ -6,6 +6,8 @@
 
 mod decimal;
 mod kinds;
+#[cfg(test)]
+mod properties;
 mod scalar;
 mod serde_impl;
 

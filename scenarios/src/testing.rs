@@ -10,7 +10,7 @@ use crate::input::{InputError, Source};
 use crate::profile::Profiles;
 use crate::run::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Outcome, PcieBytes, Point, ResourceUse,
-    Run, RunError, Runner, TimelineRow,
+    Run, RunError, Runner, TimelineRow, run_points,
 };
 
 /// Reads `text` as `t.toml` with `--set` values.
@@ -28,8 +28,7 @@ pub(crate) fn expanded(text: &str, set: &[&str]) -> Result<Vec<Expanded>, InputE
 /// Runs all points on the formula.
 pub(crate) fn runs(text: &str, set: &[&str]) -> Vec<Run> {
     let points = expanded(text, set).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
-    let run = |e: Expanded| Run { outcome: Formula.run(&e.point).unwrap(), point: e.point };
-    points.into_iter().map(run).collect()
+    run_points(&Formula, &points, |_| {}).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// A made-up machine, simple enough to predict: posting costs 100 ns per batch and 10 ns per

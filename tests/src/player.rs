@@ -386,4 +386,3 @@ impl Program for Player {
         }
     }
 }
-

@@ -37,6 +37,9 @@ pub enum Command {
     Schema(SchemaArgs),
     /// Print a scenario with all defaults, and the profile with the source of every value
     Explain(ExplainArgs),
+    /// Run the published measurements and print the fidelity table (docs/fidelity.md)
+    #[command(after_help = EXIT_STATUS)]
+    Fidelity(FidelityArgs),
 }
 
 /// A scenario with changes.
@@ -48,7 +51,7 @@ pub struct Target {
     #[arg(long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
     /// Seed of all random streams
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
 }
 
@@ -67,6 +70,9 @@ pub struct RunArgs {
     /// Also write NAME.json and NAME.txt into this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Draw the timeline of the first point (`record.timeline = true`) into this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
     /// Fail with status 5 unless the trace hash is this one (scenarios with one point)
     #[arg(long, value_name = "HASH")]
     pub trace_hash: Option<String>,
@@ -123,4 +129,14 @@ pub struct ExplainArgs {
     /// Which point of a scenario with variants or a sweep, counted from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub point: usize,
+}
+
+/// `doorbell fidelity`
+#[derive(ClapArgs, Debug)]
+pub struct FidelityArgs {
+    /// Calibration files, or names of built-in ones; without any, all built-in ones
+    pub calibrations: Vec<String>,
+    /// Change a value of every run, such as nic.pu_wqe=80ns; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
 }

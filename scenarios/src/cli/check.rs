@@ -41,15 +41,15 @@ fn totals(suites: &[Suite]) -> String {
     };
     let unread = suites.iter().filter(|s| s.error.is_some()).count();
     let mut text = format!(
-        "{} scenarios: {} expectations hold, {} do not",
-        suites.len(),
-        with(Status::Passed),
+        "{}: {} hold, {} do not",
+        counted(suites.len(), "scenario"),
+        counted(with(Status::Passed), "expectation"),
         with(Status::Failed)
     );
     for (n, what) in [
         (with(Status::Invalid), "cannot be judged"),
         (with(Status::Skipped), "skipped"),
-        (unread, "scenarios cannot be run"),
+        (unread, "could not be run"),
     ] {
         if n > 0 {
             text.push_str(&format!(", {n} {what}"));
@@ -57,6 +57,11 @@ fn totals(suites: &[Suite]) -> String {
     }
     text.push('\n');
     text
+}
+
+/// `1 scenario`, `2 scenarios`
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Files of folders in the order of their names; names and files as they stand.

@@ -3,17 +3,16 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use miette::{GraphicalReportHandler, GraphicalTheme};
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode};
 
 use super::ExitStatus;
 use super::args::Target;
-use crate::expect::judge;
 use crate::format::expand::{Expanded, expand};
 use crate::format::load::{Loaded, Overrides, find, load};
-use crate::input::{InputError, Path as InputPath};
+use crate::input::InputError;
 use crate::profile::Profiles;
 use crate::report::Report;
-use crate::run::{Run, RunError, Runner};
+use crate::run::{Runner, run_points};
 
 /// A scenario that is ready to run.
 pub(super) struct Ready {
@@ -44,43 +43,10 @@ pub(super) fn run_all(
     ready: &Ready,
     quiet: bool,
 ) -> Result<Report, InputError> {
-    let runs = run_points(runner, ready, quiet)?;
-    let first = &runs[0].point.scenario;
-    let metrics = ready.loaded.expects.iter().flat_map(|e| e.metrics()).map(str::to_owned);
-    Ok(Report {
-        name: ready.name.clone(),
-        title: first.title.clone(),
-        claims: first.claim.0.clone(),
-        metrics: metrics.collect(),
-        verdicts: judge(&ready.loaded.expects, &runs, &ready.loaded.fixed_axes),
-        runs,
-    })
-}
-
-fn run_points(runner: &dyn Runner, ready: &Ready, quiet: bool) -> Result<Vec<Run>, InputError> {
     let mut progress = Progress::new(ready.points.len(), quiet);
-    let mut runs = Vec::with_capacity(ready.points.len());
-    for Expanded { point, tree } in &ready.points {
-        progress.show(&point.label());
-        let outcome = runner.run(point).map_err(|e| refused(e, tree));
-        if outcome.is_err() {
-            progress.clear();
-        }
-        runs.push(Run { point: point.clone(), outcome: outcome? });
-    }
+    let runs = run_points(runner, &ready.points, |point| progress.show(&point.label()));
     progress.clear();
-    Ok(runs)
-}
-
-/// A refusal of the runner at the place of the setting that it is about.
-fn refused(error: RunError, tree: &crate::input::Node) -> InputError {
-    match error {
-        RunError::BadInput { path, message, help } => {
-            let at = InputPath::parse(&path).ok().and_then(|p| p.origin(tree).cloned());
-            InputError::new(message).help(help).at_opt(at.as_ref()).at(&tree.origin)
-        }
-        RunError::Unsupported { what } => InputError::new(format!("not supported: {what}")),
-    }
+    Ok(Report::new(ready.name.clone(), &ready.loaded, runs?))
 }
 
 /// Tells on a terminal which point runs; elsewhere it is silent.
@@ -116,12 +82,38 @@ pub(super) fn complain(error: &InputError) -> ExitStatus {
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let mut text = String::new();
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(100);
-    if handler.render_report(&mut text, error).is_err() {
-        text = error.to_string();
+    // Writing to a string fails only if the source cannot be shown; then the plain line serves.
+    if handler.render_report(&mut text, &Shown(error)).is_err() {
+        text = format!("{error}\n");
     }
-    // The plain line comes first: editors and scripts find the place by it.
-    let _ = writeln!(io::stderr(), "error: {error}\n{text}");
+    let _ = write!(io::stderr(), "error:\n{text}");
     ExitStatus::BadInput
+}
+
+/// An error whose own line has no place, since the drawing below it shows the place.
+#[derive(Debug)]
+struct Shown<'a>(&'a InputError);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.message())
+    }
+}
+
+impl std::error::Error for Shown<'_> {}
+
+impl Diagnostic for Shown<'_> {
+    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        Diagnostic::help(self.0)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.0.source_code()
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.0.labels()
+    }
 }
 
 /// Prints to standard output; a reader that went away is no error.

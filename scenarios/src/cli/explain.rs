@@ -7,7 +7,7 @@ use super::args::ExplainArgs;
 use super::common::{complain, print, ready};
 use crate::format::expand::Expanded;
 use crate::input::InputError;
-use crate::profile::{PARAMETERS, Profile};
+use crate::profile::{Confidence, PARAMETERS, Profile};
 
 /// Points listed by name.
 const MAX_LISTED: usize = 20;
@@ -63,8 +63,12 @@ fn profile_text(profile: &Profile) -> String {
             true => String::new(),
             false => format!(", from {}", from.profile),
         };
-        let confidence = from.confidence.word();
-        let _ = writeln!(out, "# {name} = {value}  ({confidence}: {}{inherited})", from.source);
+        // What is assumed says so in its source already.
+        let source = match from.confidence {
+            Confidence::Assumed => from.source.clone(),
+            confidence => format!("{}: {}", confidence.word(), from.source),
+        };
+        let _ = writeln!(out, "# {name} = {value}  ({source}{inherited})");
         let _ =
             writeln!(out, "#     {}", info.doc.split_whitespace().collect::<Vec<_>>().join(" "));
     }

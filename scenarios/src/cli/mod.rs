@@ -4,9 +4,12 @@ mod args;
 mod check;
 mod common;
 mod explain;
+mod fidelity;
 mod list;
 mod run;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 
@@ -25,6 +28,7 @@ pub fn main(runner: &dyn Runner) -> ExitCode {
         Command::List(args) => list::list(&args),
         Command::Schema(args) => list::schema(&args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Fidelity(args) => fidelity::fidelity(runner, &args),
     };
     ExitCode::from(status.code())
 }

@@ -7,7 +7,7 @@ use super::args::RunArgs;
 use super::common::{cannot_write, complain, print, ready, run_all};
 use crate::expect::Status;
 use crate::input::InputError;
-use crate::report::{Report, to_json, to_text, verdict_lines, write_whole};
+use crate::report::{Report, timeline_svg, to_json, to_text, verdict_lines, write_whole};
 use crate::run::Runner;
 
 /// Runs one scenario and tells what happened.
@@ -31,6 +31,16 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
             if let Err(error) = write_whole(&path, &text) {
                 return cannot_write(&path, &error);
             }
+        }
+    }
+    if let Some(path) = &args.figure {
+        let rows = report.runs.first().and_then(|r| r.outcome.timeline.as_deref());
+        let Some(svg) = timeline_svg(&report.title, rows.unwrap_or_default()) else {
+            let error = InputError::new("--figure, but the scenario records no timeline");
+            return complain(&error.help("add `--set record.timeline=true`"));
+        };
+        if let Err(error) = write_whole(path, &svg) {
+            return cannot_write(path, &error);
         }
     }
     match (args.json, args.quiet) {

@@ -56,7 +56,7 @@ pub(super) fn exit(results: &Results<'_>, e: &ExitExpect) -> Judged {
         let named = e.reason.as_ref().is_none_or(|text| exit.reason.contains(text));
         let found = match exit.reason.as_str() {
             "" => exit.kind.word().to_owned(),
-            reason => format!("{}: {reason}", exit.kind.word()),
+            reason => format!("{}: {}", exit.kind.word(), reason.replace('\n', "; ")),
         };
         Check { at: run.point.label(), found, ok: exit.kind == e.status && named }
     };

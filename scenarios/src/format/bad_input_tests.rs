@@ -1,1 +1,306 @@
+//! Every kind of bad input: the message, its place and its remedy.
 
+use proptest::prelude::*;
+
+use crate::input::InputError;
+use crate::testing::expanded;
+
+/// A good file; each line is one that tests replace.
+const GOOD: &str = "\
+title = 't'
+profile = 'generic-400g'
+seed = 1
+[qp]
+sq_depth = 64
+[[program]]
+kind = 'bandwidth'
+size = '4KiB'
+batch = 4
+[[variant]]
+name = 'a'
+[[variant]]
+name = 'b'
+set = { 'qp.mtu' = '1KiB' }
+[sweep]
+'program.0.batch' = [1, 2]
+[[expect]]
+kind = 'range'
+metric = 'throughput'
+why = 'w'
+min = '1Gbps'
+";
+
+fn error(text: &str, set: &[&str]) -> InputError {
+    match expanded(text, set) {
+        Ok(_) => panic!("accepted:\n{text}"),
+        Err(error) => error,
+    }
+}
+
+/// The good file with one line replaced must fail with this message, place included, and help.
+#[track_caller]
+fn replaced(old: &str, new: &str, message: &str, help: &str) {
+    assert!(GOOD.contains(old), "{old} is not in the good file");
+    let e = error(&GOOD.replacen(old, new, 1), &[]);
+    assert_eq!(e.to_string(), format!("t.toml:{message}"));
+    assert!(e.remedy().unwrap_or("").contains(help), "{:?}", e.remedy());
+}
+
+/// As above, through `--set`.
+#[track_caller]
+fn set(set: &str, message: &str, help: &str) {
+    let e = error(GOOD, &[set]);
+    assert_eq!(e.to_string(), message);
+    assert!(e.remedy().unwrap_or("").contains(help), "{:?}", e.remedy());
+}
+
+#[test]
+fn the_good_file_is_good() {
+    let points = expanded(GOOD, &[]).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
+    assert_eq!(points.len(), 4);
+}
+
+#[test]
+fn unknown_keys() {
+    replaced("seed = 1", "sed = 1", "3:1: unknown key `sed`", "did you mean `seed`?");
+    replaced("sq_depth", "sq_dept", "5:1: unknown key `sq_dept`", "did you mean `sq_depth`?");
+    replaced("batch = 4", "bathc = 4", "9:1: unknown key `bathc`", "did you mean `batch`?");
+    replaced("[qp]", "[pq]", "4:2: unknown key `pq`", "did you mean `qp`?");
+    replaced("name = 'a'", "nam = 'a'", "11:1: unknown key `nam`", "did you mean `name`?");
+    replaced("metric =", "metrik =", "19:1: unknown key `metrik`", "did you mean `metric`?");
+    let help = "the possible keys are why, metric, in, where, min, max";
+    replaced("min = '1Gbps'", "zz = 1", "21:1: unknown key `zz`", help);
+}
+
+#[test]
+fn unknown_words() {
+    let kind = "7:8: unknown value \"bandwith\"";
+    replaced("kind = 'bandwidth'", "kind = 'bandwith'", kind, "did you mean `bandwidth`?");
+    replaced("kind = 'range'", "kind = 'rang'", "18:8: unknown value \"rang\"", "`range`?");
+    replaced("kind = 'range'", "", "17:1: the key `kind` is missing", "expected one of range");
+    replaced("kind = 'bandwidth'", "", "6:1: the key `kind` is missing", "");
+    set("qp.type=RD", "--set:1:9: unknown value \"RD\"", "did you mean `RC`?");
+}
+
+#[test]
+fn wrong_units() {
+    let unit = "8:8: \"4us\" has the unit `us`, which is no unit of a size in bytes";
+    replaced("size = '4KiB'", "size = '4us'", unit, "its units are B, KB, KiB");
+    let bare = "8:8: \"4096\" has no unit, expected a size in bytes";
+    replaced("size = '4KiB'", "size = 4096", bare, "such as \"4096B\"");
+    let sweep = GOOD.replace("'program.0.batch' = [1, 2]", "'program.0.size' = ['8B', '8']");
+    let e = error(&sweep, &[]);
+    assert_eq!(e.to_string(), "t.toml:16:27: \"8\" has no unit, expected a size in bytes");
+    let variant = GOOD.replace("'1KiB'", "'1kib'");
+    let e = error(&variant, &[]);
+    let text = "t.toml:14:20: \"1kib\" has the unit `kib`, which is no unit of a size in bytes";
+    assert_eq!(e.to_string(), text);
+    let bound = "21:7: \"fast\" is no number and no quantity";
+    replaced("min = '1Gbps'", "min = 'fast'", bound, "write for example 1.5 or \"2us\"");
+}
+
+#[test]
+fn wrong_types() {
+    let string = "5:12: wrong type: found the string \"64\"";
+    replaced("sq_depth = 64", "sq_depth = '64'", string, "a whole number from 1 to 4294967295");
+    let decimal = "5:12: wrong type: found the decimal 6.4";
+    replaced("sq_depth = 64", "sq_depth = 6.4", decimal, "a whole number");
+    replaced("title = 't'", "title = 3", "1:9: wrong type: found 3", "expected a string");
+    replaced("[qp]", "run = []\n[qp]", "4:7: wrong type: found a list", "expected a table");
+    let table = "16:1: `program.0.batch` leads nowhere: `program` has no `0`";
+    replaced("[[program]]", "[program]", table, "[[program]]");
+    let e = error("title = 't'\nprofile = 'generic-400g'\n[program]\nkind = 'latency'\n", &[]);
+    assert_eq!(e.to_string(), "t.toml:3:1: wrong type: found a table");
+    assert_eq!(e.remedy(), Some("expected a list"));
+    set("qp.sig_all=1", "--set:1:12: wrong type: found 1", "true or false");
+}
+
+#[test]
+fn negative_and_zero_where_impossible() {
+    let negative = "5:12: impossible value: found -1";
+    replaced("sq_depth = 64", "sq_depth = -1", negative, "from 1 to 4294967295");
+    let zero = "5:12: impossible value: found 0";
+    replaced("sq_depth = 64", "sq_depth = 0", zero, "from 1 to 4294967295");
+    let size = "8:8: \"-4KiB\" is negative, and a size in bytes cannot be";
+    replaced("size = '4KiB'", "size = '-4KiB'", size, "4KiB");
+    let swept = "16:22: impossible value: found 0";
+    replaced("[1, 2]", "[0, 2]", swept, "from 1 to 65536");
+    set("qp.timeout=32", "--set:1:12: impossible value: found 32", "from 0 to 31");
+    set("qp.retry_cnt=8", "--set:1:14: impossible value: found 8", "from 0 to 7");
+    let propagation = "--set:1:22: \"0ns\" is zero, which is impossible here";
+    set("topology.propagation=0ns", propagation, "a time such as");
+    set("seed=-1", "--set:1:6: impossible value: found -1", "from 0 to 9223372036854775807");
+    set("topology.rate=0Gbps", "--set:1:15: \"0Gbps\" is zero, which is impossible here", "");
+}
+
+#[test]
+fn profiles_that_do_not_exist() {
+    let there = "2:11: there is no profile \"generic-40g\"";
+    replaced("generic-400g", "generic-40g", there, "did you mean `generic-400g`?");
+    let file = "2:11: there is no profile \"./my.toml\"";
+    replaced("generic-400g", "./my.toml", file, "generic-400g");
+    let line = GOOD.replacen("profile = 'generic-400g'\n", "", 1);
+    assert_eq!(error(&line, &[]).to_string(), "t.toml:1:1: the key `profile` is missing");
+}
+
+#[test]
+fn beyond_the_device() {
+    let depth = "5:12: `qp.sq_depth` is 32769, and profile \"generic-400g\" allows at most 32768";
+    replaced("sq_depth = 64", "sq_depth = 32769", depth, "`nic.max_sq_depth`");
+    assert!(expanded(GOOD, &["qp.sq_depth=32768"]).is_ok(), "the limit itself is allowed");
+    let inline =
+        "--set:1:15: `qp.max_inline` is 221, and profile \"generic-400g\" allows at most 220";
+    set("qp.max_inline=221B", inline, "`nic.max_inline`");
+    assert!(expanded(GOOD, &["qp.max_inline=220B"]).is_ok());
+    let more = "--set:1:18: `inline` is 221B, and `qp.max_inline` grants 220B";
+    set("program.0.inline=221B", more, "raise `qp.max_inline`");
+    assert!(expanded(GOOD, &["program.0.inline=220B"]).is_ok());
+    let reads =
+        "--set:1:18: `qp.max_rd_atomic` is 17, and profile \"generic-400g\" allows at most 16";
+    set("qp.max_rd_atomic=17", reads, "");
+    set("qp.mtu=1536B", "--set:1:8: 1536B is no path MTU", "1KiB, 2KiB, 4KiB");
+}
+
+#[test]
+fn contradictions() {
+    let batch = "9:9: `batch` is 65, and `qp.sq_depth` is 64";
+    let one = GOOD.replace("[sweep]\n'program.0.batch' = [1, 2]\n", "");
+    let e = error(&one.replace("batch = 4", "batch = 65"), &[]);
+    assert_eq!(e.to_string(), format!("t.toml:{batch}"));
+    assert!(expanded(&one.replace("batch = 4", "batch = 64"), &[]).is_ok());
+    for (change, message, help) in [
+        ("program.0.steps=['ring']", "`steps` has no use in `bandwidth`", "kind = \"script\""),
+        ("program.0.kind=latency", "`batch` has no use in `latency`", "one message at a time"),
+        ("program.0.peer=0", "`host` and `peer` are both 0", "name two hosts"),
+        ("program.0.peer=2", "`peer` is 2, and there are 2 hosts, 0 to 1", "topology.hosts"),
+        ("topology.hosts=3", "`back-to-back` connects two hosts, not 3", "switch"),
+        ("topology.buffer=1MB", "`buffer` is about a switch, and `back-to-back` has none", ""),
+        ("program.0.numa=remote", "", ""),
+        (
+            "program.0.ring_by=warp",
+            "`ring_by` is about GPU threads, and the initiator is a CPU",
+            "",
+        ),
+        ("program.0.poll_interval=1us", "", ""),
+        ("program.0.window=65", "`window` is 65, and `qp.sq_depth` is 64", "raise the depth"),
+        ("nic.bf_bytes=0B", "", ""),
+        ("program.0.name=A b", "\"A b\" is no name for results", "a to z"),
+        ("qp.type=UD", "a UD queue pair has no `write`", "RC"),
+    ] {
+        if message.is_empty() {
+            assert!(expanded(&one, &[change]).is_ok(), "{change} alone is fine");
+            continue;
+        }
+        let e = error(&one, &[change]);
+        assert_eq!(e.message(), message, "{change}");
+        assert!(e.origin().is_some(), "{change}");
+        assert!(e.remedy().unwrap_or("").contains(help), "{change}: {:?}", e.remedy());
+    }
+}
+
+#[test]
+fn contradictions_of_two_changes() {
+    let one = GOOD.replace("[sweep]\n'program.0.batch' = [1, 2]\n", "");
+    for (changes, message) in [
+        (["program.0.initiator=gpu", "program.0.numa=remote"], "`numa` is about CPU cores"),
+        (["program.0.poll=event", "program.0.poll_interval=1us"], "`poll_interval` with"),
+        (["program.0.ring=blueflame", "nic.bf_bytes=0B"], "has no BlueFlame"),
+        (["program.0.op=read", "qp.max_rd_atomic=0"], "no READ or atomic allowed"),
+        (["program.0.op=read", "qp.type=UC"], "a UC queue pair has no `read`"),
+        (["program.0.op=read", "program.0.inline=8B"], "`read` cannot be inline"),
+        (["program.0.op=fetch-add", "program.0.size=16B"], "`fetch-add` has 8 bytes, not 16B"),
+        (["program.0.batch=1", "program.0.batch_delay=1us"], "waits for a batch to fill"),
+        (["program.0.op=send", "qp.type=UD"], "does not fit one packet"),
+        (["program.0.threads=1024", "program.0.qps=129"], "132096 queue pairs"),
+    ] {
+        // With an MTU of 4 KiB in variant a, 4-KiB sends fit; variant b has 1 KiB.
+        let e = error(&one, &changes);
+        assert!(e.message().contains(message), "{changes:?}: {e}");
+        assert!(e.remedy().is_some(), "{changes:?}");
+    }
+}
+
+#[test]
+fn scripts() {
+    let script = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'script'\n\
+                  steps = ['post write 16B', 'ring', 'wait']\n";
+    assert!(expanded(script, &[]).is_ok());
+    let with = |old: &str, new: &str| error(&script.replace(old, new), &[]);
+    let e = with("'ring'", "'rign'");
+    assert_eq!(e.to_string(), "t.toml:5:28: unknown step \"rign\"");
+    assert_eq!(e.remedy(), Some("did you mean `ring`?"));
+    let e = with("'post write 16B'", "'post write 221B inline'");
+    assert_eq!(e.to_string(), "t.toml:5:10: 221B inline, and `qp.max_inline` grants 220B");
+    let e = with("'ring'", "'ring qp=1'");
+    assert_eq!(e.to_string(), "t.toml:5:28: queue pair 1, and the program has 1, counted from 0");
+    let e = with("steps = ['post write 16B', 'ring', 'wait']\n", "");
+    assert_eq!(e.to_string(), "t.toml:3:1: a script without `steps`");
+    let e = with("steps =", "size = '16B'\nsteps =");
+    assert_eq!(e.to_string(), "t.toml:5:8: `size` has no use in `script`");
+}
+
+#[test]
+fn expectations_that_cannot_hold() {
+    let last = |text: &str| GOOD.replace("min = '1Gbps'", text);
+    for (text, message) in [
+        ("", "t.toml:19:10: a range without ends"),
+        ("min = 2\nmax = 1", "t.toml:22:7: `max` is less than `min`"),
+        ("min = 2\nmax = '1us'", "t.toml:22:7: `min` and `max` are of different kinds"),
+        ("min = 1\nin = 'c'", "t.toml:22:6: there is no variant \"c\""),
+        ("min = 1\nwhere = { size = '8B' }", "t.toml:22:9: there is no axis `size`"),
+    ] {
+        assert_eq!(error(&last(text), &[]).to_string(), message, "{text}");
+    }
+    replaced("why = 'w'", "", "17:1: the key `why` is missing", "");
+    replaced("why = 'w'", "why = ''", "20:7: `why` is empty", "on one line");
+}
+
+#[test]
+fn variants_and_sweeps() {
+    replaced("name = 'b'", "name = 'a'", "13:8: two variants are called \"a\"", "");
+    replaced("name = 'a'", "name = ''", "11:8: a variant needs a name", "");
+    let path = "14:9: unknown key `pq` in `pq.mtu`";
+    replaced("'qp.mtu'", "'pq.mtu'", path, "did you mean `qp`?");
+    replaced("'qp.mtu'", "'qp.mtuu'", "14:9: unknown key `mtuu`", "did you mean `mtu`?");
+    let element = "16:1: `program.1.batch` leads nowhere: `program` has no `1`";
+    replaced("'program.0.batch'", "'program.1.batch'", element, "it has 1 elements");
+    replaced("[1, 2]", "[]", "16:21: `program.0.batch` has no values to try", "");
+    replaced("'program.0.batch'", "'expect'", "16:1: `expect` cannot be changed by a path", "");
+    let many = "'program.0.batch' = { from = 1, to = 101, step = 1 }\n\
+                'program.0.size' = { from = '1B', to = '100B', step = '1B' }";
+    let e = error(&GOOD.replace("'program.0.batch' = [1, 2]", many), &[]);
+    assert_eq!(e.to_string(), "t.toml:16:1: the sweep makes more than 10000 points");
+}
+
+#[test]
+fn the_command_line() {
+    set("qp.mtu", "--set:1:1: \"qp.mtu\" is not `path=value`", "program.0.size=64B");
+    set("=3", "--set:1:1: \"\" is not a path", "keys with points between them");
+    set("program.0.szie=8B", "--set:1:1: unknown key `szie`", "did you mean `size`?");
+    set("pcie.width=3", "--set:1:12: impossible value: `pcie.width` is 3", "one of 1, 2, 4, 8, 16");
+}
+
+#[test]
+fn text_that_is_no_toml() {
+    let e = error("title = 't\n", &[]);
+    assert!(e.to_string().starts_with("t.toml:1:"), "{e}");
+    assert!(e.to_string().contains("not TOML"), "{e}");
+    let e = error("", &[]);
+    assert_eq!(e.to_string(), "t.toml:1:1: the key `title` is missing");
+}
+
+proptest! {
+    /// Whatever is cut out of a good file and put in instead: an error or a scenario, no panic,
+    /// and a place inside the text.
+    #[test]
+    fn no_file_makes_a_panic(at in 0usize..400, length in 0usize..40, new in "[ -~\n]{0,12}") {
+        let (at, end) = (at.min(GOOD.len()), (at + length).min(GOOD.len()));
+        let text = format!("{}{new}{}", &GOOD[..at], &GOOD[end..]);
+        if let Err(e) = expanded(&text, &[]) {
+            prop_assert!(!e.message().is_empty());
+            if let Some(origin) = e.origin() {
+                prop_assert!(origin.start <= origin.end && origin.end <= origin.source.text.len());
+            }
+        }
+    }
+}

@@ -1,24 +1,27 @@
 //! Contradictions: settings that are fine alone and impossible together or on this hardware.
 
 use doorbell_core::units::Bytes;
+use serde_json::Value as Json;
 
+use super::check_kinds::{check_kind_limits, unused_keys};
 use super::{
-    Initiator, Op, Poll, Program, ProgramKind, QpKind, RingMode, Scenario, Step, TopologyKind,
+    Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, RingMode, Scenario, Step,
+    TopologyKind,
 };
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;
 use crate::quantity::Unit;
 
 /// What is wrong, at which path, and what to do.
-struct Problem {
+pub(super) struct Problem {
     path: String,
     message: String,
     help: String,
 }
 
-type Checked = Result<(), Problem>;
+pub(super) type Checked = Result<(), Problem>;
 
-fn refuse(path: impl Into<String>, message: String, help: impl Into<String>) -> Checked {
+pub(super) fn refuse(path: impl Into<String>, message: String, help: impl Into<String>) -> Checked {
     Err(Problem { path: path.into(), message, help: help.into() })
 }
 
@@ -26,11 +29,12 @@ fn refuse(path: impl Into<String>, message: String, help: impl Into<String>) -> 
 pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), InputError> {
     let programs = || {
         s.program.iter().enumerate().try_for_each(|(index, program)| {
-            let given = Given { table: tree, index };
+            let given = Given::new(index, program);
             check_program(s, profile, program, &given)
         })
     };
-    let all = check_topology(s)
+    let all = check_claim(s)
+        .and_then(|()| check_topology(s))
         .and_then(|()| check_qp(s, profile))
         .and_then(|()| check_names(s))
         .and_then(|()| programs());
@@ -41,26 +45,42 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
     })
 }
 
-/// Which keys a program's table really has, to tell a default from a wish.
-struct Given<'a> {
-    table: &'a Node,
+/// Which keys of a program differ from their defaults, to tell a default from a wish. A default
+/// that is written out is no wish: the expanded configuration of a report must read back.
+struct Given {
     index: usize,
+    program: Json,
+    default: Json,
 }
 
-impl Given<'_> {
+impl Given {
+    fn new(index: usize, program: &Program) -> Self {
+        let default = Program { name: program.name.clone(), ..Program::of_kind(program.kind) };
+        let json = |p: &Program| serde_json::to_value(p).unwrap_or_default();
+        Self { index, program: json(program), default: json(&default) }
+    }
+
     fn path(&self, key: &str) -> String {
         format!("program.{}.{key}", self.index)
     }
 
     fn has(&self, key: &str) -> bool {
-        use crate::input::Value;
-        let programs = self.table.table().ok().and_then(|t| t.get("program"));
-        let Some(Value::Array(items)) = programs.map(|n| &n.value) else {
-            return false;
-        };
-        let table = items.get(self.index).and_then(|n| n.table().ok());
-        table.is_some_and(|t| t.get(key).is_some())
+        self.program.get(key) != self.default.get(key)
     }
+}
+
+/// A claim is settled as a whole or not at all.
+fn check_claim(s: &Scenario) -> Checked {
+    let (claim, finding) = (!s.claim.is_empty(), !s.finding.trim().is_empty());
+    if s.verdict.is_some() != finding {
+        let help = "a claim that is settled has both, the word and the figure";
+        return refuse("verdict", "`verdict` and `finding` belong together".to_owned(), help);
+    }
+    if finding && !claim {
+        let text = "a `finding` about no claim".to_owned();
+        return refuse("finding", text, "name the `claim`, or say it in the title");
+    }
+    Ok(())
 }
 
 fn check_topology(s: &Scenario) -> Checked {
@@ -141,7 +161,7 @@ fn check_names(s: &Scenario) -> Checked {
     Ok(())
 }
 
-fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given<'_>) -> Checked {
+fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
     let hosts = s.topology.hosts.value();
     for (key, host) in [("host", p.host.value()), ("peer", p.peer.value())] {
         if host >= hosts {
@@ -155,48 +175,21 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given<'_>
         return refuse(given.path("peer"), text, "name two hosts");
     }
     check_kind(p, given)?;
+    check_kind_limits(s, p, |key| given.path(key))?;
     check_queues(s, profile, p, given)?;
     check_initiator(profile, p, given)?;
     if p.kind == ProgramKind::Script {
         return check_script(s, p, given);
     }
-    check_op(s, p.op, p.size.0, &given.path("op"), &given.path("size"), given.has("size"))?;
+    check_op(s, p.op, p.size.0, &given.path("op"), &given.path("size"))?;
     check_inline(s, p, given)
 }
 
-fn check_kind(p: &Program, given: &Given<'_>) -> Checked {
-    const LOOP: [&str; 13] = [
-        "op",
-        "size",
-        "iterations",
-        "warmup",
-        "window",
-        "batch",
-        "batch_delay",
-        "interval",
-        "signal_every",
-        "inline",
-        "ring",
-        "poll_batch",
-        "poll_interval",
-    ];
-    let (kind, unused): (&str, &[&str]) = match p.kind {
-        ProgramKind::Script => ("script", &LOOP),
-        ProgramKind::Latency => ("latency", &["window", "batch", "batch_delay", "steps"]),
-        ProgramKind::PingPong => {
-            ("ping-pong", &["window", "batch", "batch_delay", "interval", "steps"])
-        }
-        ProgramKind::Bandwidth => ("bandwidth", &["steps"]),
-        ProgramKind::MessageRate => ("message-rate", &["steps"]),
-    };
-    for key in unused {
+fn check_kind(p: &Program, given: &Given) -> Checked {
+    for key in unused_keys(p.kind) {
         if given.has(key) {
-            let help = match p.kind {
-                ProgramKind::Script => "a script says such things in its `steps`",
-                _ if *key == "steps" => "write `kind = \"script\"` for steps",
-                _ => "it has one message at a time; `bandwidth` and `message-rate` have more",
-            };
-            return refuse(given.path(key), format!("`{key}` has no use in `{kind}`"), help);
+            let text = format!("`{key}` has no use in `{}`", p.kind.word());
+            return refuse(given.path(key), text, p.kind.remedy(key));
         }
     }
     if p.kind == ProgramKind::Script && p.steps.is_empty() {
@@ -214,7 +207,7 @@ fn check_kind(p: &Program, given: &Given<'_>) -> Checked {
     Ok(())
 }
 
-fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given<'_>) -> Checked {
+fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
     let depth = s.qp.sq_depth.value();
     for (key, value) in [("window", p.window.map(|w| w.value())), ("batch", Some(p.batch.value()))]
     {
@@ -232,10 +225,14 @@ fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given<'_>)
     Ok(())
 }
 
-fn check_initiator(profile: &Profile, p: &Program, given: &Given<'_>) -> Checked {
+fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> Checked {
     if given.has("ring_by") && p.initiator != Initiator::Gpu {
         let text = "`ring_by` is about GPU threads, and the initiator is a CPU".to_owned();
         return refuse(given.path("ring_by"), text, "write `initiator = \"gpu\"`");
+    }
+    if given.has("ring_by") && p.kind != ProgramKind::Produce {
+        let text = format!("`ring_by` has no use in `{}`", p.kind.word());
+        return refuse(given.path("ring_by"), text, "`batch` says how many messages a ring has");
     }
     if given.has("numa") && p.initiator == Initiator::Gpu {
         let text = "`numa` is about CPU cores, and the initiator is a GPU".to_owned();
@@ -251,16 +248,9 @@ fn check_initiator(profile: &Profile, p: &Program, given: &Given<'_>) -> Checked
 /// Largest message of the InfiniBand architecture.
 const MAX_MESSAGE: u64 = 1 << 31;
 
-fn check_op(
-    s: &Scenario,
-    op: Op,
-    size: Bytes,
-    op_path: &str,
-    size_path: &str,
-    size_given: bool,
-) -> Checked {
+fn check_op(s: &Scenario, op: Op, size: Bytes, op_path: &str, size_path: &str) -> Checked {
     let word = op.word();
-    if op.is_atomic() && size_given && size != Bytes(8) {
+    if op.is_atomic() && size != Bytes(8) {
         let text = format!("`{word}` has 8 bytes, not {}", size.print());
         return refuse(size_path, text, "leave `size` out");
     }
@@ -293,7 +283,7 @@ fn check_op(
     Ok(())
 }
 
-fn check_inline(s: &Scenario, p: &Program, given: &Given<'_>) -> Checked {
+fn check_inline(s: &Scenario, p: &Program, given: &Given) -> Checked {
     let Some(inline) = p.inline.map(|i| i.0) else {
         return Ok(());
     };
@@ -313,13 +303,13 @@ fn check_inline(s: &Scenario, p: &Program, given: &Given<'_>) -> Checked {
     Ok(())
 }
 
-fn check_script(s: &Scenario, p: &Program, given: &Given<'_>) -> Checked {
+fn check_script(s: &Scenario, p: &Program, given: &Given) -> Checked {
     let qps = p.qps.value();
     for (i, step) in p.steps.iter().enumerate() {
         let path = given.path(&format!("steps.{i}"));
         let qp = match step {
             Step::Post(post) => {
-                check_op(s, post.op, post.size, &path, &path, true)?;
+                check_op(s, post.op, post.size, &path, &path)?;
                 let granted = s.qp.max_inline.0;
                 if post.inline && post.size.0 > granted.0 {
                     let text = format!(
@@ -332,7 +322,12 @@ fn check_script(s: &Scenario, p: &Program, given: &Given<'_>) -> Checked {
                 post.qp
             }
             Step::Recv { qp, .. } | Step::Ring { qp, .. } | Step::State { qp, .. } => *qp,
-            Step::Poll { .. } | Step::Wait { .. } | Step::Compute { .. } | Step::Fence => 0,
+            Step::Load if p.payload == Payload::Virtual => {
+                let text = "a load of memory without contents".to_owned();
+                return refuse(path, text, "set `payload = \"data\"`");
+            }
+            Step::Poll { .. } | Step::Wait { .. } | Step::Compute { .. } => 0,
+            Step::Fence | Step::Load => 0,
         };
         if u64::from(qp) >= qps {
             let text = format!("queue pair {qp}, and the program has {qps}, counted from 0");

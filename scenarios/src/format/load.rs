@@ -102,7 +102,17 @@ pub fn load(
     directory: PathBuf,
     overrides: &Overrides,
 ) -> Result<Loaded, InputError> {
-    let mut base = Node::parse(&source)?;
+    let base = Node::parse(&source)?;
+    load_node(base, source, directory, overrides)
+}
+
+/// [`load`] of a table that stands in a larger file.
+pub(crate) fn load_node(
+    mut base: Node,
+    source: Arc<Source>,
+    directory: PathBuf,
+    overrides: &Overrides,
+) -> Result<Loaded, InputError> {
     let Value::Table(table) = &mut base.value else {
         return Err(InputError::new("not a table"));
     };

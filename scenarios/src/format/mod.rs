@@ -5,6 +5,7 @@
 //! schema and `doorbell explain` come from the same definitions.
 
 mod check;
+mod check_kinds;
 pub mod expand;
 mod expect;
 mod expect_check;
@@ -22,6 +23,8 @@ mod variant;
 
 #[cfg(test)]
 mod bad_input_tests;
+#[cfg(test)]
+mod expand_tests;
 
 pub use expect::{
     AxisExpect, Bound, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
@@ -31,7 +34,7 @@ pub use program::{
     Initiator, Memory, Numa, Op, Payload, Poll, Program, ProgramKind, Receives, RingBy, RingMode,
 };
 pub use qp::{Qp, QpKind};
-pub use scenario::{Claims, HostModel, Noise, Record, Run, Scenario};
+pub use scenario::{ClaimVerdict, Claims, HostModel, Noise, Record, RunOptions, Scenario};
 pub use script::{PostStep, Step, StepState};
 pub use settings::SettingValue;
 pub(crate) use sweep::scalar;

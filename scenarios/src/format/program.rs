@@ -9,8 +9,8 @@ use crate::quantity::{Count, Positive, Quantity};
 
 /// One program: who sends what to whom, and how it posts, rings and polls.
 ///
-/// Every kind but `script` is the same loop; the kind says what is waited for and what is
-/// measured.
+/// Every kind but `script` and `produce` is the same loop; the kind says what is waited for and
+/// what is measured.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
@@ -62,9 +62,21 @@ pub struct Program {
     /// Longest time that a posted message waits for its batch to fill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_delay: Option<Positive<Span>>,
-    /// Time between two messages of a thread; without it, as fast as it can.
+    /// Time between two messages of a thread, in `produce` between two rounds; without it, as fast
+    /// as it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Positive<Span>>,
+    /// Messages of `produce` that become ready together, one per thread of a GPU block. The
+    /// `iterations` are messages all the same.
+    #[serde(default)]
+    pub per_round: Count<1, 65536>,
+    /// Computation in front of each round of `produce`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Positive<Span>>,
+    /// Buffers of `produce`; without it, as many as the send queue holds. Fewer: rounds wait for
+    /// completions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<Count<1, 65536>>,
     /// Every n-th message makes a completion. Higher: fewer completions, slots come back later.
     #[serde(default)]
     pub signal_every: Count<1, 65536>,
@@ -74,7 +86,7 @@ pub struct Program {
     /// How doorbells are rung.
     #[serde(default)]
     pub ring: RingMode,
-    /// Which GPU threads ring (GPU initiators only).
+    /// Which GPU threads ring (`produce` on GPU initiators only; elsewhere `batch` says it).
     #[serde(default)]
     pub ring_by: RingBy,
     /// Whether WQE stores are fenced before the doorbell.
@@ -104,6 +116,47 @@ pub struct Program {
     /// The steps of a script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+}
+
+impl Program {
+    /// A program with every default.
+    pub fn of_kind(kind: ProgramKind) -> Self {
+        Self {
+            kind,
+            name: String::new(),
+            host: Count::default(),
+            peer: peer_one(),
+            initiator: Initiator::default(),
+            numa: Numa::default(),
+            threads: Count::default(),
+            qps: Count::default(),
+            share_qp: false,
+            op: Op::default(),
+            size: default_size(),
+            iterations: default_iterations(),
+            warmup: Count::default(),
+            window: None,
+            batch: Count::default(),
+            batch_delay: None,
+            interval: None,
+            per_round: Count::default(),
+            work: None,
+            slots: None,
+            signal_every: Count::default(),
+            inline: None,
+            ring: RingMode::default(),
+            ring_by: RingBy::default(),
+            fence: yes(),
+            poll: Poll::default(),
+            poll_batch: default_poll_batch(),
+            poll_interval: None,
+            payload: Payload::default(),
+            memory: Memory::default(),
+            peer_memory: Memory::default(),
+            receives: Receives::default(),
+            steps: Vec::new(),
+        }
+    }
 }
 
 const fn peer_one() -> Count<0, 1023> {
@@ -140,6 +193,10 @@ pub enum ProgramKind {
     MessageRate,
     /// The calls in `steps`, in order.
     Script,
+    /// Messages become ready in rounds, and who produces them posts them, or a proxy does. Time
+    /// from "ready" to the news of its completion; with `payload = "data"` the peer checks every
+    /// byte.
+    Produce,
 }
 
 /// Who posts and polls.
@@ -151,7 +208,7 @@ pub enum Initiator {
     Cpu,
     /// GPU blocks, with queues and doorbell mapped into the GPU.
     Gpu,
-    /// GPU blocks produce, a CPU core sees a flag, posts and polls.
+    /// GPU blocks produce, a CPU core sees a flag, posts and polls (`produce` only).
     CpuProxy,
 }
 
@@ -300,4 +357,18 @@ pub enum Receives {
     Once,
     /// None.
     None,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::{Node, Source};
+
+    #[test]
+    fn the_defaults_of_the_code_are_those_of_the_file() {
+        let read: Program =
+            Node::parse(&Source::new("p", "kind = 'latency'")).unwrap().read().unwrap();
+        let made = Program::of_kind(ProgramKind::Latency);
+        assert_eq!(toml::to_string(&read).unwrap(), toml::to_string(&made).unwrap());
+    }
 }

@@ -22,17 +22,24 @@ pub struct Scenario {
     /// Claim or claims that it settles, such as `"A03"`.
     #[serde(default, skip_serializing_if = "Claims::is_empty")]
     pub claim: Claims,
+    /// How the claim comes out. The expectations are what proves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<ClaimVerdict>,
+    /// The figure that decides, and the condition where there is one, on one line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub finding: String,
     /// Name of a hardware profile, or the path of a profile file.
     pub profile: String,
-    /// Seed of all random streams. The same file and seed give the same run, bit for bit.
+    /// Seed of all random streams. The same file and seed give the same run, bit for bit. TOML
+    /// has no larger whole numbers.
     #[serde(default = "default_seed")]
-    pub seed: Count<0, { u64::MAX }>,
+    pub seed: Count<0, { i64::MAX as u64 }>,
     /// Profile parameters that this scenario changes, by path: `"pcie.width" = 8`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, SettingValue>,
     /// What is modelled, and for how long.
     #[serde(default)]
-    pub run: Run,
+    pub run: RunOptions,
     /// Hosts and what is between them.
     #[serde(default)]
     pub topology: Topology,
@@ -55,14 +62,14 @@ pub struct Scenario {
     pub expect: Vec<Expect>,
 }
 
-const fn default_seed() -> Count<0, { u64::MAX }> {
+const fn default_seed() -> Count<0, { i64::MAX as u64 }> {
     Count::of(1)
 }
 
 /// What is modelled, and for how long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Run {
+pub struct RunOptions {
     /// Whether the profile's noise tables and the noise of switches are drawn from.
     pub noise: Noise,
     /// Whether cores, PCIe and NIC take time. `ideal` leaves only the network.
@@ -71,7 +78,7 @@ pub struct Run {
     pub limit: Positive<Span>,
 }
 
-impl Default for Run {
+impl Default for RunOptions {
     fn default() -> Self {
         Self {
             noise: Noise::default(),
@@ -109,13 +116,36 @@ pub enum HostModel {
 pub struct Record {
     /// Start and end of every step of the first messages.
     pub timeline: bool,
-    /// Messages in the timeline, per program.
+    /// Messages in the timeline, of the first program.
     pub timeline_messages: Count<1, 1000>,
 }
 
 impl Default for Record {
     fn default() -> Self {
         Self { timeline: false, timeline_messages: Count::of(1) }
+    }
+}
+
+/// How a claim comes out.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimVerdict {
+    /// As it was said.
+    Holds,
+    /// Under a condition, which the finding gives.
+    HoldsWhen,
+    /// Not at all, or with another figure, which the finding gives.
+    Refuted,
+}
+
+impl ClaimVerdict {
+    /// The words in tables.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::HoldsWhen => "holds when",
+            Self::Refuted => "refuted",
+        }
     }
 }
 

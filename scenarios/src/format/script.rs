@@ -10,6 +10,7 @@
 //! | `state STATE [qp=N]` | move the queue pair to `reset`, `init`, `rtr`, `rts`, `sqd` or `err` |
 //! | `compute TIME` | let time pass |
 //! | `fence` | order the stores so far before what follows |
+//! | `load` | load the first 8 bytes of the buffer, which must have contents |
 //!
 //! `pd=N` takes the buffer from the N-th protection domain; all but 0 are foreign to the queue
 //! pair, which is an error that the verbs define.
@@ -72,6 +73,8 @@ pub enum Step {
     },
     /// Order the stores so far before what follows.
     Fence,
+    /// Load the first 8 bytes of the buffer.
+    Load,
 }
 
 /// Work requests to stage.
@@ -123,7 +126,8 @@ impl StepState {
     ];
 }
 
-const STEPS: [&str; 8] = ["post", "recv", "ring", "poll", "wait", "state", "compute", "fence"];
+const STEPS: [&str; 9] =
+    ["post", "recv", "ring", "poll", "wait", "state", "compute", "fence", "load"];
 
 /// More work requests in one step are refused: no send queue is as deep.
 const MAX_COUNT: u32 = 1 << 20;
@@ -267,6 +271,10 @@ impl Step {
                 words.end(&[])?;
                 Ok(Self::Fence)
             }
+            "load" => {
+                words.end(&[])?;
+                Ok(Self::Load)
+            }
             other => wrong(format!("unknown step \"{other}\""), suggestion(other, STEPS, "steps")),
         }
     }
@@ -352,6 +360,7 @@ impl fmt::Display for Step {
             }
             Self::Compute { time } => write!(f, "compute {}", time.print()),
             Self::Fence => f.write_str("fence"),
+            Self::Load => f.write_str("load"),
         }
     }
 }
@@ -421,6 +430,7 @@ mod tests {
             ("state err qp=1", "state err qp=1"),
             ("compute 1.5us", "compute 1.5us"),
             ("fence", "fence"),
+            ("load", "load"),
         ] {
             let step = Step::parse(text).unwrap_or_else(|e| panic!("{text}: {e:?}"));
             if !printed.is_empty() {

@@ -46,6 +46,20 @@ impl<'de> Deserializer<'de> for &'de Node {
         visitor.visit_newtype_struct(self).map_err(|e: InputError| e.at(&self.origin))
     }
 
+    /// Only a table is a struct; serde itself would take a list of its fields too.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, InputError> {
+        if let Value::Array(_) = self.value {
+            let error = InputError::new("wrong type: found a list").help("expected a table");
+            return Err(error.at(&self.origin));
+        }
+        self.deserialize_any(visitor)
+    }
+
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -78,7 +92,7 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        unit_struct seq tuple tuple_struct map identifier ignored_any
     }
 }
 
@@ -290,6 +304,7 @@ mod tests {
     fn errors_stand_at_the_innermost_place() {
         fails("\nwidht = 2", "t.toml:2:1: unknown key `widht`", "did you mean `width`?");
         fails("width = 'x'", "t.toml:1:9: wrong type: found the string \"x\"", "expected u32");
+        fails("[[shape]]", "t.toml:1:1: wrong type: found a list", "expected one of point, circle");
         fails("width = -1", "t.toml:1:9: impossible value: found -1", "expected u32");
         let kinds = "expected one of point, circle";
         fails("[shape]\nradius=2", "t.toml:1:1: the key `kind` is missing", kinds);

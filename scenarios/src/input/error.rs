@@ -113,7 +113,7 @@ impl de::Error for InputError {
 
     fn invalid_type(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
         Self::new(format!("wrong type: found {}", describe(found)))
-            .help(format!("expected {expected}"))
+            .help(format!("expected {}", in_toml_words(&expected.to_string())))
     }
 
     fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
@@ -139,6 +139,17 @@ impl de::Error for InputError {
 
     fn missing_field(field: &'static str) -> Self {
         Self::new(format!("the key `{field}` is missing"))
+    }
+}
+
+/// What was expected, in TOML words instead of serde's.
+fn in_toml_words(expected: &str) -> &str {
+    match expected {
+        "a sequence" => "a list",
+        "a map" => "a table",
+        "a boolean" => "true or false",
+        e if e.starts_with("struct ") => "a table",
+        e => e,
     }
 }
 

@@ -102,6 +102,11 @@ impl Path {
                 let why = "it is a list: name an element by its number, or all by `*`";
                 Err(self.no_way(depth, why.to_owned(), key_at))
             }
+            (Value::Table(_), Segment::Index(_) | Segment::All) => {
+                let above = Self { segments: self.segments[..depth].to_vec() };
+                let why = format!("it is one table; a list of tables is written `[[{above}]]`");
+                Err(self.no_way(depth, why, key_at))
+            }
             (other, _) => Err(self.no_way(depth, format!("it is {}", other.name()), key_at)),
         }
     }

@@ -24,6 +24,6 @@ pub use load::{Profiles, RawProfile};
 pub use param::{
     AckAsk, AckMode, Choice, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles,
 };
-pub use parameters::{Cpu, GROUPS, Gpu, Memory, Nic, PARAMETERS, Pcie, Port, Profile, Rc};
+pub use parameters::{Bench, Cpu, GROUPS, Gpu, Memory, Nic, PARAMETERS, Pcie, Port, Profile, Rc};
 pub use schema::profile_schema;
 pub use table::{Confidence, Entries, Entry, ParameterInfo, Provenance};

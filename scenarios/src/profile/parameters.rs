@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use doorbell_core::units::{BitRate, Bytes, Span};
+use doorbell_core::units::{BitRate, Bytes, Ratio, Span};
 
 use super::check::{at_least, one_of, positive, short, size_of, size_within, within};
 use super::param::{
@@ -19,7 +19,8 @@ parameters! {
     cpu Cpu {
         /// Entering and leaving the post call, per ring.
         post_call: Span => [short],
-        /// Writing the fixed part of a WQE, its first 64-byte block. Higher: fewer messages per core.
+        /// Writing the fixed part of a WQE, its first 64-byte block. Higher: fewer messages per
+        /// core.
         wqe_build: Span => [short],
         /// Writing each further 64-byte block of a WQE.
         wqe_per_block: Span => [short],
@@ -158,18 +159,24 @@ parameters! {
     nic Nic {
         /// The doorbell unit, per doorbell. Its inverse bounds doorbells per second.
         doorbell: Span => [short],
+        /// Added per 64-byte line after the first of a BlueFlame write. Bounds the lines per second of
+        /// all cores together.
+        doorbell_line: Span => [short],
         /// From the doorbell unit to the WQE fetch or, with BlueFlame, to the processing unit.
         doorbell_latency: Span => [short],
         /// 64-byte blocks that one WQE fetch reads at most. Higher: fewer reads per batch.
         wqe_fetch_blocks: u64 => [within(1, 64)],
         /// WQE fetches of one QP under way. Higher: deeper prefetch.
         wqe_fetches: u64 => [at_least(1)],
-        /// WQEs of one QP fetched and not yet started, at most.
+        /// WQEs of one QP on the chip and not yet started, at most. Those beyond it that BlueFlame
+        /// carries are fetched later like any other.
         wqe_window: u64 => [at_least(1)],
         /// Processing units. One QP uses one.
         pu_count: u64 => [within(1, 4096)],
         /// A unit's time per WQE. Bounds the message rate of one QP.
         pu_wqe: Span => [short],
+        /// Added when the WQE was fetched over PCIe and not carried by BlueFlame.
+        pu_fetched: Span => [short],
         /// Added when the payload is gathered by DMA and not inline.
         pu_gather: Span => [short],
         /// Added for a READ or ATOMIC.
@@ -184,6 +191,8 @@ parameters! {
         rx_packet: Span => [short],
         /// Added for a packet that takes a receive.
         rx_recv: Span => [short],
+        /// Added for a packet that makes two writes to memory, payload and completion.
+        rx_write: Span => [short],
         /// Least distance of packets that the device receives.
         rx_device: Span => [short],
         /// Both NICs' pipelines, processing unit to wire and wire to receive unit's result.
@@ -210,14 +219,14 @@ parameters! {
         bf_bytes: Bytes => [size_of(&[0, 64, 128, 256, 512, 1024])],
         /// Whether BlueFlame is used also for WQEs that are not inline.
         prefer_bf: bool,
-        /// Lock buckets of the atomic unit, by low address bits. 1: all ATOMICs queue.
+        /// Lock buckets of the atomic unit, by the low bits of the byte address. 1: all ATOMICs queue.
         atomic_buckets: u64 => [within(1, 1 << 20)],
         /// The atomic unit's time per ATOMIC.
         atomic_unit: Span => [short],
         /// Whether a bucket stays locked while the old value is read over PCIe.
         atomic_holds: bool,
-        /// Clock over time: "2ms 3/2" makes all NIC stages 1.5 times as long from 2 ms on. No public
-        /// figure of thermal throttling is known: synthetic.
+        /// Clock over time: "2ms 3/2" makes all NIC stages 1.5 times as long from 2 ms on. No
+        /// public figure of thermal throttling is known: synthetic.
         clock: ClockSteps,
         /// Largest inline payload granted.
         max_inline: Bytes,
@@ -245,8 +254,18 @@ parameters! {
         width: u64 => [one_of(&[1, 2, 4, 8, 16])],
         /// Building a WQE by one thread.
         wqe_build: Span => [short],
-        /// Reserving a slot and publishing it: atomics in device memory, per WQE.
-        reserve: Span => [short],
+        /// WQEs that threads of a block build at the same time, under the same atomics. 1: one after
+        /// the other.
+        lanes: u64 => [within(1, 1024)],
+        /// An atomic operation on device memory.
+        atomic: Span => [short],
+        /// Atomics per WQE: reserving its slot, publishing it in order.
+        wqe_atomics: u64 => [within(0, 64)],
+        /// Atomics per ring beside those of its WQEs: the lock, the producer index.
+        ring_atomics: u64 => [within(0, 64)],
+        /// System-scope fences that a ring makes by itself. 0: the program has to fence, or the NIC
+        /// may read stale WQEs.
+        ring_fences: u64 => [within(0, 64)],
         /// Storing the doorbell record and electing who rings.
         dbr_store: Span => [short],
         /// The doorbell store, as the thread sees it.
@@ -257,12 +276,16 @@ parameters! {
         fence_system: Span => [short],
         /// A store to host memory, as the thread sees it.
         store: Span => [short],
-        /// A load from host memory.
+        /// A load from host memory of the GPU's socket.
         load: Span => [short],
         /// A poll of a completion queue.
         poll: Span => [short],
         /// Each completion that a poll returns.
         poll_per_cqe: Span => [short],
+        /// Atomics of a poll that finds something: what a library keeps of the queue's state.
+        poll_atomics: u64 => [within(0, 64)],
+        /// System-scope fences of a poll that finds something.
+        poll_fences: u64 => [within(0, 64)],
         /// The program's loop around its calls, per step.
         step: Span => [short],
         /// Rate of a copy by one block.
@@ -289,6 +312,9 @@ parameters! {
         link: LinkKind,
         /// Rate of the port.
         rate: BitRate,
+        /// Bytes around every packet beyond headers and CRCs: delimiters and their padding. Higher:
+        /// fewer small packets per second.
+        framing: Bytes => [size_within(0, 256)],
         /// Largest path MTU.
         max_mtu: Bytes => [size_of(&[256, 512, 1024, 2048, 4096])],
         /// Propagation of a cable.
@@ -297,6 +323,9 @@ parameters! {
         switch_latency: Span => [short],
         /// How a switch forwards.
         switch_forwarding: ForwardMode,
+        /// Random delay of a packet at a switch, at most so many times the time of the largest packet.
+        /// 0: senders in step stay in step.
+        switch_noise: Ratio,
         /// Buffer of a switch per port.
         switch_buffer: Bytes => [size_within(8448, 1 << 40)],
         /// One way of the out-of-band network.
@@ -317,5 +346,32 @@ parameters! {
         ack_coalesce: u64 => [at_least(1)],
         /// Longest time that an ACK is held back.
         ack_delay: Span,
+    }
+
+    /// DMA engines of a device that measures its own PCIe path, as pcie-bench does on the NFP6000.
+    /// Adapters do not use them.
+    bench Bench {
+        /// A thread's command to the PCIe unit.
+        issue: Span => [short],
+        /// Completion to the thread that waits for it.
+        notify: Span => [short],
+        /// Descriptor queue of the engines; commands avoid it.
+        queue: Span => [short],
+        /// Read engine, per descriptor.
+        read_op: Span => [short],
+        /// Write engine, per descriptor. Bounds small writes per second.
+        write_op: Span => [short],
+        /// Data mover between PCIe and the device's memory, per operation. One per direction.
+        mover_op: Span => [short],
+        /// Its rate: the slope of latency over size, and the ceiling of bandwidth.
+        mover_rate: BitRate,
+        /// Port of the device's memory, shared by both movers, per operation.
+        port_op: Span => [short],
+        /// Its rate: the ceiling of reads and writes together.
+        port_rate: BitRate,
+        /// Threads with one operation each.
+        threads: u64 => [within(1, 4096)],
+        /// Bytes of the host's memory that operations go through, one after the other.
+        window: Bytes => [size_within(4096, 1 << 30)],
     }
 }

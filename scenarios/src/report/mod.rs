@@ -1,6 +1,7 @@
 //! Reports: tables for a terminal, versioned JSON, JUnit, and writing files whole or not at all.
 
 mod detail;
+mod figure;
 mod json;
 mod junit;
 mod summary;
@@ -12,9 +13,11 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use crate::expect::Verdict;
+use crate::expect::{Verdict, judge};
+use crate::format::load::Loaded;
 use crate::run::Run;
 
+pub use figure::timeline_svg;
 pub use json::{REPORT_VERSION, to_json};
 pub use junit::{Suite, to_junit};
 pub use text::{to_text, verdict_lines};
@@ -35,4 +38,20 @@ pub struct Report {
     pub metrics: Vec<String>,
     /// How the expectations came out.
     pub verdicts: Vec<Verdict>,
+}
+
+impl Report {
+    /// Judges `runs` of the scenario `loaded` and keeps both.
+    pub fn new(name: String, loaded: &Loaded, runs: Vec<Run>) -> Self {
+        let scenario = runs.first().map(|run| &run.point.scenario);
+        let metrics = loaded.expects.iter().flat_map(|e| e.metrics()).map(str::to_owned);
+        Self {
+            name,
+            title: scenario.map(|s| s.title.clone()).unwrap_or_default(),
+            claims: scenario.map(|s| s.claim.0.clone()).unwrap_or_default(),
+            metrics: metrics.collect(),
+            verdicts: judge(&loaded.expects, &runs, &loaded.fixed_axes),
+            runs,
+        }
+    }
 }

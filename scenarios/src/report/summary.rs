@@ -18,6 +18,9 @@ const USUAL: [&str; 7] = [
 /// Columns beyond this number make lines that nobody can read.
 const MAX_METRICS: usize = 10;
 
+/// Columns for error counters that are not zero.
+const MAX_COUNTERS: usize = 4;
+
 pub(super) fn summary_text(report: &Report) -> String {
     let Some(first) = report.runs.first() else {
         return String::new();
@@ -48,7 +51,7 @@ fn row(run: &Run, metrics: &[String]) -> Vec<String> {
     cells
 }
 
-/// The metrics of the expectations first, then the usual ones.
+/// The metrics of the expectations first, then the usual ones, then error counters.
 fn metric_columns(report: &Report) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let there = |name: &str| report.runs.iter().any(|r| r.outcome.find(name).is_some());
@@ -58,6 +61,13 @@ fn metric_columns(report: &Report) -> Vec<String> {
         let new = !names.iter().any(|n| n == name) && !words.contains(&name);
         if new && names.len() < MAX_METRICS && there(name) {
             names.push(name.to_owned());
+        }
+    }
+    // A run that is fast and sick must not look like a fast one.
+    let sick = report.runs.iter().flat_map(|r| &r.outcome.counters).filter(|(_, n)| **n > 0);
+    for name in sick.map(|(name, _)| format!("counter.{name}")) {
+        if names.len() < MAX_METRICS + MAX_COUNTERS && !names.contains(&name) {
+            names.push(name);
         }
     }
     names

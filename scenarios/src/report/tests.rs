@@ -1,7 +1,6 @@
 //! Reports from made-up outcomes: stable bytes, all sections, both outputs of JUnit.
 
 use super::*;
-use crate::expect::judge;
 use crate::testing::{loaded, runs};
 
 const ONE: &str = "title = 'one message'\nclaim = 'A06'\nprofile = 'generic-400g'\n\
@@ -9,16 +8,7 @@ const ONE: &str = "title = 'one message'\nclaim = 'A06'\nprofile = 'generic-400g
 
 fn report(text: &str) -> Report {
     let loaded = loaded(text, &[]).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
-    let runs = runs(text, &[]);
-    let scenario = &runs[0].point.scenario;
-    Report {
-        name: "t".into(),
-        title: scenario.title.clone(),
-        claims: scenario.claim.0.clone(),
-        metrics: loaded.expects.iter().flat_map(|e| e.metrics()).map(str::to_owned).collect(),
-        verdicts: judge(&loaded.expects, &runs, &loaded.fixed_axes),
-        runs,
-    }
+    Report::new("t".into(), &loaded, runs(text, &[]))
 }
 
 #[test]

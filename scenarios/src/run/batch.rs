@@ -1,6 +1,8 @@
 //! Running the points of a scenario one after the other.
 
 use super::{Outcome, Point, RunError, Runner};
+use crate::format::expand::Expanded;
+use crate::input::{InputError, Node, Path};
 
 /// A point with what came of it.
 #[derive(Clone, Debug)]
@@ -11,22 +13,29 @@ pub struct Run {
     pub outcome: Outcome,
 }
 
-/// Runs all points in order; `progress` is told the point before each run.
+/// Runs all points in order; `progress` is told each point before it runs.
 ///
 /// # Errors
-/// The first point that cannot be run, with its error.
+/// The first refusal of the runner, at the place of the setting that it is about.
 pub fn run_points(
     runner: &dyn Runner,
-    points: Vec<Point>,
+    points: &[Expanded],
     mut progress: impl FnMut(&Point),
-) -> Result<Vec<Run>, (Box<Point>, RunError)> {
-    let mut runs = Vec::with_capacity(points.len());
-    for point in points {
-        progress(&point);
-        match runner.run(&point) {
-            Ok(outcome) => runs.push(Run { point, outcome }),
-            Err(error) => return Err((Box::new(point), error)),
+) -> Result<Vec<Run>, InputError> {
+    let run = |Expanded { point, tree }: &Expanded| {
+        progress(point);
+        let outcome = runner.run(point).map_err(|e| refused(e, tree))?;
+        Ok(Run { point: point.clone(), outcome })
+    };
+    points.iter().map(run).collect()
+}
+
+fn refused(error: RunError, tree: &Node) -> InputError {
+    match error {
+        RunError::BadInput { path, message, help } => {
+            let at = Path::parse(&path).ok().and_then(|p| p.origin(tree).cloned());
+            InputError::new(message).help(help).at_opt(at.as_ref()).at(&tree.origin)
         }
+        RunError::Unsupported { what } => InputError::new(format!("not supported: {what}")),
     }
-    Ok(runs)
 }

@@ -12,7 +12,7 @@ use doorbell_sim::pcie::{
 use doorbell_sim::rc::{AckPolicy, AckReqLast};
 use doorbell_sim::wire::Encapsulation;
 
-use crate::profile::{AckAsk, AckMode, Cpu, Gpu, LinkKind, MemoryModel, Nic, Profile, Quantiles};
+use crate::profile::{AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles};
 
 /// A rate that limits nothing.
 const FAST: BitRate = BitRate::gbps(1_000_000);
@@ -28,8 +28,100 @@ pub fn host(p: &Profile, noise: bool) -> HostConfig {
         nic: nic(&p.nic),
         rc: rc(p),
         cpu: cpu(&p.cpu, noise),
-        gpu: gpu(&p.gpu, noise),
+        gpu: gpu(p, noise),
         llc: p.memory.ddio,
+    }
+}
+
+/// The same host with every cost, latency and limit of cores, PCIe, memory and NIC taken away, for
+/// studies of the network alone.
+pub fn ideal_host(p: &Profile) -> HostConfig {
+    let mut h = host(p, false);
+    for costs in [&mut h.cpu, &mut h.gpu] {
+        *costs = free();
+    }
+    let n = &mut h.nic;
+    for span in [
+        &mut n.doorbell,
+        &mut n.doorbell_latency,
+        &mut n.pu_wqe,
+        &mut n.pu_gather,
+        &mut n.pu_read,
+        &mut n.pu_packet,
+        &mut n.pu_response,
+        &mut n.rx_packet,
+        &mut n.rx_recv,
+        &mut n.rx_device,
+        &mut n.pipeline_latency,
+        &mut n.ack_latency,
+        &mut n.completion_latency,
+        &mut n.atomic.unit,
+    ] {
+        *span = Span::ZERO;
+    }
+    (n.qp_cache, n.wqe_cache, n.wqe_window, n.wqe_fetches) = (1 << 20, 1 << 20, 1 << 20, 1 << 20);
+    n.clock.clear();
+    for socket in &mut h.pcie.sockets {
+        socket.root_latency = Span::ZERO;
+        socket.llc_read = Span::ZERO;
+        socket.dram_extra = Span::ZERO;
+        socket.write_commit = Span::ZERO;
+        socket.mmio_latency = Span::ZERO;
+        socket.dram_rate = FAST;
+    }
+    h.pcie.interconnect.latency = Span::ZERO;
+    h.pcie.interconnect.rate = FAST;
+    for node in &mut h.pcie.nodes {
+        node.link.generation = Generation::Gen6;
+        node.link.width = 16;
+        node.link.latency = Span::ZERO;
+        node.link.credits = Credits::UNLIMITED;
+        match &mut node.kind {
+            NodeKind::Switch { latency } => *latency = Span::ZERO,
+            NodeKind::Endpoint(e) => {
+                (e.read_latency, e.write_latency) = (Span::ZERO, Span::ZERO);
+                (e.read_tags, e.read_bytes, e.memory_rate) = (1 << 20, 1 << 30, FAST);
+            }
+        }
+    }
+    h
+}
+
+fn free() -> InitiatorCosts {
+    let none = Span::ZERO;
+    InitiatorCosts {
+        post_wqe: none,
+        lanes: 1,
+        post_block: none,
+        post_sge: none,
+        inline_rate: FAST,
+        remote_memory: none,
+        ring: none,
+        ring_fences: false,
+        doorbell: none,
+        blueflame_line: none,
+        remote_mmio: none,
+        lock: none,
+        lock_transfer: none,
+        recv_call: none,
+        recv_wqe: none,
+        poll_call: none,
+        poll_found: none,
+        poll_cqe: none,
+        step: none,
+        fence_device: none,
+        fence_system: none,
+        load: none,
+        load_own: none,
+        store: none,
+        copy: none,
+        copy_rate: FAST,
+        reduce_rate: FAST,
+        wc_buffers: u32::MAX,
+        store_delay: None,
+        interrupt: none,
+        interrupt_work: none,
+        jitter: None,
     }
 }
 
@@ -53,11 +145,14 @@ fn store_delay(model: MemoryModel, lag: Span) -> Option<NoiseTable> {
 fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
     InitiatorCosts {
         post_wqe: c.wqe_build,
+        lanes: 1,
         post_block: c.wqe_per_block,
         post_sge: c.wqe_per_sge,
         inline_rate: c.inline_rate,
         remote_memory: c.numa_memory,
         ring: c.post_call + c.fence + c.dbr_store,
+        // Its own fence is what `memory_model = "weak"` takes away.
+        ring_fences: false,
         doorbell: c.mmio_doorbell,
         blueflame_line: c.blueflame_block,
         remote_mmio: c.numa_mmio,
@@ -72,6 +167,7 @@ fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
         fence_device: c.fence,
         fence_system: c.fence,
         load: c.load,
+        load_own: c.load,
         store: c.store,
         copy: c.copy,
         copy_rate: c.copy_rate,
@@ -84,29 +180,36 @@ fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
     }
 }
 
-fn gpu(g: &Gpu, noise: bool) -> InitiatorCosts {
+fn gpu(p: &Profile, noise: bool) -> InitiatorCosts {
+    let g = &p.gpu;
     InitiatorCosts {
-        post_wqe: g.wqe_build + g.reserve,
+        post_wqe: g.wqe_build + g.atomic * g.wqe_atomics,
+        lanes: g.lanes as u32,
         post_block: Span::ZERO,
         post_sge: Span::ZERO,
         inline_rate: FAST,
-        remote_memory: Span::ZERO,
-        ring: g.dbr_store,
+        // There and back.
+        remote_memory: p.memory.interconnect_latency * 2,
+        ring: g.dbr_store + g.atomic * g.ring_atomics + g.fence_system * g.ring_fences,
+        ring_fences: g.ring_fences > 0,
         doorbell: g.doorbell,
         // A GPU stores doorbells only.
         blueflame_line: g.doorbell,
         remote_mmio: Span::ZERO,
-        lock: g.reserve,
+        // One to take it, one to give it back.
+        lock: g.atomic * 2,
         lock_transfer: Span::ZERO,
         recv_call: g.store,
         recv_wqe: g.store,
         poll_call: g.poll,
-        poll_found: Span::ZERO,
+        poll_found: g.atomic * g.poll_atomics + g.fence_system * g.poll_fences,
         poll_cqe: g.poll_per_cqe,
         step: g.step,
         fence_device: g.fence_device,
         fence_system: g.fence_system,
         load: g.load,
+        // A poll is a load of device memory.
+        load_own: g.poll,
         store: g.store,
         copy: Span::ZERO,
         copy_rate: g.copy_rate,
@@ -124,12 +227,14 @@ fn nic(n: &Nic) -> NicConfig {
     NicConfig {
         numa: 0,
         doorbell: n.doorbell,
+        doorbell_line: n.doorbell_line,
         doorbell_latency: n.doorbell_latency,
         wqe_fetch_blocks: n.wqe_fetch_blocks as u32,
         wqe_fetches: n.wqe_fetches.min(u32::MAX.into()) as u32,
         wqe_window: n.wqe_window.min(u32::MAX.into()) as u32,
         pu_count: n.pu_count as u16,
         pu_wqe: n.pu_wqe,
+        pu_fetched: n.pu_fetched,
         pu_gather: n.pu_gather,
         pu_read: n.pu_read,
         pu_packet: n.pu_packet,
@@ -137,6 +242,7 @@ fn nic(n: &Nic) -> NicConfig {
         rx_count: n.rx_count as u16,
         rx_packet: n.rx_packet,
         rx_recv: n.rx_recv,
+        rx_write: n.rx_write,
         rx_device: n.rx_device,
         pipeline_latency: n.pipeline_latency,
         ack_latency: n.ack_latency,
@@ -188,70 +294,14 @@ fn rc(p: &Profile) -> RcConfig {
             LinkKind::InfiniBand => Encapsulation::IbLocal,
             LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
         },
+        framing: p.port.framing.0 as u32,
     }
 }
 
 fn pcie(p: &Profile, noise: bool) -> (PcieConfig, NodeId, Vec<NodeId>) {
     let c = &p.pcie;
-    let small = |n: u64| n.min(u32::MAX.into()) as u32;
-    let credits = Credits {
-        posted_headers: small(c.posted_credits),
-        posted_data: small(c.posted_data_credits),
-        nonposted_headers: small(c.nonposted_credits),
-    };
-    let generation = match c.generation {
-        1 => Generation::Gen1,
-        2 => Generation::Gen2,
-        3 => Generation::Gen3,
-        4 => Generation::Gen4,
-        5 => Generation::Gen5,
-        _ => Generation::Gen6,
-    };
-    let link = |width: u64| LinkConfig {
-        generation,
-        width: width as u8,
-        latency: c.link_latency,
-        credits,
-    };
-    let sockets = p.memory.sockets as u16;
-    let mut nodes = Vec::new();
-    let mut parent = NodeId(0);
-    for i in 0..c.switches {
-        let kind = NodeKind::Switch { latency: c.switch_latency };
-        nodes.push(NodeConfig { name: format!("switch{i}"), parent, link: link(c.width), kind });
-        parent = NodeId(sockets + nodes.len() as u16 - 1);
-    }
-    let nic_node = NodeId(sockets + nodes.len() as u16);
-    nodes.push(NodeConfig {
-        name: "nic".into(),
-        parent,
-        link: link(c.width),
-        kind: NodeKind::Endpoint(EndpointConfig {
-            read_tags: small(c.read_tags),
-            read_bytes: small(c.read_buffer.0),
-            read_latency: Span::ZERO,
-            write_latency: Span::ZERO,
-            memory_rate: FAST,
-        }),
-    });
-    let mut gpus = Vec::new();
-    for i in 0..p.gpu.count {
-        gpus.push(NodeId(sockets + nodes.len() as u16));
-        // A GPU of the NIC's socket shares the NIC's switch, where there is one.
-        let parent = if p.gpu.socket == 0 { parent } else { NodeId(p.gpu.socket as u16) };
-        nodes.push(NodeConfig {
-            name: format!("gpu{i}"),
-            parent,
-            link: link(p.gpu.width),
-            kind: NodeKind::Endpoint(EndpointConfig {
-                read_tags: 1024,
-                read_bytes: 1 << 20,
-                read_latency: p.gpu.peer_read,
-                write_latency: p.gpu.peer_write,
-                memory_rate: p.gpu.bandwidth,
-            }),
-        });
-    }
+    let bytes = |b: doorbell_core::units::Bytes| b.0 as u32;
+    let (nodes, nic_node, gpus) = pcie_nodes(p);
     let socket = SocketConfig {
         root_latency: c.root_latency,
         llc_read: p.memory.llc_read,
@@ -263,25 +313,84 @@ fn pcie(p: &Profile, noise: bool) -> (PcieConfig, NodeId, Vec<NodeId>) {
     };
     let config = PcieConfig {
         format: TlpFormat {
-            write_header: c.write_header.0 as u32,
-            read_header: c.read_header.0 as u32,
-            completion_header: c.completion_header.0 as u32,
-            max_payload: c.mps.0 as u32,
-            max_read_request: c.mrrs.0 as u32,
-            read_completion_boundary: c.rcb.0 as u32,
-            completion_combine: c.c_rc.0 as u32,
-            dllp_bytes: c.dllp_bytes.0 as u32,
-            dllp_interval: c.dllp_interval.0 as u32,
-            skip_bytes: c.skip_bytes.0 as u32,
-            skip_interval: c.skip_interval.0 as u32,
+            write_header: bytes(c.write_header),
+            read_header: bytes(c.read_header),
+            completion_header: bytes(c.completion_header),
+            max_payload: bytes(c.mps),
+            max_read_request: bytes(c.mrrs),
+            read_completion_boundary: bytes(c.rcb),
+            completion_combine: bytes(c.c_rc),
+            dllp_bytes: bytes(c.dllp_bytes),
+            dllp_interval: bytes(c.dllp_interval),
+            skip_bytes: bytes(c.skip_bytes),
+            skip_interval: bytes(c.skip_interval),
         },
-        sockets: vec![socket; usize::from(sockets)],
+        sockets: vec![socket; p.memory.sockets as usize],
         interconnect: InterconnectConfig {
             latency: p.memory.interconnect_latency,
             rate: p.memory.interconnect_rate,
-            request_bytes: p.memory.interconnect_header.0 as u32,
+            request_bytes: bytes(p.memory.interconnect_header),
         },
         nodes,
     };
     (config, nic_node, gpus)
+}
+
+fn generation(n: u64) -> Generation {
+    match n {
+        1 => Generation::Gen1,
+        2 => Generation::Gen2,
+        3 => Generation::Gen3,
+        4 => Generation::Gen4,
+        5 => Generation::Gen5,
+        _ => Generation::Gen6,
+    }
+}
+
+/// Switches, the NIC below them, and the GPUs; with the places of NIC and GPUs.
+fn pcie_nodes(p: &Profile) -> (Vec<NodeConfig>, NodeId, Vec<NodeId>) {
+    let c = &p.pcie;
+    let small = |n: u64| n.min(u32::MAX.into()) as u32;
+    let credits = Credits {
+        posted_headers: small(c.posted_credits),
+        posted_data: small(c.posted_data_credits),
+        nonposted_headers: small(c.nonposted_credits),
+    };
+    let generation = generation(c.generation);
+    let link = |width: u64| {
+        let (width, latency) = (width as u8, c.link_latency);
+        LinkConfig { generation, width, latency, credits }
+    };
+    let sockets = p.memory.sockets as u16;
+    let mut nodes = Vec::new();
+    let mut parent = NodeId(0);
+    for i in 0..c.switches {
+        let kind = NodeKind::Switch { latency: c.switch_latency };
+        nodes.push(NodeConfig { name: format!("switch{i}"), parent, link: link(c.width), kind });
+        parent = NodeId(sockets + nodes.len() as u16 - 1);
+    }
+    let nic_node = NodeId(sockets + nodes.len() as u16);
+    let kind = NodeKind::Endpoint(EndpointConfig {
+        read_tags: small(c.read_tags),
+        read_bytes: small(c.read_buffer.0),
+        read_latency: Span::ZERO,
+        write_latency: Span::ZERO,
+        memory_rate: FAST,
+    });
+    nodes.push(NodeConfig { name: "nic".into(), parent, link: link(c.width), kind });
+    let mut gpus = Vec::new();
+    for i in 0..p.gpu.count {
+        gpus.push(NodeId(sockets + nodes.len() as u16));
+        // A GPU of the NIC's socket shares the NIC's switch, where there is one.
+        let parent = if p.gpu.socket == 0 { parent } else { NodeId(p.gpu.socket as u16) };
+        let kind = NodeKind::Endpoint(EndpointConfig {
+            read_tags: 1024,
+            read_bytes: 1 << 20,
+            read_latency: p.gpu.peer_read,
+            write_latency: p.gpu.peer_write,
+            memory_rate: p.gpu.bandwidth,
+        });
+        nodes.push(NodeConfig { name: format!("gpu{i}"), parent, link: link(p.gpu.width), kind });
+    }
+    (nodes, nic_node, gpus)
 }

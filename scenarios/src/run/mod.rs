@@ -2,13 +2,21 @@
 //! out.
 
 mod batch;
+mod effective;
 mod error;
 pub mod hardware;
+#[cfg(test)]
+mod initiator_tests;
 mod latency;
+#[cfg(test)]
+mod mechanism_tests;
 mod metric;
 mod outcome;
 mod programs;
 mod simulate;
+#[cfg(test)]
+mod simulate_tests;
+mod steps;
 mod timeline;
 
 use std::sync::Arc;
@@ -19,8 +27,8 @@ pub use latency::{LatencyRecorder, LatencySummary};
 pub(crate) use metric::number_text;
 pub use metric::{Metric, MetricUnit, MetricValue};
 pub use outcome::{
-    Direction, Effective, Exit, ExitKind, Found, Note, NoteKind, Outcome, PcieBytes, ResourceUse,
-    TimelineRow,
+    Direction, Effective, Exit, ExitKind, Found, Note, NoteKind, Outcome, PCIE_CAUSES, PcieBytes,
+    ResourceUse, TimelineRow,
 };
 pub use simulate::Simulator;
 

@@ -6,12 +6,17 @@
 //! |---|---|---|
 //! | `throughput` | bit/s | payload delivered per second of the measured time |
 //! | `message_rate` | 1/s | messages completed per second of the measured time |
+//! | `received` | count | messages taken by receives of the peers, if any |
+//! | `receive_rate` | 1/s | the same per second, from the first to the last of them |
 //! | `duration` | time | the measured time |
 //! | `messages` | count | messages completed |
 //! | `payload_bytes`, `wire_bytes` | bytes | payload delivered, and all bytes on the wire |
 //! | `doorbells` | count | doorbells that the NIC saw, BlueFlame included |
 //! | `mmio_writes` | count | stores to the device, a BlueFlame block counts once |
 //! | `wqes_posted`, `wqes_executed`, `wqes_unrung` | count | of all send queues |
+//!
+//! | `received`, `data_errors` | count | messages that the peer received; wrong or missing ones |
+//! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //!
 //! A program with a name has its own as `name.throughput`, and distributions as `name.latency`.
 
@@ -20,7 +25,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LatencySummary, Metric};
+use super::{LatencySummary, Metric, timeline};
 use crate::quantity::Scalar;
 use doorbell_core::units::{Ratio, Span};
 
@@ -104,6 +109,25 @@ impl Direction {
     }
 }
 
+/// Causes of PCIe traffic. A name of a metric with a cause that is neither here nor in the
+/// outcome is a slip, and not zero bytes.
+pub const PCIE_CAUSES: [&str; 14] = [
+    "doorbell",
+    "blueflame",
+    "wqe-fetch",
+    "wqe-refetch",
+    "recv-wqe-fetch",
+    "qp-context",
+    "payload-read",
+    "payload-write",
+    "response-read",
+    "response-write",
+    "atomic",
+    "cqe",
+    "interrupt",
+    "gpu",
+];
+
 /// Bytes on a PCIe link for one cause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct PcieBytes {
@@ -111,7 +135,7 @@ pub struct PcieBytes {
     pub link: String,
     /// Direction.
     pub direction: Direction,
-    /// `wqe-fetch`, `payload-read`, `doorbell`, `cqe`, …
+    /// One of [`PCIE_CAUSES`].
     pub cause: String,
     /// Bytes with all overheads.
     pub bytes: u64,
@@ -179,6 +203,8 @@ pub struct Outcome {
     pub metrics: BTreeMap<String, Metric>,
     /// Counters under the names of Linux' `hw_counters`, summed over hosts.
     pub counters: BTreeMap<String, u64>,
+    /// Named words, such as what came of the steps of a script.
+    pub words: BTreeMap<String, String>,
     /// Distributions of times, `latency` and `name.latency`.
     pub latencies: BTreeMap<String, LatencySummary>,
     /// Use of resources.
@@ -191,6 +217,8 @@ pub struct Outcome {
     pub effective: Vec<Effective>,
     /// Findings.
     pub notes: Vec<Note>,
+    /// Names of all oracles that watched, also of those that found nothing.
+    pub oracles: Vec<String>,
     /// Steps of the first messages, if asked for.
     pub timeline: Option<Vec<TimelineRow>>,
     /// Hash over all events, as text.
@@ -217,13 +245,18 @@ impl Outcome {
     ///
     /// a metric; `DISTRIBUTION.FIGURE` (`latency.p99`); `counter.NAME`; `resource.NAME.busy`,
     /// `.served` or `.waited`; `pcie.bytes` and `pcie.tlps` over all links, narrowed as
-    /// `pcie.DIRECTION.bytes`, `pcie.DIRECTION.CAUSE.bytes`; `note.NAME` (how often, zero if
-    /// never); `sim_time`, `events`; the words `exit`, `exit.reason`, `limiting`, `trace_hash`.
+    /// `pcie.DIRECTION.bytes`, `pcie.DIRECTION.CAUSE.bytes`; `note.NAME` (how often an oracle
+    /// found something); `timeline.STEP.duration`, `.start`, `.end` or `.count` of the first
+    /// recorded message; `sim_time`, `events`; the words `exit`, `exit.reason`, `limiting`,
+    /// `trace_hash`.
     pub fn find(&self, name: &str) -> Option<Found> {
         if let Some(metric) = self.metrics.get(name) {
             return Some(Found::Number(*metric));
         }
         let word = |w: &str| Some(Found::Word(w.to_owned()));
+        if let Some(known) = self.words.get(name) {
+            return word(known);
+        }
         match name {
             "exit" => return word(self.exit.kind.word()),
             "exit.reason" => return word(&self.exit.reason),
@@ -241,10 +274,14 @@ impl Outcome {
             return self.counters.get(counter).map(|n| Metric::count(*n));
         }
         if let Some(note) = name.strip_prefix("note.") {
-            let of_name = self.notes.iter().filter(|n| n.name == note);
-            return Some(Metric::count(of_name.map(|n| n.count).sum()));
+            let found: Vec<&Note> = self.notes.iter().filter(|n| n.name == note).collect();
+            let known = !found.is_empty() || self.oracles.iter().any(|o| o == note);
+            return known.then(|| Metric::count(found.iter().map(|n| n.count).sum()));
         }
         let (before, figure) = name.rsplit_once('.')?;
+        if let Some(step) = before.strip_prefix("timeline.") {
+            return timeline::figure(self.timeline.as_deref()?, step, figure);
+        }
         if let Some(resource) = before.strip_prefix("resource.") {
             let found = self.resources.iter().find(|r| r.name == resource)?;
             return match figure {
@@ -269,6 +306,10 @@ impl Outcome {
         if words.next().is_some() || direction.is_some_and(|d| d != "up" && d != "down") {
             return None;
         }
+        let known = |c: &&str| PCIE_CAUSES.contains(c) || self.pcie.iter().any(|p| p.cause == **c);
+        if cause.as_ref().is_some_and(|c| !known(c)) {
+            return None;
+        }
         let selected = self.pcie.iter().filter(|p| {
             direction.is_none_or(|d| d == p.direction.word()) && cause.is_none_or(|c| c == p.cause)
         });
@@ -286,6 +327,8 @@ impl Outcome {
                 .map(str::to_owned)
                 .to_vec();
         names.extend(self.metrics.keys().cloned());
+        names.extend(self.words.keys().cloned());
+        names.extend(self.timeline.iter().flat_map(|_| timeline::names()));
         names.extend(self.counters.keys().map(|c| format!("counter.{c}")));
         for latency in self.latencies.keys() {
             names.extend(LatencySummary::FIGURES.map(|f| format!("{latency}.{f}")));
@@ -295,13 +338,15 @@ impl Outcome {
             names.extend(figures.map(|f| format!("resource.{}.{f}", resource.name)));
         }
         names.extend(["pcie.bytes", "pcie.tlps"].map(str::to_owned));
-        for p in &self.pcie {
-            let direction = p.direction.word();
-            names.push(format!("pcie.{direction}.bytes"));
-            names.push(format!("pcie.{direction}.{}.bytes", p.cause));
-            names.push(format!("pcie.{direction}.{}.tlps", p.cause));
+        for direction in ["up", "down"] {
+            names.extend(["bytes", "tlps"].map(|f| format!("pcie.{direction}.{f}")));
+            let other = self.pcie.iter().map(|p| p.cause.as_str());
+            for cause in PCIE_CAUSES.into_iter().chain(other) {
+                names.extend(["bytes", "tlps"].map(|f| format!("pcie.{direction}.{cause}.{f}")));
+            }
         }
-        names.extend(self.notes.iter().map(|n| format!("note.{}", n.name)));
+        let notes = self.notes.iter().map(|n| &n.name).chain(&self.oracles);
+        names.extend(notes.map(|n| format!("note.{n}")));
         names.sort();
         names.dedup();
         names
@@ -322,6 +367,60 @@ impl Found {
         match self {
             Self::Number(metric) => metric.text(),
             Self::Word(word) => word.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome() -> Outcome {
+        let mut o = Outcome { oracles: vec!["stale-wqe".into()], ..Outcome::default() };
+        let bytes = |direction, cause: &str, bytes| PcieBytes {
+            link: "host0.nic0".into(),
+            direction,
+            cause: cause.into(),
+            bytes,
+            tlps: 1,
+        };
+        o.pcie = vec![
+            bytes(Direction::Up, "cqe", 10),
+            bytes(Direction::Down, "doorbell", 20),
+            bytes(Direction::Up, "new-cause", 40),
+        ];
+        o
+    }
+
+    fn number(name: &str) -> Option<f64> {
+        outcome().find(name).and_then(|f| f.scalar()).map(Scalar::number)
+    }
+
+    #[test]
+    fn pcie_is_narrowed_by_direction_and_cause() {
+        assert_eq!(number("pcie.bytes"), Some(70.0));
+        assert_eq!(number("pcie.up.bytes"), Some(50.0));
+        assert_eq!(number("pcie.up.tlps"), Some(2.0));
+        assert_eq!(number("pcie.up.cqe.bytes"), Some(10.0));
+        assert_eq!(number("pcie.up.new-cause.bytes"), Some(40.0));
+        assert_eq!(number("pcie.down.cqe.bytes"), Some(0.0), "known, and none of it");
+        assert_eq!(number("pcie.up.cqes.bytes"), None, "a slip is not zero");
+        assert_eq!(number("pcie.upp.bytes"), None);
+        assert_eq!(number("pcie.up.cqe.x.bytes"), None);
+        assert_eq!(number("pcie.up.byte"), None);
+    }
+
+    #[test]
+    fn an_oracle_that_found_nothing_counts_zero() {
+        assert_eq!(number("note.stale-wqe"), Some(0.0));
+        assert_eq!(number("note.stale-wqes"), None);
+    }
+
+    #[test]
+    fn every_name_that_is_offered_is_found() {
+        let o = outcome();
+        for name in o.names() {
+            assert!(o.find(&name).is_some(), "{name}");
         }
     }
 }

@@ -6,17 +6,18 @@ use doorbell_core::units::{Span, Time};
 use doorbell_sim::fabric::{
     Buffering, DropCause, FabricConfig, Forwarding, Link, Noise as FabricNoise, SwitchConfig,
 };
-use doorbell_sim::host::StallReason;
+use doorbell_sim::host::{InitiatorStats, StallReason};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, World, WorldConfig};
 
-use super::programs::{Placed, place};
-use super::timeline;
+use super::programs::{Placed, Role, place};
+use super::steps::script_metrics;
 use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
 };
-use crate::format::{Noise, SwitchMode, TopologyKind};
+use super::{effective, timeline};
+use crate::format::{HostModel, Noise, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
 use crate::workloads::{Failure, Results};
 
@@ -44,7 +45,10 @@ impl Runner for Simulator {
 fn build(point: &Point) -> Result<World, RunError> {
     let s = &point.scenario;
     let noise = s.run.noise == Noise::On;
-    let host = hardware::host(&point.profile, noise);
+    let host = match s.run.host {
+        HostModel::Full => hardware::host(&point.profile, noise),
+        HostModel::Ideal => hardware::ideal_host(&point.profile),
+    };
     let hosts = s.topology.hosts.value() as usize;
     let config = WorldConfig {
         seed: point.seed,
@@ -84,9 +88,12 @@ fn fabric(point: &Point, noise: bool) -> FabricConfig {
             FabricConfig::single_switch(t.hosts.value() as u32, link, switch)
         }
     };
-    if !noise {
-        config.noise = FabricNoise::Off;
-    }
+    config.noise = if noise {
+        let packet = rate.time_for(config.max_packet_bytes.into());
+        FabricNoise::UpTo(packet.scaled(port.switch_noise))
+    } else {
+        FabricNoise::Off
+    };
     config
 }
 
@@ -135,11 +142,12 @@ fn collect(
     }
     out.exit = exit(end, &failures);
     let all: Vec<(&Placed, &Results)> =
-        placed.iter().filter(|p| p.sends()).filter_map(|p| Some((p, p.results(world)?))).collect();
+        placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     let duration = program_metrics(point, world, &all, &mut out);
     host_metrics(world, &mut out);
     resources(world, duration, &mut out);
     oracles(world, &mut out);
+    out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
         out.timeline = Some(timeline::rows(point, world, placed));
     }
@@ -166,21 +174,30 @@ fn exit(end: &RunEnd, failures: &[String]) -> Exit {
     }
 }
 
-/// Metrics of the senders; returns the time in which they were at work.
+/// Metrics of the programs; returns the time in which the senders were at work.
 fn program_metrics(
     point: &Point,
     world: &World,
     all: &[(&Placed, &Results)],
     out: &mut Outcome,
 ) -> Span {
-    let first = all.iter().filter_map(|(_, r)| r.first).min().unwrap_or(Time::ZERO);
-    let last = all.iter().filter_map(|(_, r)| r.last).max().unwrap_or(world.now());
+    let senders = || all.iter().filter(|(p, _)| p.role == Role::Sender).map(|(_, r)| r);
+    let first = senders().filter_map(|r| r.first).min().unwrap_or(Time::ZERO);
+    let last = senders().filter_map(|r| r.last).max().unwrap_or(world.now());
     let names: Vec<&str> = point.scenario.program.iter().map(|p| p.name.as_str()).collect();
-    let mut groups: BTreeMap<String, Vec<&Results>> = BTreeMap::new();
-    for (p, r) in all {
-        groups.entry(String::new()).or_default().push(r);
+    let stats: BTreeMap<u32, InitiatorStats> = world
+        .hosts()
+        .iter()
+        .flat_map(|h| h.initiators())
+        .map(|(_, rank, stats)| (rank, *stats))
+        .collect();
+    let mut groups: BTreeMap<String, Group<'_>> = BTreeMap::new();
+    for (p, results) in all {
+        let stats = stats.get(&p.rank).copied().unwrap_or_default();
+        let member = Member { role: p.role, results, stats };
+        groups.entry(String::new()).or_default().push(member);
         if !names[p.program].is_empty() {
-            groups.entry(format!("{}.", names[p.program])).or_default().push(r);
+            groups.entry(format!("{}.", names[p.program])).or_default().push(member);
         }
     }
     for (prefix, group) in groups {
@@ -189,9 +206,22 @@ fn program_metrics(
     last.since(first)
 }
 
-fn group_metrics(prefix: &str, group: &[&Results], out: &mut Outcome) {
+/// A program and what its initiator spent.
+#[derive(Copy, Clone)]
+struct Member<'a> {
+    role: Role,
+    results: &'a Results,
+    stats: InitiatorStats,
+}
+
+/// Programs whose figures are given together.
+type Group<'a> = Vec<Member<'a>>;
+
+fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
+    post_metrics(prefix, group, out);
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
-    let windows: Vec<_> = group.iter().filter_map(|r| r.window).collect();
+    let of = |role: Role| group.iter().filter(move |m| m.role == role).map(|m| m.results);
+    let windows: Vec<_> = of(Role::Sender).filter_map(|r| r.window).collect();
     let from = windows.iter().map(|w| w.from).min();
     let to = windows.iter().map(|w| w.to).max();
     if let (Some(from), Some(to)) = (from, to) {
@@ -202,24 +232,57 @@ fn group_metrics(prefix: &str, group: &[&Results], out: &mut Outcome) {
         put("throughput", Metric::rate(bytes, duration));
         put("message_rate", Metric::per_second(messages, duration));
     }
-    put("messages", Metric::count(group.iter().map(|r| r.messages).sum()));
-    put("payload_bytes", Metric::bytes(group.iter().map(|r| r.bytes).sum()));
-    put("rings", Metric::count(group.iter().map(|r| r.rings).sum()));
-    put("data_errors", Metric::count(group.iter().map(|r| r.data.wrong() + r.data.missing).sum()));
-    let mut recorder = LatencyRecorder::new();
-    for r in group {
-        r.latencies.iter().for_each(|l| recorder.record(*l));
+    let sum = |role, f: fn(&Results) -> u64| of(role).map(f).sum::<u64>();
+    put("messages", Metric::count(sum(Role::Sender, |r| r.messages)));
+    put("payload_bytes", Metric::bytes(sum(Role::Sender, |r| r.bytes)));
+    let rings = sum(Role::Sender, |r| r.rings) + sum(Role::Proxy, |r| r.rings);
+    put("rings", Metric::count(rings));
+    let received = sum(Role::Peer, |r| r.received);
+    put("received", Metric::count(received));
+    let takers = || of(Role::Peer).filter(|r| r.received > 0);
+    let (first, last) =
+        (takers().filter_map(|r| r.first).min(), takers().filter_map(|r| r.last).max());
+    if let (Some(first), Some(last)) = (first, last) {
+        put("receive_rate", Metric::per_second(received, last.since(first)));
     }
-    if let Some(summary) = recorder.summary() {
-        out.latencies.insert(format!("{prefix}latency"), summary);
+    put("data_errors", Metric::count(sum(Role::Peer, |r| r.data.wrong() + r.data.missing)));
+    let mut found =
+        |name: &str, n| *out.counters.entry(format!("{prefix}{name}")).or_default() += n;
+    found("messages_corrupt", sum(Role::Peer, |r| r.data.corrupt));
+    found("messages_stale", sum(Role::Peer, |r| r.data.stale));
+    found("messages_missing", sum(Role::Peer, |r| r.data.missing));
+    for results in of(Role::Sender).filter(|r| !r.log.is_empty()) {
+        script_metrics(prefix, results, out);
     }
+    for (name, role) in [("latency", Role::Sender), ("delivery", Role::Peer)] {
+        let mut recorder = LatencyRecorder::new();
+        of(role).flat_map(|r| &r.latencies).for_each(|l| recorder.record(*l));
+        if let Some(summary) = recorder.summary() {
+            out.latencies.insert(format!("{prefix}{name}"), summary);
+        }
+    }
+}
+
+/// What posting and polling cost those who post.
+fn post_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
+    let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
+    let stats = || group.iter().filter(|m| m.role != Role::Peer).map(|m| &m.stats);
+    let count = |f: fn(&InitiatorStats) -> u64| stats().map(f).sum::<u64>();
+    let time = |f: fn(&InitiatorStats) -> Span| stats().map(f).fold(Span::ZERO, |a, b| a + b);
+    let (posted, rings) = (count(|s| s.wqes), count(|s| s.rings));
+    let post = time(|s| s.post);
+    put("post_cost", Metric::time(Span::from_ps(post.as_ps() / posted.max(1))));
+    put("wqes_per_ring", Metric::ratio(posted, rings));
+    put("blocked", Metric::time(time(|s| s.blocked)));
+    put("polls", Metric::count(count(|s| s.polls)));
+    put("polls_empty", Metric::count(count(|s| s.empty_polls)));
 }
 
 fn host_metrics(world: &World, out: &mut Outcome) {
     let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
     let (mut doorbells, mut blueflames, mut wqes, mut wire) = (0, 0, 0, 0);
     let (mut posted, mut unrung) = (0, 0);
-    let (mut steps, mut post, mut rings, mut interrupts) = (0u64, Span::ZERO, 0, 0);
+    let (mut steps, mut interrupts) = (0u64, 0);
     let (mut lock_waits, mut lock_waited) = (0, Span::ZERO);
     for (h, host) in world.hosts().iter().enumerate() {
         let s = host.nic().stats;
@@ -234,9 +297,11 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         unrung += host.unrung();
         sum("out_of_buffer", s.out_of_buffer);
         sum("rx_dropped", s.rx_dropped);
+        sum("rx_buffer_waits", s.rx_buffer_waits);
         sum("cq_overruns", s.cq_overruns);
         sum("wqe_fetches", s.wqe_fetches);
         sum("wqe_refetches", s.wqe_refetches);
+        sum("wqe_blocks_fetched", s.wqe_blocks);
         sum("qp_context_reads", s.context_reads);
         sum("cqes", s.cqes);
         sum("tx_packets", s.tx_packets);
@@ -246,8 +311,6 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         wire += port.counters(world.now()).sent.bytes;
         for (_, _, i) in host.initiators() {
             steps += i.steps;
-            post += i.post;
-            rings += i.rings;
             interrupts += i.interrupts;
         }
         let (n, t) = host.lock_waits();
@@ -271,8 +334,6 @@ fn host_metrics(world: &World, out: &mut Outcome) {
     put("program_steps", Metric::count(steps));
     put("lock_waits", Metric::count(lock_waits));
     put("lock_waited", Metric::time(lock_waited));
-    put("post_cost", Metric::time(Span::from_ps(post.as_ps() / posted.max(1))));
-    put("wqes_per_ring", Metric::ratio(posted, rings));
 }
 
 fn resources(world: &World, duration: Span, out: &mut Outcome) {
@@ -327,6 +388,8 @@ fn oracles(world: &World, out: &mut Outcome) {
     );
     note("stale-wqe", stale, "WQEs that the NIC read before the initiator's stores had landed");
     note("stale-payload", stale_payloads, "payload that the NIC read before it was stored");
+    let watching = ["unordered-ring", "stale-wqe", "stale-payload", "byte-balance"];
+    out.oracles = watching.map(str::to_owned).to_vec();
     if let Err(e) = world.fabric().balance() {
         let (name, text) = ("byte-balance".to_owned(), e.to_string());
         out.notes.push(Note { kind: NoteKind::Violation, name, text, count: 1 });

@@ -1,33 +1,30 @@
 //! The timeline of single messages, from the recorder's stages.
 
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::observe::StageRecord;
 use doorbell_sim::world::World;
 
-use super::programs::Placed;
-use super::{Point, TimelineRow};
+use super::programs::{Placed, Role};
+use super::{Metric, Point, TimelineRow};
 
-/// Rows of the first measured messages of each sending program.
+/// Rows of the first measured messages of the first sending program.
 pub fn rows(point: &Point, world: &World, placed: &[Placed]) -> Vec<TimelineRow> {
     let wanted = point.scenario.record.timeline_messages.value();
     let mut rows = Vec::new();
-    for p in placed.iter().filter(|p| p.sends()) {
-        let warm_up = point.scenario.program[p.program].warmup.value();
-        // The lowest queue pair of the host that has stages is the program's first.
-        let records = world.timeline().records();
-        let host = |r: &StageRecord| r.subject >> 44 == u64::from(p.host);
-        let Some(qp) = records.iter().filter(|r| host(r)).map(|r| r.subject >> 24).min() else {
-            continue;
-        };
-        for message in warm_up..warm_up + wanted {
-            let subject = qp << 24 | message & 0xff_ffff;
-            let mut stages: Vec<&StageRecord> =
-                records.iter().filter(|r| r.subject == subject).collect();
-            stages.sort_by_key(|r| (r.start, r.end));
-            message_rows(message - warm_up, &stages, &mut rows);
-        }
-        // One program is what a person can read.
-        break;
+    let Some(p) = placed.iter().find(|p| p.role == Role::Sender) else { return rows };
+    let warm_up = point.scenario.program[p.program].warmup.value();
+    // The lowest queue pair of the host that has stages is the program's first.
+    let records = world.timeline().records();
+    let host = |r: &StageRecord| r.subject >> 44 == u64::from(p.host);
+    let Some(qp) = records.iter().filter(|r| host(r)).map(|r| r.subject >> 24).min() else {
+        return rows;
+    };
+    for message in warm_up..warm_up + wanted {
+        let subject = qp << 24 | message & 0xff_ffff;
+        let mut stages: Vec<&StageRecord> =
+            records.iter().filter(|r| r.subject == subject).collect();
+        stages.sort_by_key(|r| (r.start, r.end));
+        message_rows(message - warm_up, &stages, &mut rows);
     }
     rows
 }
@@ -47,7 +44,12 @@ fn message_rows(message: u64, stages: &[&StageRecord], rows: &mut Vec<TimelineRo
     };
     let mut reached: Option<(&StageRecord, Time)> = None;
     for stage in stages {
-        if let Some((before, at)) = reached
+        if stage.stage.starts_with("CQE")
+            && let Some(accepted) = acknowledged_from(stages)
+        {
+            // The ACK leaves while the payload is still on its way to memory.
+            push("acknowledgement: peer NIC, wire, NIC", "wire", accepted, stage.start);
+        } else if let Some((before, at)) = reached
             && stage.start > at
         {
             let (step, component) = between(before.stage, stage.stage);
@@ -59,6 +61,13 @@ fn message_rows(message: u64, stages: &[&StageRecord], rows: &mut Vec<TimelineRo
             reached = Some((stage, stage.end));
         }
     }
+}
+
+/// When the peer accepted the message, if an ACK completes it: a READ's payload comes back first.
+fn acknowledged_from(stages: &[&StageRecord]) -> Option<Time> {
+    let accepted = stages.iter().rev().find(|s| s.stage.starts_with("peer"))?.end;
+    let placed = stages.iter().find(|s| s.stage.starts_with("payload write"));
+    placed.is_none_or(|p| p.start <= accepted).then_some(accepted)
 }
 
 /// Name and place of a stage: "step (place)" or the whole name on the NIC.
@@ -73,9 +82,113 @@ fn split(stage: &str) -> (&str, &str) {
 fn between(before: &str, after: &str) -> (&'static str, &'static str) {
     match (before, after) {
         (b, _) if b.starts_with("port") => ("propagation", "wire"),
-        (_, a) if a.starts_with("CQE") => ("acknowledgement: peer NIC, wire, NIC", "wire"),
+        (b, a) if b.starts_with("peer NIC") && a.starts_with("payload write") => {
+            ("response: peer's memory read, wire, NIC", "wire")
+        }
         (b, _) if b.starts_with("ring") => ("MMIO store leaves the core", "core"),
-        (_, "poll") => ("until the next poll", "core"),
+        (_, a) if a.starts_with("poll") => ("until the next poll", "core"),
         _ => ("waiting", "nic"),
+    }
+}
+
+/// Names of steps in metrics.
+const STEPS: [&str; 16] = [
+    "wqe-build",
+    "ring",
+    "mmio-store-leaves-the-core",
+    "doorbell",
+    "nic-doorbell-unit",
+    "wqe-fetch",
+    "nic-processing-unit",
+    "payload-fetch",
+    "port",
+    "propagation",
+    "peer-nic-receive-unit",
+    "payload-write",
+    "response",
+    "acknowledgement",
+    "cqe-write",
+    "poll",
+];
+
+const FIGURES: [&str; 4] = ["start", "end", "duration", "count"];
+
+/// The name of a row in metrics: what stands before a colon, in small letters with hyphens.
+fn slug(step: &str) -> String {
+    let short = step.split(':').next().unwrap_or_default();
+    short.to_ascii_lowercase().replace(' ', "-")
+}
+
+/// A figure of a step of the first message. A step that did not happen took no time, zero times.
+pub(super) fn figure(rows: &[TimelineRow], step: &str, figure: &str) -> Option<Metric> {
+    let message = rows.first()?.message;
+    let of_step = rows.iter().filter(|r| r.message == message && slug(&r.step) == step);
+    let of_step: Vec<&TimelineRow> = of_step.collect();
+    if of_step.is_empty() && !STEPS.contains(&step) {
+        return None;
+    }
+    let start = of_step.iter().map(|r| r.start).min();
+    let end = of_step.iter().map(|r| r.end).max();
+    match figure {
+        "count" => Some(Metric::count(of_step.len() as u64)),
+        "start" => start.map(Metric::time),
+        "end" => end.map(Metric::time),
+        "duration" => {
+            let of = |r: &&TimelineRow| r.end.saturating_sub(r.start);
+            Some(Metric::time(of_step.iter().map(of).fold(Span::ZERO, |a, b| a + b)))
+        }
+        _ => None,
+    }
+}
+
+/// Names of all figures.
+pub(super) fn names() -> impl Iterator<Item = String> {
+    STEPS.iter().flat_map(|s| FIGURES.iter().map(move |f| format!("timeline.{s}.{f}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(stage: &'static str, start: u64, end: u64) -> StageRecord {
+        let at = |ns| Time::ZERO + Span::from_ns(ns);
+        StageRecord { subject: 1, stage, start: at(start), end: at(end), detail: 0 }
+    }
+
+    fn rows(stages: &[StageRecord]) -> Vec<TimelineRow> {
+        let stages: Vec<&StageRecord> = stages.iter().collect();
+        let mut rows = Vec::new();
+        message_rows(0, &stages, &mut rows);
+        rows
+    }
+
+    #[test]
+    fn the_acknowledgement_does_not_wait_for_the_write_at_the_peer() {
+        let rows = rows(&[
+            stage("WQE build (core)", 100, 130),
+            stage("peer NIC receive unit", 130, 400),
+            stage("payload write (PCIe)", 400, 700),
+            stage("CQE write (PCIe)", 800, 900),
+        ]);
+        let ns = |step, f| figure(&rows, step, f);
+        assert_eq!(ns("acknowledgement", "start"), Some(Metric::time(Span::from_ns(300))));
+        assert_eq!(ns("acknowledgement", "duration"), Some(Metric::time(Span::from_ns(400))));
+        assert_eq!(ns("payload-write", "end"), Some(Metric::time(Span::from_ns(600))));
+        assert_eq!(ns("cqe-write", "count"), Some(Metric::count(1)));
+        assert_eq!(ns("payload-fetch", "count"), Some(Metric::count(0)));
+        assert_eq!(ns("payload-fetch", "duration"), Some(Metric::time(Span::ZERO)));
+        assert_eq!((ns("payload-fetch", "start"), ns("payload-fech", "count")), (None, None));
+        assert_eq!(ns("poll", "middle"), None);
+    }
+
+    #[test]
+    fn a_read_waits_for_its_response() {
+        let rows = rows(&[
+            stage("peer NIC receive unit", 100, 400),
+            stage("payload write (PCIe)", 700, 800),
+            stage("CQE write (PCIe)", 820, 900),
+        ]);
+        let found = figure(&rows, "response", "duration");
+        assert_eq!(found, Some(Metric::time(Span::from_ns(300))));
     }
 }

@@ -14,7 +14,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::SendFlags;
 
-use super::common::{Failure, Message, Poster, Results, Shape, failed};
+use super::common::{Failure, Message, Poster, Results, Shape, Window, failed};
 use super::connect::{Client, LinkConfig, LocalConfig, publish_done};
 use super::payload::{self, HEADER_BYTES, Label};
 use super::proxy::{DONE_OFFSET, FLAGS, PAYLOAD, READY_OFFSET, shared_key};
@@ -307,6 +307,10 @@ impl Produce {
         }
         self.ended += n;
         self.results.completed(n, self.config.shape.bytes(), now);
+        if let (Some(from), true) = (self.results.first, n > 0) {
+            let (messages, bytes) = (self.results.messages, self.results.bytes);
+            self.results.window = Some(Window { from, to: now, messages, bytes });
+        }
     }
 
     /// One round: computes, stores the messages, announces them.

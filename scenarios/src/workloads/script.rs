@@ -13,7 +13,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{QpAttrMask, QpState, SendFlags};
 
-use super::common::{Failure, Message, Poster, Results, Shape};
+use super::common::{Failure, Message, Poster, Results, Shape, Window};
 use super::connect::{
     ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, ReceiveOrder, Topic, key,
     publish_done,
@@ -101,6 +101,8 @@ pub enum ScriptStep {
         /// Scope.
         scope: FenceScope,
     },
+    /// Loads the first 8 bytes of the buffer, which must have contents.
+    Load,
     /// Asks for a state with the mask that names only the state.
     Modify {
         /// QP.
@@ -133,6 +135,8 @@ pub enum Outcome {
     PeerPosted(u32),
     /// A fence.
     Fenced,
+    /// A load, and what it read.
+    Loaded(u64),
     /// A modify; work requests that it unstaged.
     Modified(Result<u32, ModifyError>),
 }
@@ -254,6 +258,7 @@ impl Script {
             }
             self.results.granted = t.qp_caps(self.client.lanes()[0].qp).ok();
             self.up = true;
+            self.results.first = Some(t.now());
         }
         while let Some(&step) = self.config.steps.get(self.line) {
             if let Some(next) = self.step_line(t, step)? {
@@ -262,6 +267,9 @@ impl Script {
             self.line += 1;
             (self.since, self.seen) = (None, 0);
         }
+        let r = &mut self.results;
+        let from = r.first.unwrap_or_default();
+        r.window = Some(Window { from, to: t.now(), messages: r.messages, bytes: r.bytes });
         publish_done(t, self.client.peer(), self.receives);
         Ok(Next::Done)
     }
@@ -320,6 +328,12 @@ impl Script {
             ScriptStep::Fence { scope } => {
                 t.fence(scope);
                 self.log(t, Outcome::Fenced);
+            }
+            ScriptStep::Load => {
+                let mr = self.client.local().mr;
+                let word = mr.range(0, 8).ok_or(Failure::OwnRegion { got: mr.len, need: 8 })?;
+                let value = t.load_u64(word)?;
+                self.log(t, Outcome::Loaded(value));
             }
             ScriptStep::Modify { qp, to } => self.modify(t, qp, to)?,
         }

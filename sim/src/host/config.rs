@@ -13,6 +13,9 @@ use crate::pcie::{NodeId, PcieConfig};
 pub struct InitiatorCosts {
     /// Building a WQE of one 64-byte block.
     pub post_wqe: Span,
+    /// WQEs that are built at the same time, by as many threads: of so many in a row in front of a
+    /// ring only the first takes time.
+    pub lanes: u32,
     /// Each further 64-byte block.
     pub post_block: Span,
     /// Each scatter/gather element after the first.
@@ -23,6 +26,9 @@ pub struct InitiatorCosts {
     pub remote_memory: Span,
     /// Ordering before the doorbell and storing the doorbell record.
     pub ring: Span,
+    /// Whether that ordering holds towards the NIC: a ring then does what a fence towards every
+    /// observer does. Without it, an initiator with a `store_delay` has to fence by itself.
+    pub ring_fences: bool,
     /// The 8-byte doorbell store with the flush that follows.
     pub doorbell: Span,
     /// Each 64-byte line of a BlueFlame write.
@@ -51,6 +57,8 @@ pub struct InitiatorCosts {
     pub fence_system: Span,
     /// A load of 8 bytes of host memory.
     pub load: Span,
+    /// A load of 8 bytes of the initiator's own device.
+    pub load_own: Span,
     /// A store of 8 bytes.
     pub store: Span,
     /// Fixed part of a copy.
@@ -70,6 +78,13 @@ pub struct InitiatorCosts {
     pub interrupt_work: Span,
     /// Delay that hits a step now and then (timer ticks, other work). `None`: never.
     pub jitter: Option<NoiseTable>,
+}
+
+impl InitiatorCosts {
+    /// Whether the NIC sees the stores before a ring when it sees the ring.
+    pub const fn ring_orders(&self) -> bool {
+        self.store_delay.is_none() || self.ring_fences
+    }
 }
 
 /// How a program waits.

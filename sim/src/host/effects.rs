@@ -107,7 +107,6 @@ impl Host {
             Effect::Memory { place, bytes, limit, solo } => {
                 let (tag, out) = (u64::from(initiator), &mut self.memory_out);
                 self.pcie.memory_mut().start(now, place, tag, bytes, limit, out);
-                self.schedule_memory(s);
                 return Outcome::Waits(Cause::Memory, now + solo);
             }
             Effect::Drain => self.drain_stores(initiator),
@@ -161,6 +160,7 @@ impl Host {
         let transfer = self.lock_transfer(initiator);
         let init = &mut self.initiators[usize::from(initiator)];
         let lock = self.locks.entry(qp).or_default();
+        lock.taken += 1;
         if lock.holder.is_some() {
             lock.contended += 1;
             lock.waiting.push_back(initiator);
@@ -171,11 +171,14 @@ impl Host {
         }
         lock.holder = Some(initiator);
         lock.last = Some(initiator);
+        lock.since = now;
         Outcome::Done
     }
 
     fn unlock(&mut self, s: &mut Shared, now: Time, qp: u32) {
         let Some(lock) = self.locks.get_mut(&qp) else { return };
+        lock.busy += now.since(lock.since);
+        lock.since = now;
         lock.holder = lock.waiting.pop_front();
         let Some(next) = lock.holder else { return };
         lock.last = Some(next);

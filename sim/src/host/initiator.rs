@@ -112,6 +112,8 @@ impl<T> Table<T> {
 pub(super) struct Watch {
     pub addr: u64,
     pub len: u64,
+    /// Time of a look at it.
+    pub look: Span,
 }
 
 /// What the handle holds.
@@ -266,8 +268,8 @@ pub(super) struct InitiatorState {
     pub stats: InitiatorStats,
     /// Wake-ups in a row that polled nothing while a named CQ was ready.
     pub barren: u8,
-    /// `Again` steps in a row that did nothing.
-    pub idle_again: u32,
+    /// Steps in a row that did nothing.
+    pub idle_steps: u32,
     pub bootstrap_seen: bool,
 }
 
@@ -280,6 +282,18 @@ impl std::fmt::Debug for InitiatorState {
             .field("effects", &self.effects.len())
             .finish_non_exhaustive()
     }
+}
+
+/// When a program that looks again and again since `since`, each look taking `look` and `gap`
+/// passing before the next, acts on what is there since `ready`.
+///
+/// A look sees what is there at half of its time. One that began shortly before `ready` finds it,
+/// and counts as if it began at `ready`: a step sees the state at its start.
+pub(super) fn first_look(ready: Time, since: Time, look: Span, gap: Span) -> Time {
+    let period = (look + gap).as_ps().max(1);
+    let waited = ready.since(since).as_ps().saturating_sub(look.as_ps() / 2);
+    let at = since + Span::from_ps(waited.div_ceil(period) * period);
+    at.max(ready)
 }
 
 #[cfg(test)]
@@ -315,5 +329,24 @@ mod tests {
         assert_eq!(b.take_first().map(|s| s.addr), Some(8));
         assert_eq!(b.take(z).map(|s| s.addr), None);
         assert!(b.take_first().is_none());
+    }
+
+    #[test]
+    fn a_look_sees_what_comes_before_its_middle() {
+        let t = |ns: u64| Time::ZERO + Span::from_ns(ns);
+        // Looks of 800 ns that begin at 0, 850, 1700, …
+        let at = |ready| first_look(t(ready), t(0), Span::from_ns(800), Span::from_ns(50));
+        assert_eq!(at(400), t(400), "in the middle of the first");
+        assert_eq!(at(401), t(850), "after it");
+        assert_eq!(at(849), t(850));
+        assert_eq!(at(1250), t(1250), "in the middle of the second");
+        assert_eq!(at(1251), t(1700));
+    }
+
+    #[test]
+    fn looks_that_take_no_time_see_everything_at_once() {
+        let t = Time::from_ps;
+        let at = |ready| first_look(t(ready), t(5), Span::ZERO, Span::ZERO);
+        assert_eq!((at(5), at(6), at(1000)), (t(5), t(6), t(1000)));
     }
 }

@@ -5,10 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use doorbell_core::transport::{Address, DeviceCaps, Initiator, Mr, Next, WaitSet};
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::Mtu;
+use doorbell_core::verbs::{Mtu, Qpn};
 
 use super::config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
-use super::initiator::{Activity, Cause, Handles, InitiatorState, InitiatorStats, StoreBuffer};
+use super::initiator::{
+    Activity, Cause, Handles, InitiatorState, InitiatorStats, StoreBuffer, first_look,
+};
 use super::program::{CallBudgetSpent, SimProgram};
 use super::stall::StallReason;
 use super::transport::SimTransport;
@@ -16,12 +18,13 @@ use crate::engine::{Class, ComponentId, Engine, Out, SimRng, Slab, Timeline};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{Fabric, FabricEvent};
 use crate::memory::{MemoryEvent, RegionId, RegionTable};
-use crate::nic::{Env, Nic, NicEvent, Wake};
+use crate::nic::{Env, Nic, NicEvent, Traced, Wake};
 use crate::pcie::{NodeId, PcieConfigError, PcieEvent, PcieTree};
 use crate::wire::{HostId, Packet, PacketId};
 
-/// `Again` steps in a row without any effect after which a program counts as stuck.
-const IDLE_AGAIN_LIMIT: u32 = 1_000_000;
+/// Steps in a row that found, posted, stored and computed nothing, after which a program counts as
+/// stuck: it turns, on `Again` or on its own deadlines, and nothing comes of it.
+const IDLE_STEP_LIMIT: u32 = 1_000_000;
 
 /// What all islands use. Nothing here is decided by one island for another.
 #[derive(Debug)]
@@ -63,6 +66,11 @@ pub(super) struct QpLock {
     pub waiting: VecDeque<u16>,
     pub contended: u64,
     pub waited: Span,
+    pub taken: u64,
+    /// Time for which it was held, or on its way from one holder to the next.
+    pub busy: Span,
+    /// When it was last taken, the way to the holder included.
+    pub since: Time,
 }
 
 /// A host.
@@ -73,6 +81,8 @@ pub struct Host {
     pub(super) cfg: HostConfig,
     pub(super) nic: Nic,
     pub(super) pcie: PcieTree,
+    pub(super) nic_out: Out<NicEvent>,
+    pub(super) traced: Vec<Traced>,
     pub(super) pcie_out: Out<PcieEvent>,
     pub(super) memory_out: Out<MemoryEvent>,
     pub(super) regions: RegionTable,
@@ -125,6 +135,8 @@ impl Host {
         Ok(Self {
             nic: Nic::new(&cfg.nic, &cfg.rc, id, cfg.nic_node, seed, &name),
             pcie: PcieTree::new(&cfg.pcie, seed, &name)?,
+            nic_out: Out::new(),
+            traced: Vec::new(),
             pcie_out: Out::new(),
             memory_out: Out::new(),
             regions: RegionTable::new(),
@@ -174,7 +186,7 @@ impl Host {
             Initiator::GpuBlock { gpu, block } => (
                 format!("gpu{gpu}.block{block}"),
                 self.cfg.gpu_nodes[usize::from(gpu)],
-                self.cfg.nic.numa,
+                self.pcie.socket_of(self.cfg.gpu_nodes[usize::from(gpu)]),
             ),
         };
         // Two programs on one core are two components all the same.
@@ -203,7 +215,7 @@ impl Host {
             store_buffer: StoreBuffer::default(),
             stats: InitiatorStats::default(),
             barren: 0,
-            idle_again: 0,
+            idle_steps: 0,
             bootstrap_seen: false,
         });
         let ev = HostEvent::Step { initiator: index, generation: 0 };
@@ -256,9 +268,22 @@ impl Host {
         self.locks.values().fold((0, Span::ZERO), sum)
     }
 
+    /// Locks of shared QPs for the report: QP, busy time, times taken, time waited.
+    pub fn locks(&self) -> impl Iterator<Item = (Qpn, Span, u64, Span)> {
+        self.locks.iter().filter_map(|(qp, l)| {
+            let qpn = self.nic.qp(*qp)?.qpn;
+            Some((qpn, l.busy, l.taken, l.waited))
+        })
+    }
+
     /// Whether every program is done.
     pub fn done(&self) -> bool {
         self.initiators.iter().all(|i| matches!(i.activity, Activity::Done(_)))
+    }
+
+    /// Whether every program is done and nothing is under way in the host.
+    pub fn quiet(&self) -> bool {
+        self.done() && self.pcie.in_flight() == 0 && self.nic.quiet()
     }
 
     /// What ended the run early, if something did.
@@ -275,9 +300,8 @@ impl Host {
                 wqes.fold((n, b), |(n, b), (w, _)| (n + 1, b + u32::from(w.blocks)))
             })
         };
-        let (used, blocks) = self.initiators.iter().map(staged).fold((0, 0), |(n, b), (m, c)| {
-            (n + m, b + c)
-        });
+        let (used, blocks) =
+            self.initiators.iter().map(staged).fold((0, 0), |(n, b), (m, c)| (n + m, b + c));
         if let Some(q) = self.nic.qp_mut(qp) {
             q.host_life += 1;
             q.sq.used = used;
@@ -290,18 +314,15 @@ impl Host {
     pub(super) fn split<'a>(&'a mut self, s: &'a mut Shared, now: Time) -> (&'a mut Nic, Env<'a>) {
         let env = Env {
             now,
-            host: self.id,
-            nic_id: self.nic_id,
-            pcie_id: self.pcie_id,
-            engine: &mut s.engine,
+            out: &mut self.nic_out,
             pcie: &mut self.pcie,
             pcie_out: &mut self.pcie_out,
             regions: &mut self.regions,
             packets: &mut s.packets,
             port: s.fabric.host_mut(self.id),
-            port_id: s.port_ids[self.id.index()],
             fabric_out: &mut s.fabric_out,
             wakes: &mut self.wakes,
+            traced: &mut self.traced,
             llc: self.cfg.llc,
             timeline: &mut s.timeline,
         };
@@ -325,16 +346,29 @@ impl Host {
                 self.store_visible(initiator, entry);
             }
         }
+        self.flush(s);
         self.wake_all(s, now);
         true
     }
 
+    /// Hands what the rooms of the island want to happen to the engine.
+    fn flush(&mut self, s: &mut Shared) {
+        let host = self.id;
+        let nic = |ev| Event::Host(host, HostEvent::Nic(ev));
+        s.engine.schedule_all(self.nic_id, &mut self.nic_out, nic);
+        let pcie = |ev| Event::Host(host, HostEvent::Pcie(ev));
+        s.engine.schedule_all(self.pcie_id, &mut self.pcie_out, pcie);
+        let memory = |ev| Event::Host(host, HostEvent::Memory(ev));
+        s.engine.schedule_all(self.pcie_id, &mut self.memory_out, memory);
+        let port = s.port_ids[host.index()];
+        s.engine.schedule_all(port, &mut s.fabric_out, Event::Fabric);
+        for (kind, a, b) in self.traced.drain(..) {
+            s.engine.trace(self.nic_id, kind, a, b);
+        }
+    }
+
     fn on_pcie(&mut self, s: &mut Shared, now: Time, ev: PcieEvent) {
         let done = self.pcie.on_event(now, ev, &mut self.pcie_out);
-        let host = self.id;
-        s.engine.schedule_all(self.pcie_id, &mut self.pcie_out, |ev| {
-            Event::Host(host, HostEvent::Pcie(ev))
-        });
         while let Some(tag) = self.pcie.take_at_memory() {
             let (nic, mut env) = self.split(s, now);
             nic.on_memory(&mut env, tag);
@@ -349,17 +383,9 @@ impl Host {
 
     fn on_memory(&mut self, s: &mut Shared, now: Time, ev: MemoryEvent) {
         let done = self.pcie.memory_mut().on_event(now, ev, &mut self.memory_out);
-        self.schedule_memory(s);
         if let Some(done) = done {
             self.resume(s, done.tag as u16, Cause::Memory, now);
         }
-    }
-
-    pub(super) fn schedule_memory(&mut self, s: &mut Shared) {
-        let host = self.id;
-        s.engine.schedule_all(self.pcie_id, &mut self.memory_out, |ev| {
-            Event::Host(host, HostEvent::Memory(ev))
-        });
     }
 
     fn on_nic(&mut self, s: &mut Shared, now: Time, ev: NicEvent) {
@@ -371,6 +397,7 @@ impl Host {
     pub fn on_packet(&mut self, s: &mut Shared, now: Time, packet: PacketId) {
         let (nic, mut env) = self.split(s, now);
         nic.on_arrival(&mut env, packet);
+        self.flush(s);
         self.wake_all(s, now);
     }
 
@@ -378,6 +405,7 @@ impl Host {
     pub fn on_tx_ready(&mut self, s: &mut Shared, now: Time) {
         let (nic, mut env) = self.split(s, now);
         nic.on_tx_ready(&mut env);
+        self.flush(s);
         self.wake_all(s, now);
     }
 
@@ -445,8 +473,8 @@ impl Host {
         self.schedule_step(s, initiator, at);
     }
 
-    /// When a program that waits since `since` notices what became ready at `ready`: at the first
-    /// poll instant not before it, or after an interrupt.
+    /// When a program that waits since `since` notices what became ready at `ready`: by the first
+    /// look that sees it, or after an interrupt.
     fn notice_time(&mut self, initiator: u16, ready: Time, since: Time, on: WaitSet) -> Time {
         let init = &mut self.initiators[usize::from(initiator)];
         let who = init.who;
@@ -464,10 +492,12 @@ impl Host {
                 ready + interrupt
             }
             PollMode::Busy => {
-                let sources = on.cq_indices().count().max(1) as u64;
-                let period = (costs.poll_call * sources + costs.step).as_ps().max(1);
-                let waited = ready.since(since).as_ps();
-                let at = since + Span::from_ps(waited.div_ceil(period) * period);
+                let polls = costs.poll_call * on.cq_indices().count() as u64;
+                let watches = &self.initiators[usize::from(initiator)].handles.watches;
+                let looks = on.watch_indices().filter_map(|w| watches.get(w)).map(|w| w.look);
+                let look = looks.fold(polls, |sum, look| sum + look);
+                let look = if look == Span::ZERO { costs.poll_call } else { look };
+                let at = first_look(ready, since, look, costs.step);
                 self.initiators[usize::from(initiator)].stats.spin += at.since(since);
                 at
             }
@@ -535,10 +565,10 @@ impl Host {
             _ => None,
         };
         let init = &mut self.initiators[i];
-        init.idle_again = if active || next != Next::Again { 0 } else { init.idle_again + 1 };
+        init.idle_steps = if active { 0 } else { init.idle_steps + 1 };
         init.barren = if active || ready.is_none() { 0 } else { init.barren + 1 };
-        if init.idle_again > IDLE_AGAIN_LIMIT {
-            self.fault.get_or_insert(StallReason::IdleAgain { rank });
+        if init.idle_steps > IDLE_STEP_LIMIT {
+            self.fault.get_or_insert(StallReason::IdleSteps { rank });
         } else if init.barren >= 3 {
             let cq = ready.expect("barren only with a ready queue");
             self.fault.get_or_insert(StallReason::Barren { rank, cq });

@@ -82,8 +82,8 @@ pub enum StallReason {
         /// Its rank.
         rank: u32,
     },
-    /// A program returned `Again` over and over without doing anything.
-    IdleAgain {
+    /// A program stepped a million times in a row without doing anything.
+    IdleSteps {
         /// Its rank.
         rank: u32,
     },
@@ -136,8 +136,8 @@ impl fmt::Display for StallReason {
                 "program {rank} made more than a million calls in one step: a loop that waits \
                  inside a step never ends; return Next::Wait"
             ),
-            Self::IdleAgain { rank } => {
-                write!(f, "program {rank} returns Again without doing anything")
+            Self::IdleSteps { rank } => {
+                write!(f, "program {rank} stepped a million times and did nothing")
             }
             Self::Barren { rank, cq } => write!(
                 f,

@@ -176,10 +176,9 @@ impl<'a> SimTransport<'a> {
         c.post_wqe + c.post_block * (blocks - 1) + c.post_sge * sges + copy + far
     }
 
-    /// Whether a core's access to `space` crosses sockets.
+    /// Whether this initiator's access to `space` crosses sockets.
     fn is_remote(&self, space: RegionKind) -> bool {
-        let cpu = matches!(self.init().who, Initiator::Cpu { .. });
-        cpu && matches!(space, RegionKind::Host { numa } if numa != self.init().numa)
+        matches!(space, RegionKind::Host { numa } if numa != self.init().numa)
     }
 
     /// BlueFlame bytes of what is staged, 0 for a doorbell: mlx5's rule is exactly one WQE, inline
@@ -252,6 +251,30 @@ impl<'a> SimTransport<'a> {
 
     fn is_virtual(&self, region: RegionId) -> bool {
         self.host.regions.get(region).is_some_and(|r| r.contents == Contents::Virtual)
+    }
+
+    /// Cost of a load of 8 bytes.
+    pub(super) fn load_cost(&self, region: RegionId) -> Span {
+        let c = self.costs();
+        match self.host.regions.get(region).map(|r| r.kind) {
+            Some(RegionKind::Gpu { node }) if node == self.init().node.0 => c.load_own,
+            Some(kind) if self.is_remote(kind) => c.load + c.remote_memory,
+            _ => c.load,
+        }
+    }
+
+    /// Every store so far is visible to all observers from the local clock on.
+    fn order_stores(&mut self) {
+        let now = self.local;
+        for l in self.init_mut().handles.qps.0.iter_mut().flatten() {
+            l.unfenced = false;
+            for (_, visible_at) in &mut l.staged {
+                *visible_at = (*visible_at).min(now);
+            }
+        }
+        if self.costs().store_delay.is_some() {
+            self.effect(Effect::Drain);
+        }
     }
 
     /// Time of a copy or reduction of `bytes` at `rate` that moves `factor` times as many through
@@ -333,7 +356,7 @@ impl Transport for SimTransport<'_> {
         if l.staged.len() as u32 - l.ringing >= max_staged {
             return Err(StageError::StagedFull);
         }
-        let shared = l.shared;
+        let (shared, nth) = (l.shared, l.staged.len() as u32 - l.ringing);
         let q = self.host.nic.qp_mut(index).ok_or(StageError::BadHandle)?;
         q.sq.used += 1;
         q.sq.used_blocks += blocks;
@@ -343,7 +366,11 @@ impl Transport for SimTransport<'_> {
         }
         // On a shared QP the WQE is written inside the lock, so the ring pays for it.
         if !shared {
-            let cost = self.build_cost(&wqe, space);
+            let cost = if nth.is_multiple_of(self.costs().lanes) {
+                self.build_cost(&wqe, space)
+            } else {
+                Span::ZERO
+            };
             self.record_staged(qp, "WQE build (core)", self.local, self.local + cost, 0);
             self.spend(cost);
             self.init_mut().stats.post += cost;
@@ -385,7 +412,8 @@ impl Transport for SimTransport<'_> {
             let space =
                 self.host.nic.qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
             let staged = l.staged.iter().skip(l.ringing as usize);
-            let build: Vec<Span> = staged.map(|(w, _)| self.build_cost(w, space)).collect();
+            let first = staged.step_by(c.lanes as usize);
+            let build: Vec<Span> = first.map(|(w, _)| self.build_cost(w, space)).collect();
             let lock = c.lock;
             self.spend(lock);
             self.effect(Effect::Lock { qp: index });
@@ -402,6 +430,9 @@ impl Transport for SimTransport<'_> {
             self.local,
             1,
         );
+        if self.costs().ring_fences {
+            self.order_stores();
+        }
         let local = qp.index();
         self.effect(Effect::Ring { local, qp: index, count, blueflame });
         if shared {
@@ -488,11 +519,7 @@ impl Transport for SimTransport<'_> {
         }
         let index = *self.init().handles.cqs.get(cq.index()).ok_or(PollError::BadHandle)?;
         let c = self.costs();
-        let (call, found, mut each) = (c.poll_call, c.poll_found, c.poll_cqe);
-        // The NIC writes completions to memory of its own socket.
-        if self.is_remote(RegionKind::Host { numa: self.host.cfg.nic.numa }) {
-            each += self.costs().remote_memory;
-        }
+        let (call, found, each) = (c.poll_call, c.poll_found, c.poll_cqe);
         self.spend(call);
         let mut polled = 0;
         while !out.is_full() {
@@ -512,7 +539,8 @@ impl Transport for SimTransport<'_> {
             polled += 1;
             let retired = learn(qp, &cqe);
             if let CqeKind::Send { index, .. } = cqe.kind {
-                self.record_poll(cqe.qp, index, cqe.landed);
+                let end = self.local + found + each * polled;
+                self.record_poll(cqe.qp, index, cqe.landed, end);
             }
             out.push(completion(&cqe, id, retired));
         }
@@ -535,18 +563,8 @@ impl Transport for SimTransport<'_> {
             FenceScope::System => self.costs().fence_system,
         };
         self.spend(cost);
-        if scope == FenceScope::Device {
-            return;
-        }
-        let now = self.local;
-        for l in self.init_mut().handles.qps.0.iter_mut().flatten() {
-            l.unfenced = false;
-            for (_, visible_at) in &mut l.staged {
-                *visible_at = (*visible_at).min(now);
-            }
-        }
-        if self.costs().store_delay.is_some() {
-            self.effect(Effect::Drain);
+        if scope == FenceScope::System {
+            self.order_stores();
         }
     }
 
@@ -605,11 +623,7 @@ impl Transport for SimTransport<'_> {
     fn load_u64(&mut self, at: Range) -> Result<u64, MemError> {
         self.call();
         let place = self.aligned(at)?;
-        let far = self.host.regions.get(place.0).is_some_and(|r| self.is_remote(r.kind));
-        let mut cost = self.costs().load;
-        if far {
-            cost += self.costs().remote_memory;
-        }
+        let cost = self.load_cost(place.0);
         self.spend(cost);
         let mut b = [0; 8];
         self.observe(place, &mut b)?;
@@ -643,9 +657,8 @@ impl SimTransport<'_> {
         self.shared.timeline.stage(subject, stage, start, end, 0);
     }
 
-    fn record_poll(&mut self, qp: u32, index: u32, landed: Time) {
+    fn record_poll(&mut self, qp: u32, index: u32, landed: Time, end: Time) {
         let subject = crate::nic::subject(self.host.id.0, qp, index);
-        let end = self.local;
-        self.shared.timeline.stage(subject, "poll", landed, end, 0);
+        self.shared.timeline.stage(subject, "poll (core)", landed, end, 0);
     }
 }

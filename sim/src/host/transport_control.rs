@@ -2,8 +2,8 @@
 
 use doorbell_core::transport::{
     Address, AhId, AsyncEvent, AttachError, BadHandle, Contents, Control, CqId, CreateError,
-    DeviceCaps, Endpoint, MemError, MemKind, ModifyError, Mr, MrId, PdId, QpAttr, QpCaps, QpId,
-    QpInit, Range, SrqId, Transport, Unsupported, WaitSet, WatchId,
+    DeviceCaps, Endpoint, Initiator, MemError, MemKind, ModifyError, Mr, MrId, PdId, QpAttr,
+    QpCaps, QpId, QpInit, Range, SrqId, Transport, Unsupported, WaitSet, WatchId,
 };
 use doorbell_core::verbs::{
     AccessFlags, AsyncObject, Psn, QpAttrMask, QpState, QpType, check_transition,
@@ -35,6 +35,15 @@ impl SimTransport<'_> {
         self.id(srq.issuer(), srq.index(), |t, i| t.init().handles.srqs.get(i).copied())
     }
 
+    /// Memory of the initiator's own: where the pages of its completion queues come to lie, since it
+    /// is the one that polls them.
+    fn home(&self) -> RegionKind {
+        let init = self.init();
+        match init.who {
+            Initiator::Cpu { numa, .. } => RegionKind::Host { numa },
+            Initiator::GpuBlock { .. } => RegionKind::Gpu { node: init.node.0 },
+        }
+    }
 
     fn kind(&self, kind: MemKind) -> Result<RegionKind, Unsupported> {
         match kind {
@@ -68,7 +77,7 @@ impl SimTransport<'_> {
         limit("max_recv_wr", init.size.max_recv_wr, c.max_qp_wr, true)?;
         limit("max_send_sge", init.size.max_send_sge, c.max_sge, true)?;
         limit("max_inline_data", init.size.max_inline, c.max_inline, true)?;
-        let gpu = matches!(self.initiator(), doorbell_core::transport::Initiator::GpuBlock { .. });
+        let gpu = matches!(self.initiator(), Initiator::GpuBlock { .. });
         // Room for the largest WQE in every slot, as mlx5 sizes its ring (protocol.md §6.1).
         let sges = 32 + 48 + 16 * init.size.max_send_sge;
         let inline = 32 + 48 + (4 + init.size.max_inline).next_multiple_of(16);
@@ -81,7 +90,7 @@ impl SimTransport<'_> {
             max_sge: init.size.max_send_sge,
             max_inline: init.size.max_inline,
             bf_bytes: if gpu { 0 } else { self.host.cfg.nic.bf_bytes },
-            ring_orders_stores: self.costs().store_delay.is_none(),
+            ring_orders_stores: self.costs().ring_orders(),
             ring_choice: true,
             shareable: true,
             atomics: true,
@@ -122,13 +131,8 @@ impl SimTransport<'_> {
     }
 
     fn attach(&mut self, qp: u32) -> QpId {
-        let local = LocalQp {
-            qp,
-            shared: true,
-            staged: Default::default(),
-            ringing: 0,
-            unfenced: false,
-        };
+        let local =
+            LocalQp { qp, shared: true, staged: Default::default(), ringing: 0, unfenced: false };
         let index = self.init_mut().handles.qps.push(local);
         QpId::new(index, 0, self.issuer)
     }
@@ -224,7 +228,8 @@ impl Control for SimTransport<'_> {
             let (got, max) = (u64::from(count) + 1, max.into());
             return Err(CreateError::Limit { field: "max_cq", got, max });
         }
-        let index = self.host.nic.create_cq(depth, self.me);
+        let space = self.home();
+        let index = self.host.nic.create_cq(depth, self.me, space);
         let local = self.init_mut().handles.cqs.push(index);
         Ok(CqId::new(local, 0, self.issuer))
     }
@@ -367,8 +372,9 @@ impl Control for SimTransport<'_> {
 
     fn watch(&mut self, range: Range) -> Result<WatchId, MemError> {
         self.call();
-        let (_, addr) = self.address(range)?;
-        let index = self.init_mut().handles.watches.push(Watch { addr, len: range.len });
+        let (region, addr) = self.address(range)?;
+        let watch = Watch { addr, len: range.len, look: self.load_cost(region) };
+        let index = self.init_mut().handles.watches.push(watch);
         if WaitSet::watch_index(index).is_none() {
             self.init_mut().handles.watches.0.pop();
             let max = doorbell_core::transport::MAX_WAIT_WATCHES.into();

@@ -1,9 +1,10 @@
 //! Parameters of the NIC model. A hardware profile gives every one of them.
 
 use doorbell_core::units::{Ratio, Span, Time};
+use doorbell_core::verbs::Opcode;
 
 use crate::rc::{AckPolicy, AckReqLast};
-use crate::wire::Encapsulation;
+use crate::wire::{Encapsulation, wire_bytes};
 
 /// Limits that the device refuses to exceed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -29,7 +30,7 @@ pub struct NicLimits {
 /// How ATOMICs are executed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct AtomicConfig {
-    /// Lock buckets, indexed by low address bits. 1: all ATOMICs of the device queue behind each
+    /// Lock buckets, indexed by the low bits of the byte address. 1: all ATOMICs of the device queue behind each
     /// other (ConnectX-3); 4096: only those to equal low bits (Connect-IB, C-ATOM-003). Higher:
     /// more ATOMICs at once.
     pub buckets: u32,
@@ -47,6 +48,9 @@ pub struct NicConfig {
     pub numa: u8,
     /// Doorbell unit, per doorbell or BlueFlame write. Higher: fewer doorbells per second.
     pub doorbell: Span,
+    /// More time of the doorbell unit per 64-byte line after the first of a BlueFlame write. Bounds
+    /// the lines per second that all cores together can push.
+    pub doorbell_line: Span,
     /// Latency from the doorbell unit to the first action (WQE fetch or execution).
     pub doorbell_latency: Span,
     /// 64-byte blocks that one WQE fetch reads at most. Higher: fewer PCIe reads per WQE after a
@@ -61,6 +65,8 @@ pub struct NicConfig {
     pub pu_count: u16,
     /// A unit's time per WQE.
     pub pu_wqe: Span,
+    /// More time per WQE that was fetched over PCIe rather than carried by BlueFlame.
+    pub pu_fetched: Span,
     /// More time per WQE when the payload is gathered by DMA rather than inline.
     pub pu_gather: Span,
     /// More time per READ or ATOMIC WQE.
@@ -75,6 +81,8 @@ pub struct NicConfig {
     pub rx_packet: Span,
     /// More time per packet that takes a receive WQE.
     pub rx_recv: Span,
+    /// More time per packet that makes two writes to memory, payload and CQE.
+    pub rx_write: Span,
     /// Least distance of packets at the receive side of the whole device.
     pub rx_device: Span,
     /// Latency of both NICs' pipelines, from a processing unit to the wire and from the wire to the
@@ -85,8 +93,9 @@ pub struct NicConfig {
     pub ack_latency: Span,
     /// Time from an ACK or last response to the CQE write.
     pub completion_latency: Span,
-    /// Payload and response bytes that may be on their way from memory to the wire. Lower: the
-    /// wire starves when memory is slow.
+    /// Payload and response bytes that may be on their way from memory to the wire, and as many
+    /// from the wire to memory. Lower: the wire starves when memory is slow. What arrives beyond
+    /// that waits in front of the port, as flow control makes it.
     pub tx_buffer: u32,
     /// Bytes of a CQE as written over PCIe.
     pub cqe_bytes: u32,
@@ -129,4 +138,14 @@ pub struct RcConfig {
     pub ack: AckPolicy,
     /// Encapsulation on the wire.
     pub encapsulation: Encapsulation,
+    /// Bytes that the link layer puts around every packet beyond its encapsulation: start and end
+    /// delimiters and their padding. Higher: fewer small packets per second.
+    pub framing: u32,
+}
+
+impl RcConfig {
+    /// Bytes of a packet on the wire.
+    pub const fn wire_bytes(&self, opcode: Opcode, payload: u32) -> u32 {
+        wire_bytes(self.encapsulation, opcode, payload) + self.framing
+    }
 }

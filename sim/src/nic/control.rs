@@ -4,8 +4,8 @@ use doorbell_core::transport::{QpAttr, QpCaps};
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{Mtu, Psn, QpAttrMask, QpState, QpType, Qpn};
 
-use super::env::{Env, kind};
 use super::config::RcConfig;
+use super::env::{Env, kind};
 use super::qp::{Context, Deferred, FIRST_QPN, HostWrite, TxFifo};
 use super::queues::{CompletionQueue, RecvQueue, SendQueue};
 use super::wqe::{RqWqe, Wqe};
@@ -91,16 +91,16 @@ impl Nic {
             rx_wait: Default::default(),
             current_recv: None,
             udp_source_port: 0,
-            respond_pending: false,
+            respond_at: Time::MAX,
             response_in_pu: false,
             held_writes: Default::default(),
         })));
         index
     }
 
-    /// Makes a CQ; returns its index.
-    pub fn create_cq(&mut self, depth: u32, owner: u16) -> u32 {
-        self.cqs.push(Some(CompletionQueue::new(depth, owner)));
+    /// Makes a CQ in `space`; returns its index.
+    pub fn create_cq(&mut self, depth: u32, owner: u16, space: RegionKind) -> u32 {
+        self.cqs.push(Some(CompletionQueue::new(depth, owner, space)));
         self.cqs.len() as u32 - 1
     }
 

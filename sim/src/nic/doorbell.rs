@@ -32,13 +32,20 @@ impl Nic {
         env.submit(Transaction { kind: Kind::Mmio, from, target, bytes, addr: 0, cause, tag });
     }
 
-    pub(super) fn doorbell_arrived(&mut self, env: &mut Env<'_>, qp: u32, prod: u32, bf: bool) {
+    /// A doorbell has crossed PCIe; a BlueFlame write has `lines` lines.
+    pub(super) fn doorbell_arrived(
+        &mut self,
+        env: &mut Env<'_>,
+        (qp, prod, bf): (u32, u32, bool),
+        lines: u32,
+    ) {
         if bf {
             self.stats.blueflames += 1;
         } else {
             self.stats.doorbells += 1;
         }
-        let service = self.clocked(env.now, self.cfg.doorbell);
+        let more = self.cfg.doorbell_line * u64::from(lines.saturating_sub(1));
+        let service = self.clocked(env.now, self.cfg.doorbell + more);
         let (start, end) = self.doorbell.reserve(env.now, service);
         let done = end + self.clocked(env.now, self.cfg.doorbell_latency);
         env.at(done, Class::Stage, NicEvent::Doorbell { qp, prod, blueflame: bf });
@@ -49,6 +56,7 @@ impl Nic {
         if !self.context_held(env, qp, Deferred::Doorbell { prod, blueflame: bf }) {
             return;
         }
+        let window = self.cfg.wqe_window;
         let Some(q) = self.qp_mut(qp) else { return };
         q.stats.rings += 1;
         env.trace(kind::DOORBELL, u64::from(qp), u64::from(prod));
@@ -56,9 +64,14 @@ impl Nic {
             q.sq.announced = prod;
         }
         let index = prod.wrapping_sub(1);
-        // The carried WQE can be used only when the NIC has all before it.
-        if bf && q.sq.requested == index && q.sq.fetched == index && q.state == QpState::Rts {
+        // The carried WQE can be used only when the NIC has all before it, and room.
+        let (next, room) =
+            (q.sq.requested == index && q.sq.fetched == index, q.sq.ahead() < window);
+        if bf && next && room && q.state == QpState::Rts {
             q.sq.requested = prod;
+            if let Some(slot) = q.sq.slot_mut(index) {
+                slot.carried = true;
+            }
             self.wqe_arrived(env, qp, index);
             self.schedule(env, qp);
         } else {
@@ -114,16 +127,9 @@ impl Nic {
             if can_post_send(q.state) == PostVerdict::Flushed {
                 return self.flush_sends(env, qp);
             }
-            let ahead = q.sq.requested.wrapping_sub(q.sq.started);
+            let ahead = q.sq.ahead();
             let open = may_transmit(q.state) == OutboundVerdict::All;
             if !open || q.sq.requested == q.sq.announced || q.sq.fetches >= fetches {
-                return;
-            }
-            // A fetch that the window would cut short waits until there is room for a whole one:
-            // else a full window would turn every batch into fetches of one WQE.
-            let room = window.saturating_sub(ahead);
-            let waiting = q.sq.announced.wrapping_sub(q.sq.requested);
-            if room < waiting.min(most).min(window) {
                 return;
             }
             let first = q.sq.requested;
@@ -131,16 +137,22 @@ impl Nic {
             while first.wrapping_add(u32::from(count)) != q.sq.announced && count < u8::MAX {
                 let slot = q.sq.slot(first.wrapping_add(u32::from(count)));
                 let b = slot.map_or(1, |s| u32::from(s.wqe.blocks));
-                if count > 0 && (blocks + b > most || ahead + u32::from(count) >= window) {
+                if count > 0 && (blocks + b > most || u32::from(count) >= window) {
                     break;
                 }
                 blocks += b;
                 count += 1;
             }
+            // A fetch that the window would cut short waits until there is room for a whole one:
+            // else a full window would turn every batch into fetches of one WQE.
+            if window.saturating_sub(ahead) < u32::from(count) {
+                return;
+            }
             q.sq.requested = first.wrapping_add(u32::from(count));
             q.sq.fetches += 1;
             let space = q.queue_space;
             self.stats.wqe_fetches += 1;
+            self.stats.wqe_blocks += u64::from(blocks);
             let tag = Tag::Wqe { qp, first, count }.pack();
             let addr = u64::from(first) * u64::from(WQEBB);
             env.dma(node, Kind::Read, space, addr, blocks * WQEBB, Cause::WqeFetch, tag);

@@ -2,12 +2,11 @@
 
 use doorbell_core::units::Time;
 
-use crate::engine::{Class, ComponentId, Engine, Out, Slab, Timeline};
-use crate::event::{Event, HostEvent};
+use crate::engine::{Class, Out, Slab, Timeline};
 use crate::fabric::{FabricEvent, HostNode};
 use crate::memory::{RegionKind, RegionTable};
 use crate::pcie::{Cause, Kind, NodeId, PcieEvent, PcieTree, Target, Transaction};
-use crate::wire::{HostId, Packet, PacketId, PortId};
+use crate::wire::{Packet, PacketId, PortId};
 
 /// An event of a NIC.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -49,22 +48,20 @@ pub enum Wake {
     Async(u16),
 }
 
-/// The NIC's surroundings during one call.
+/// What happened, for the trace hash: kind and two logical ids.
+pub type Traced = (u32, u64, u64);
+
+/// The NIC's surroundings during one call. It schedules nothing by itself: what it wants to happen
+/// is left in the lists, which the island empties when the call is over.
 #[derive(Debug)]
 pub struct Env<'a> {
     /// Now.
     pub now: Time,
-    /// The host.
-    pub host: HostId,
-    /// Component of the NIC in the event order and the trace.
-    pub nic_id: ComponentId,
-    /// Component of the PCIe tree.
-    pub pcie_id: ComponentId,
-    /// Event queue.
-    pub engine: &'a mut Engine<Event>,
+    /// The NIC's events.
+    pub out: &'a mut Out<NicEvent>,
     /// PCIe tree of the host.
     pub pcie: &'a mut PcieTree,
-    /// Reused list for the tree's events.
+    /// The tree's events.
     pub pcie_out: &'a mut Out<PcieEvent>,
     /// Registered memory.
     pub regions: &'a mut RegionTable,
@@ -72,12 +69,12 @@ pub struct Env<'a> {
     pub packets: &'a mut Slab<Packet>,
     /// The host's ports.
     pub port: &'a mut HostNode,
-    /// Component of the port.
-    pub port_id: ComponentId,
-    /// Reused list for the port's events.
+    /// The ports' events.
     pub fabric_out: &'a mut Out<FabricEvent>,
     /// What happened that somebody may wait for.
     pub wakes: &'a mut Vec<Wake>,
+    /// What happened, for the trace hash.
+    pub traced: &'a mut Vec<Traced>,
     /// Whether DMA to host memory hits the last-level cache.
     pub llc: bool,
     /// Recorder of single messages.
@@ -87,15 +84,12 @@ pub struct Env<'a> {
 impl Env<'_> {
     /// Schedules an event of the NIC.
     pub fn at(&mut self, t: Time, class: Class, ev: NicEvent) {
-        self.engine.schedule(self.nic_id, t, class, Event::Host(self.host, HostEvent::Nic(ev)));
+        self.out.at(t, class, ev);
     }
 
     /// Starts a PCIe transaction.
     pub fn submit(&mut self, t: Transaction) {
         self.pcie.submit(self.now, t, self.pcie_out);
-        let host = self.host;
-        self.engine
-            .schedule_all(self.pcie_id, self.pcie_out, |ev| Event::Host(host, HostEvent::Pcie(ev)));
     }
 
     /// PCIe target of a memory.
@@ -127,12 +121,11 @@ impl Env<'_> {
         let wire_bytes = self.packets[packet.0].wire_bytes;
         let sent = self.port.send(self.now, PortId(0), packet, wire_bytes, self.fabric_out);
         assert!(sent.is_ok(), "the NIC's port has no limit of its own");
-        self.engine.schedule_all(self.port_id, self.fabric_out, Event::Fabric);
     }
 
     /// Folds what happened into the trace hash.
     pub fn trace(&mut self, kind: u32, a: u64, b: u64) {
-        self.engine.trace(self.nic_id, kind, a, b);
+        self.traced.push((kind, a, b));
     }
 }
 
@@ -242,6 +235,6 @@ mod tests {
 
     #[test]
     fn events_stay_small() {
-        assert!(size_of::<Event>() <= 24, "{}", size_of::<Event>());
+        assert!(size_of::<NicEvent>() <= 12, "{}", size_of::<NicEvent>());
     }
 }

@@ -37,7 +37,7 @@ pub use complete::NicAsync;
 pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 pub use control::QpRequest;
 pub use doorbell::subject;
-pub use env::{Env, NicEvent, Wake};
+pub use env::{Env, NicEvent, Traced, Wake};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, RecvQueue, SendQueue, completion};
 pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
@@ -45,7 +45,7 @@ pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_byt
 use crate::engine::{Busy, SimRng, Slab};
 use crate::pcie::{Done, NodeId};
 use crate::rc::{PacketDesc, ReadJob};
-use crate::wire::HostId;
+use crate::wire::{HostId, PacketId};
 use env::Tag;
 use receive::{AtomicJob, RxWrite};
 
@@ -77,6 +77,8 @@ pub struct NicStats {
     pub blueflames: u64,
     /// WQE fetches over PCIe.
     pub wqe_fetches: u64,
+    /// 64-byte blocks that they read, those read again included.
+    pub wqe_blocks: u64,
     /// WQEs executed.
     pub wqes: u64,
     /// WQEs read again because they had left the cache.
@@ -91,6 +93,8 @@ pub struct NicStats {
     pub tx_acks: u64,
     /// Packets received.
     pub rx_packets: u64,
+    /// Packets that waited in front of the port because PCIe did not drain the receive buffer.
+    pub rx_buffer_waits: u64,
     /// Packets dropped without an answer: no such QP, wrong state, stale.
     pub rx_dropped: u64,
     /// `out_of_buffer`: packets that found no receive.
@@ -124,6 +128,10 @@ pub struct Nic {
     /// ATOMICs whose bucket was let go before their word was changed, in order.
     atomic_order: VecDeque<u32>,
     rx_writes: Slab<RxWrite>,
+    /// Payload from the port to its place in memory.
+    rx_bytes: u64,
+    /// Packets that the receive buffer has no room for, in order.
+    rx_held: VecDeque<PacketId>,
     cqes: Slab<(u32, Cqe)>,
     /// Receive WQE fetches under way: queue and count.
     contexts: Cache,
@@ -132,8 +140,6 @@ pub struct Nic {
     tx_bytes: u32,
     /// Processing units that wait for room.
     tx_blocked: bool,
-    /// Bytes waiting at the port when last armed.
-    tx_armed: bool,
     /// Index into the clock's steps.
     clock_step: usize,
     /// When the last CQE, and at each receive unit the last packet, leaves its latency stage.
@@ -179,10 +185,11 @@ impl Nic {
             atomics: Slab::new(),
             atomic_order: VecDeque::new(),
             rx_writes: Slab::new(),
+            rx_bytes: 0,
+            rx_held: VecDeque::new(),
             cqes: Slab::new(),
             tx_bytes: 0,
             tx_blocked: false,
-            tx_armed: false,
             clock_step: 0,
             last_cqe: Time::ZERO,
             last_rx: vec![Time::ZERO; usize::from(cfg.rx_count)],
@@ -282,6 +289,14 @@ impl Nic {
         ]
     }
 
+    /// Whether no stage has anything under way.
+    pub fn quiet(&self) -> bool {
+        self.cqes.is_empty()
+            && self.atomics.is_empty()
+            && self.rx_writes.is_empty()
+            && self.pus.iter().all(|p| p.running.is_none() && p.ready.is_empty())
+    }
+
     /// Hits and misses of the QP-context cache and of the WQE cache.
     pub const fn cache_counts(&self) -> [(u64, u64); 2] {
         [self.contexts.counts(), self.wqe_cache.counts()]
@@ -301,7 +316,7 @@ impl Nic {
                 self.on_doorbell(env, qp, prod, blueflame)
             }
             NicEvent::Pu(pu) => self.on_pu(env, pu),
-            NicEvent::Rx(packet) => self.on_rx(env, packet),
+            NicEvent::Rx(packet) => self.rx_done(env, packet),
             NicEvent::Respond(qp) => self.on_respond(env, qp),
             NicEvent::Cqe(id) => self.on_cqe(env, id),
             NicEvent::Atomic(id) => self.on_atomic(env, id),
@@ -333,7 +348,8 @@ impl Nic {
             Tag::Doorbell { qp, prod, blueflame, .. } => {
                 let index = prod.wrapping_sub(1);
                 self.record(env, qp, index, "doorbell (PCIe MMIO write)", submitted, env.now);
-                self.doorbell_arrived(env, qp, prod, blueflame);
+                let lines = done.bytes.div_ceil(WQEBB);
+                self.doorbell_arrived(env, (qp, prod, blueflame), lines);
             }
             Tag::Wqe { qp, first, count } => self.wqes_fetched(env, (qp, first, count), submitted),
             Tag::Context { qp } => self.context_arrived(env, qp),
@@ -342,7 +358,9 @@ impl Nic {
             }
             Tag::RxWrite(id) => self.rx_written(env, id),
             Tag::Cqe(id) => self.cqe_landed(env, id),
-            Tag::RecvFetch { queue, srq, count } => self.recv_fetched(env, queue, srq, count),
+            Tag::RecvFetch { queue, srq, count } => {
+                self.recv_fetched(env, (queue, srq, count), submitted);
+            }
             Tag::AtomicRead(id) => self.atomic_read(env, id),
             Tag::AtomicWrite(id) => self.atomic_written(env, id),
             Tag::WqeRefetch { qp } => self.wqe_refetched(env, qp),

@@ -170,7 +170,8 @@ pub struct NicQp {
     pub(super) current_recv: Option<RqWqe>,
     /// UDP source port of its packets.
     pub(super) udp_source_port: u16,
-    pub(super) respond_pending: bool,
+    /// When responses are looked for next; [`Time::MAX`]: not scheduled.
+    pub(super) respond_at: Time,
     /// A processing unit works on a READ response, which later responses must not overtake.
     pub(super) response_in_pu: bool,
     /// Writes to memory that keep their order behind a WQE that is read again.

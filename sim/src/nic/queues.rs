@@ -7,6 +7,7 @@ use doorbell_core::units::Time;
 use doorbell_core::verbs::{Rkey, WcOpcode, WcStatus};
 
 use super::wqe::{RqWqe, SqSlot, Wqe};
+use crate::memory::RegionKind;
 
 /// A send queue: a ring of WQEs, indices free-running and compared modulo 2³².
 ///
@@ -58,7 +59,13 @@ impl SendQueue {
     /// Posts a WQE; its slot was reserved before.
     pub fn push(&mut self, wqe: Wqe, visible_at: Time) -> u32 {
         let index = self.prod;
-        self.slots.push_back(SqSlot { wqe, visible_at, executed: None, fetched: false });
+        self.slots.push_back(SqSlot {
+            wqe,
+            visible_at,
+            executed: None,
+            fetched: false,
+            carried: false,
+        });
         self.prod = index.wrapping_add(1);
         index
     }
@@ -111,6 +118,11 @@ impl SendQueue {
     pub fn any_signalled(&self) -> bool {
         let signalled = doorbell_core::verbs::SendFlags::SIGNALED;
         self.slots.iter().any(|s| s.wqe.flags.contains(signalled))
+    }
+
+    /// WQEs on the chip, or on their way to it, that no processing unit has started.
+    pub const fn ahead(&self) -> u32 {
+        self.requested.wrapping_sub(self.started)
     }
 
     /// WQEs posted and not announced by any doorbell.
@@ -293,14 +305,24 @@ pub struct CompletionQueue {
     pub landed: u64,
     /// Initiator that polls it.
     pub owner: u16,
+    /// Memory that the NIC writes its entries to.
+    pub space: RegionKind,
     /// Most entries that waited at a time.
     pub high_water: u32,
 }
 
 impl CompletionQueue {
-    /// An empty queue of `depth` entries, polled by `owner`.
-    pub const fn new(depth: u32, owner: u16) -> Self {
-        Self { entries: VecDeque::new(), depth, lost: false, landed: 0, owner, high_water: 0 }
+    /// An empty queue of `depth` entries in `space`, polled by `owner`.
+    pub const fn new(depth: u32, owner: u16, space: RegionKind) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            depth,
+            lost: false,
+            landed: 0,
+            owner,
+            space,
+            high_water: 0,
+        }
     }
 
     /// A CQE lands. False: it found no free entry, and the queue is lost.
@@ -414,7 +436,7 @@ mod tests {
             solicited: false,
             landed: Time::from_ps(landed),
         };
-        let mut cq = CompletionQueue::new(2, 0);
+        let mut cq = CompletionQueue::new(2, 0, RegionKind::Host { numa: 0 });
         assert!(cq.land(e(5)));
         assert!(cq.land(e(6)));
         assert_eq!(cq.poll(Time::from_ps(4)), None, "not landed yet");

@@ -57,6 +57,30 @@ impl Nic {
             return self.discard(env, packet);
         }
         if self.context_held(env, qp, Deferred::Rx(packet)) {
+            self.rx_buffer(env, packet);
+        }
+    }
+
+    /// Takes a packet into the receive buffer, or leaves it in front of the port when PCIe does
+    /// not drain the buffer fast enough: the link's flow control holds the sender back.
+    fn rx_buffer(&mut self, env: &mut Env<'_>, packet: PacketId) {
+        if !self.rx_held.is_empty() || self.rx_full() {
+            self.stats.rx_buffer_waits += 1;
+            return self.rx_held.push_back(packet);
+        }
+        self.rx_queue(env, packet);
+    }
+
+    fn rx_full(&self) -> bool {
+        self.rx_bytes >= u64::from(self.cfg.tx_buffer)
+    }
+
+    /// `bytes` have left the receive buffer: packets that were held back may come.
+    pub(super) fn rx_leaves(&mut self, env: &mut Env<'_>, bytes: u32) {
+        self.rx_bytes -= u64::from(bytes);
+        while !self.rx_full()
+            && let Some(packet) = self.rx_held.pop_front()
+        {
             self.rx_queue(env, packet);
         }
     }
@@ -71,10 +95,16 @@ impl Nic {
         let p = &env.packets[packet.0];
         let desc = p.desc;
         let qp = Self::qp_index(desc.dest).expect("checked on arrival");
+        self.rx_bytes += u64::from(desc.len);
         let unit = self.qp(qp).map_or(0, |q| usize::from(q.rx));
         let mut service = self.cfg.rx_packet;
         if desc.opcode.consumes_recv() {
             service += self.cfg.rx_recv;
+        }
+        let op = desc.opcode.operation();
+        let completes = op.ends_message() && (op.is_send() || op.consumes_recv());
+        if completes && desc.len > 0 {
+            service += self.cfg.rx_write;
         }
         let service = self.clocked(env.now, service);
         let device = self.clocked(env.now, self.cfg.rx_device);
@@ -91,7 +121,14 @@ impl Nic {
         env.at(done, Class::Stage, NicEvent::Rx(packet));
     }
 
-    pub(super) fn on_rx(&mut self, env: &mut Env<'_>, packet: PacketId) {
+    /// A receive unit is done with a packet. What it wrote to memory is counted by now.
+    pub(super) fn rx_done(&mut self, env: &mut Env<'_>, packet: PacketId) {
+        let len = env.packets[packet.0].desc.len;
+        self.on_rx(env, packet);
+        self.rx_leaves(env, len);
+    }
+
+    fn on_rx(&mut self, env: &mut Env<'_>, packet: PacketId) {
         let desc = env.packets[packet.0].desc;
         let qp = Self::qp_index(desc.dest).expect("checked on arrival");
         let Some(q) = self.qps[qp as usize].as_deref_mut() else {
@@ -166,7 +203,7 @@ impl Nic {
                 match region {
                     Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError, false),
                     Ok(region) => {
-                        let bucket = (va >> 3) as u32 % self.cfg.atomic.buckets;
+                        let bucket = va as u32 % self.cfg.atomic.buckets;
                         self.atomic_arrives(
                             env,
                             AtomicJob {
@@ -204,18 +241,20 @@ impl Nic {
         let due = q.responder.as_ref().is_some_and(|r| r.peek_transmit(env.now));
         let held = q.responder.as_ref().and_then(|r| r.next_deadline());
         let at = if due { Some(env.now) } else { held };
-        if let Some(at) = at
-            && !q.respond_pending
+        if let Some(at) = at.map(|at| at + latency)
+            && at < q.respond_at
             && !q.response_in_pu
         {
-            q.respond_pending = true;
-            env.at(at + latency, Class::Stage, NicEvent::Respond(qp));
+            q.respond_at = at;
+            env.at(at, Class::Stage, NicEvent::Respond(qp));
         }
     }
 
     pub(super) fn on_respond(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
-        q.respond_pending = false;
+        if env.now >= q.respond_at {
+            q.respond_at = Time::MAX;
+        }
         self.respond(env, qp);
     }
 
@@ -260,7 +299,12 @@ impl Nic {
         env.dma(self.node, Kind::Read, space, 0, bytes, Cause::RecvWqeFetch, tag);
     }
 
-    pub(super) fn recv_fetched(&mut self, env: &mut Env<'_>, queue: u32, srq: bool, count: u16) {
+    pub(super) fn recv_fetched(
+        &mut self,
+        env: &mut Env<'_>,
+        (queue, srq, count): (u32, bool, u16),
+        submitted: Time,
+    ) {
         let rq = if srq { self.srq_mut(queue) } else { self.qp_mut(queue).map(|q| &mut q.rq) };
         let Some(rq) = rq else { return };
         rq.fetching = false;
@@ -272,7 +316,18 @@ impl Nic {
             vec![queue]
         };
         for qp in waiting {
+            self.record_waiting(env, qp, submitted);
             self.resume_rx(env, qp);
+        }
+    }
+
+    /// Records the fetch for the messages that waited for it.
+    fn record_waiting(&self, env: &mut Env<'_>, qp: u32, submitted: Time) {
+        let Some(q) = self.qp(qp).filter(|_| env.timeline.enabled()) else { return };
+        for packet in &q.rx_wait {
+            let p = &env.packets[packet.0];
+            let s = subject(p.src.0, p.src_qp, p.desc.wqe);
+            env.timeline.stage(s, "peer's receive WQE fetch (PCIe read)", submitted, env.now, 0);
         }
     }
 
@@ -340,6 +395,7 @@ impl Nic {
                 subject: p.subject,
                 submitted: env.now,
             };
+            self.rx_bytes += u64::from(p.len);
             let id = self.rx_writes.insert(write);
             self.host_write(env, qp, HostWrite::Inbound(id));
         }
@@ -539,6 +595,7 @@ impl Nic {
             done += n as usize;
             let submitted = env.now;
             let write = RxWrite { region, addr, len: n, payload: piece, subject, submitted };
+            self.rx_bytes += u64::from(n);
             let id = self.rx_writes.insert(write);
             let kind = if hit { HostWrite::Response(id) } else { HostWrite::AwaitsWqe(id) };
             self.host_write(env, qp, kind);
@@ -580,6 +637,7 @@ impl Nic {
 
     fn refetch_wqe(&mut self, env: &mut Env<'_>, qp: u32) {
         self.stats.wqe_refetches += 1;
+        self.stats.wqe_blocks += 1;
         let tag = Tag::WqeRefetch { qp }.pack();
         let space = self.qp(qp).expect("checked").queue_space;
         env.dma(self.node, Kind::Read, space, 0, super::WQEBB, Cause::WqeFetch, tag);
@@ -619,7 +677,8 @@ impl Nic {
             HostWrite::Cqe(id) => {
                 let bytes = self.cfg.cqe_bytes;
                 self.stats.cqes += 1;
-                let space = RegionKind::Host { numa: self.cfg.numa };
+                let here = RegionKind::Host { numa: self.cfg.numa };
+                let space = self.cq(self.cqes[id].0).map_or(here, |q| q.space);
                 env.dma(node, Kind::Write, space, 0, bytes, Cause::Cqe, Tag::Cqe(id).pack());
             }
         }
@@ -634,6 +693,7 @@ impl Nic {
         env.trace(kind::PLACED, w.addr, u64::from(w.len));
         env.wakes.push(Wake::Memory { addr: w.addr, len: u64::from(w.len) });
         env.timeline.stage(w.subject, "payload write (PCIe)", w.submitted, env.now, 0);
+        self.rx_leaves(env, w.len);
     }
 
     /// Receives were posted: packets that found none may go on.

@@ -11,7 +11,7 @@ use crate::engine::Class;
 use crate::memory::{Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{PacketDesc, ReadJob};
-use crate::wire::{Packet, PacketId, Payload, PortId, wire_bytes};
+use crate::wire::{Packet, PacketId, Payload, PortId};
 
 impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
@@ -57,14 +57,14 @@ impl Nic {
             return false;
         }
         if waiting > 0 {
-            self.tx_armed = !env.port.arm_tx_ready(PortId(0), waiting - 1);
+            let ready = env.port.arm_tx_ready(PortId(0), waiting - 1);
+            debug_assert!(!ready, "more waits than was asked for");
         }
         true
     }
 
     /// The port has room again.
     pub fn on_tx_ready(&mut self, env: &mut Env<'_>) {
-        self.tx_armed = false;
         self.unblock(env);
     }
 
@@ -105,9 +105,12 @@ impl Nic {
             } else if !desc.opcode.has_payload() {
                 service += c.pu_read;
             }
+            if q.sq.slot(desc.wqe).is_some_and(|s| !s.carried) {
+                service += c.pu_fetched;
+            }
             q.sq.started = desc.wqe.wrapping_add(1);
         }
-        self.tx_bytes += wire_bytes(self.rc.encapsulation, desc.opcode, desc.len);
+        self.tx_bytes += self.rc.wire_bytes(desc.opcode, desc.len);
         let service = self.clocked(env.now, service);
         let unit = &mut self.pus[usize::from(pu)];
         let (start, end) = unit.busy.reserve(env.now, service);
@@ -122,9 +125,8 @@ impl Nic {
 
     pub(super) fn on_pu(&mut self, env: &mut Env<'_>, pu: u16) {
         let i = usize::from(pu);
-        let Running { qp, life, desc, read } =
-            self.pus[i].running.take().expect("it was running");
-        let bytes = wire_bytes(self.rc.encapsulation, desc.opcode, desc.len);
+        let Running { qp, life, desc, read } = self.pus[i].running.take().expect("it was running");
+        let bytes = self.rc.wire_bytes(desc.opcode, desc.len);
         match self.qps[qp as usize].as_deref_mut() {
             None => self.tx_bytes -= bytes,
             Some(q) => {
@@ -212,7 +214,7 @@ impl Nic {
             src_port: PortId(0),
             dst: ud.map_or(q.peer, |d| d.host),
             dst_port: PortId(0),
-            wire_bytes: wire_bytes(self.rc.encapsulation, desc.opcode, desc.len),
+            wire_bytes: self.rc.wire_bytes(desc.opcode, desc.len),
             udp_source_port: q.udp_source_port,
             payload: Payload::None,
             desc: *desc,

@@ -211,6 +211,8 @@ pub struct SqSlot {
     pub executed: Option<Box<Wqe>>,
     /// Whether the NIC has it.
     pub fetched: bool,
+    /// Whether it came with a BlueFlame write.
+    pub carried: bool,
 }
 
 impl SqSlot {

@@ -37,6 +37,8 @@ pub(super) struct Station {
     /// Part of a picosecond that the TLPs of the present busy period have used.
     fraction: u64,
     free_at: Time,
+    /// When everything but completions has left. Posted TLPs wait for no more than that.
+    others_free_at: Time,
     /// DLLP time owed and not yet sent.
     debt: u64,
     /// DLLP time that the opposite direction owes per byte sent here.
@@ -62,6 +64,7 @@ impl Station {
             ps_per_byte,
             fraction: 0,
             free_at: Time::ZERO,
+            others_free_at: Time::ZERO,
             debt: 0,
             dllp_per_byte: ps_per_byte * u64::from(dllp.0) / u64::from(dllp.1),
             latency,
@@ -96,7 +99,13 @@ impl Station {
 
     /// Takes the station for `wire` bytes; returns the start and the end of the service. Owed
     /// DLLPs go in idle time if there was enough, else before the burst.
-    pub fn reserve(&mut self, now: Time, wire: u32) -> (Time, Time) {
+    ///
+    /// A posted burst goes before the completions that stand here, behind the one on the wire (at
+    /// most `tlp` bytes): the root complex and every switch hold posted TLPs in a buffer of their
+    /// own, and they must be able to pass (PCIe base specification, ordering rules). The
+    /// completions that it passes are later by as much in sum; each keeps the time that it was
+    /// told.
+    pub fn reserve(&mut self, now: Time, wire: u32, flow: Flow, tlp: u32) -> (Time, Time) {
         if now > self.free_at {
             let idle = now.since(self.free_at).as_ps();
             // Comparing before shifting: `idle` may be hours.
@@ -107,16 +116,27 @@ impl Station {
             self.fraction = 0;
             self.free_at = now;
         }
-        self.queued += self.free_at.since(now);
+        let turn = match flow {
+            Flow::Posted => {
+                let on_the_wire = self.free_at.min(now + self.time_for(tlp));
+                on_the_wire.max(self.others_free_at)
+            }
+            Flow::Request | Flow::Completion => self.free_at,
+        };
+        self.queued += turn.since(now);
         let dllp = self.debt + self.fraction;
         self.debt = 0;
-        let start = self.free_at + Span::from_ps(dllp >> FRACTION);
+        let start = turn + Span::from_ps(dllp >> FRACTION);
         let exact = u64::from(wire) * self.ps_per_byte + (dllp & ((1 << FRACTION) - 1));
         let service = Span::from_ps(exact >> FRACTION);
         self.fraction = exact & ((1 << FRACTION) - 1);
-        self.free_at = start + service;
+        let end = start + service;
+        self.free_at += end.since(turn);
+        if flow != Flow::Completion {
+            self.others_free_at = end;
+        }
         self.busy += service;
-        (start, self.free_at)
+        (start, end)
     }
 
     pub fn count(&mut self, cause: Cause, tlps: u32, wire: u32) {
@@ -210,10 +230,10 @@ mod tests {
     #[test]
     fn fifo_without_gaps_and_without_waiting_when_idle() {
         let mut s = station();
-        assert_eq!(s.reserve(ns(10), 24), (ns(10), ns(34)));
-        assert_eq!(s.reserve(ns(11), 24), (ns(34), ns(58)));
-        assert_eq!(s.reserve(ns(58), 1), (ns(58), ns(59)));
-        assert_eq!(s.reserve(ns(60), 1), (ns(60), ns(61)));
+        assert_eq!(s.reserve(ns(10), 24, Flow::Request, 0), (ns(10), ns(34)));
+        assert_eq!(s.reserve(ns(11), 24, Flow::Request, 0), (ns(34), ns(58)));
+        assert_eq!(s.reserve(ns(58), 1, Flow::Request, 0), (ns(58), ns(59)));
+        assert_eq!(s.reserve(ns(60), 1, Flow::Request, 0), (ns(60), ns(61)));
         assert_eq!(s.busy, Span::from_ns(50));
         assert_eq!(s.queued, Span::from_ns(23));
     }
@@ -222,7 +242,8 @@ mod tests {
     fn a_long_train_does_not_drift() {
         let rate = BitRate::new(63_015_384_615).unwrap();
         let mut s = Station::new(rate, Span::ZERO, Credits::UNLIMITED, (0, 1));
-        let end = (0..100_000).map(|_| s.reserve(Time::ZERO, 84).1).last().unwrap();
+        let end =
+            (0..100_000).map(|_| s.reserve(Time::ZERO, 84, Flow::Request, 0).1).last().unwrap();
         let exact = rate.time_for(84 * 100_000).as_ps();
         assert!(end.as_ps().abs_diff(exact) <= exact / 100_000_000, "{end} {exact}");
     }
@@ -232,11 +253,11 @@ mod tests {
         let mut s = station();
         let owed = s.dllp_for(200); // 16 bytes, 16 ns
         s.owe(owed);
-        assert_eq!(s.reserve(ns(0), 8), (ns(16), ns(24)));
+        assert_eq!(s.reserve(ns(0), 8, Flow::Request, 0), (ns(16), ns(24)));
         s.owe(owed);
-        assert_eq!(s.reserve(ns(34), 8), (ns(40), ns(48)));
+        assert_eq!(s.reserve(ns(34), 8, Flow::Request, 0), (ns(40), ns(48)));
         s.owe(owed);
-        assert_eq!(s.reserve(ns(65), 8), (ns(65), ns(73)));
+        assert_eq!(s.reserve(ns(65), 8, Flow::Request, 0), (ns(65), ns(73)));
     }
 
     #[test]
@@ -270,5 +291,24 @@ mod tests {
         assert!(s.has_credits(Flow::Request, Need { headers: 1, data: 0 }));
         assert!(!s.has_credits(Flow::Request, Need { headers: 2, data: 0 }));
         assert!(s.has_credits(Flow::Completion, Need { headers: 99, data: 99 }));
+    }
+    #[test]
+    fn posted_writes_pass_completions_but_not_each_other_nor_requests() {
+        let mut s = station();
+        let completions = s.reserve(ns(0), 4000, Flow::Completion, 276);
+        assert_eq!(completions, (ns(0), ns(4000)));
+        // Behind the completion that is on the wire, and behind each other.
+        assert_eq!(s.reserve(ns(100), 32, Flow::Posted, 276), (ns(376), ns(408)));
+        assert_eq!(s.reserve(ns(120), 32, Flow::Posted, 276), (ns(408), ns(440)));
+        // What comes later stands behind all of it: no byte is lost.
+        assert_eq!(s.reserve(ns(130), 10, Flow::Completion, 276), (ns(4064), ns(4074)));
+        assert_eq!(s.reserve(ns(140), 24, Flow::Request, 276), (ns(4074), ns(4098)));
+        assert_eq!(s.reserve(ns(150), 32, Flow::Posted, 276), (ns(4098), ns(4130)));
+        assert_eq!(s.free_at(), ns(4130));
+        assert_eq!(s.busy, Span::from_ns(4130));
+        // Near the end of the queue there is less than a TLP to wait for.
+        let mut s = station();
+        s.reserve(ns(0), 300, Flow::Completion, 276);
+        assert_eq!(s.reserve(ns(250), 32, Flow::Posted, 276), (ns(300), ns(332)));
     }
 }

@@ -339,7 +339,8 @@ impl PcieTree {
         let wire = if hop.cross { b.cross_wire(self.cross_bytes) } else { b.wire };
         station.take_credits(b.flow, b.need());
         station.count(b.cause, b.tlps, wire);
-        let (start, end) = station.reserve(now, wire);
+        let tlp = self.format.completion_header + self.format.completion_combine;
+        let (start, end) = station.reserve(now, wire, b.flow, tlp);
         // Cut-through: the head went on before the tail came, but cannot overtake it.
         let end = end.max(b.tail);
         let latency = station.latency;

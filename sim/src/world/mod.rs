@@ -137,7 +137,7 @@ impl World {
         loop {
             match self.shared.engine.peek_time() {
                 None => return self.ended(),
-                Some(t) if t > limit => return RunEnd::TimeLimit,
+                Some(t) if t > limit => return self.cut_off(),
                 Some(_) => {}
             }
             match self.shared.engine.pop() {
@@ -149,6 +149,12 @@ impl World {
                 return self.no_progress();
             }
         }
+    }
+
+    /// The limit has come. Deadlines that were overtaken may still be pending; they mean nothing.
+    fn cut_off(&self) -> RunEnd {
+        let over = self.shared.packets.is_empty() && self.hosts.iter().all(Host::quiet);
+        if over { RunEnd::Done } else { RunEnd::TimeLimit }
     }
 
     fn ended(&self) -> RunEnd {

@@ -80,6 +80,9 @@ impl World {
             for (name, busy, units, served, waited) in host.nic().resources() {
                 add(name.to_owned(), busy, units, served, waited);
             }
+            for (qpn, busy, taken, waited) in host.locks() {
+                add(format!("lock of QP {}", qpn.value()), busy, 1, taken, waited);
+            }
             for account in host.pcie().accounts() {
                 let down = account.direction == Direction::Down;
                 let arrow = if down { "down" } else { "up" };

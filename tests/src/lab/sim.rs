@@ -109,7 +109,7 @@ impl Lab {
     }
 
     fn pass(&mut self, span: Span) {
-        self.now = self.now + span;
+        self.now += span;
         let end = self.world.run(self.now);
         assert_eq!(end, RunEnd::TimeLimit, "the puppets never end");
     }

@@ -82,7 +82,9 @@ fn shared(depth: u32) -> Shared {
         (srq, qps.map(|qp| (qp, t.endpoint(qp).unwrap())))
     });
     let from = pair.on(0, move |t, me| {
-        [0, 1].map(|_| t.create_qp(&make(None, me)).unwrap()).map(|qp| (qp, t.endpoint(qp).unwrap()))
+        [0, 1]
+            .map(|_| t.create_qp(&make(None, me)).unwrap())
+            .map(|qp| (qp, t.endpoint(qp).unwrap()))
     });
     for (rank, mine, theirs) in [(1, to, from), (0, from, to)] {
         pair.on(rank, move |t, _| {
@@ -150,12 +152,8 @@ fn the_limit_event_comes_once_when_the_count_falls_below() {
     s.send(0, 1);
     assert_eq!(s.pair.events(1), [], "four are left, and four is not below four");
     s.send(1, 1);
-    let event = AsyncEvent {
-        kind: AsyncEventKind::SrqLimitReached,
-        qp: None,
-        cq: None,
-        srq: Some(srq),
-    };
+    let event =
+        AsyncEvent { kind: AsyncEventKind::SrqLimitReached, qp: None, cq: None, srq: Some(srq) };
     assert_eq!(s.pair.events(1), [event]);
     s.send(0, 1);
     assert_eq!(s.pair.events(1), [], "one-shot");

@@ -75,7 +75,10 @@ fn the_failing_request_has_its_own_status_and_later_ones_are_flushed() {
         for i in 0..6 {
             let lkey = if i == 3 { Lkey(0xBAD) } else { me.mr.lkey };
             let list = [Sge { lkey, ..me.sge(0, 8) }];
-            let wr = SendWr { flags: SendFlags::empty(), ..send(SendOp::Write(to), i, Data::Sge(&list)) };
+            let wr = SendWr {
+                flags: SendFlags::empty(),
+                ..send(SendOp::Write(to), i, Data::Sge(&list))
+            };
             t.stage(me.qp, &wr).unwrap();
         }
         t.ring(me.qp, Ring::Doorbell).unwrap();

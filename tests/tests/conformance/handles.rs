@@ -141,8 +141,10 @@ fn ranges_are_checked_at_both_ends() {
         let odd = MemError::Misaligned { element: 8 };
         assert_eq!(t.load_u64(at(4, 8)), Err(odd));
         assert_eq!(t.store_u64(at(0, 4), 1), Err(odd));
-        assert_eq!(t.reduce(Reduce::SumF32, at(0, 6), at(8, 6)).map_err(|e| e.to_string()),
-            Err("not a multiple of 4 B".to_owned()));
+        assert_eq!(
+            t.reduce(Reduce::SumF32, at(0, 6), at(8, 6)).map_err(|e| e.to_string()),
+            Err("not a multiple of 4 B".to_owned())
+        );
         let rights = AccessFlags::REMOTE_WRITE;
         let refused = t.alloc_mr(me.pd, 64, HOST, rights, Contents::Data);
         assert_eq!(refused, Err(MemError::InvalidAccess));

@@ -241,7 +241,10 @@ fn creation_refuses_what_is_above_a_limit_and_names_it() {
         t.create_qp(&receiver).unwrap_or_else(|e| panic!("an inline-free sender: {e}"));
 
         assert_eq!(limit(t.create_cq(0)).0, "cqe");
-        assert_eq!(limit(t.create_cq(d.max_cqe + 1)), ("cqe", d.max_cqe as u64 + 1, d.max_cqe.into()));
+        assert_eq!(
+            limit(t.create_cq(d.max_cqe + 1)),
+            ("cqe", d.max_cqe as u64 + 1, d.max_cqe.into())
+        );
         t.create_cq(d.max_cqe).unwrap();
         assert_eq!(limit(t.create_srq(side.pd, 0)).0, "max_wr");
         let over = limit(t.create_srq(side.pd, d.max_srq_wr + 1));

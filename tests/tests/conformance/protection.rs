@@ -90,8 +90,7 @@ fn ranges_end_where_the_region_ends() {
 
 #[test]
 fn rights_of_the_region_are_needed_one_by_one() {
-    let needed =
-        [AccessFlags::REMOTE_READ, AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC];
+    let needed = [AccessFlags::REMOTE_READ, AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC];
     for (op, needed) in ALL.into_iter().zip(needed) {
         for (rights, good) in [(ALL_RIGHTS, true), (ALL_RIGHTS - needed, false)] {
             let mut pair = Pair::connected(Spec { rights, ..Spec::default() });
@@ -109,8 +108,7 @@ fn rights_of_the_region_are_needed_one_by_one() {
 
 #[test]
 fn the_first_gate_is_the_qps_own_flags() {
-    let needed =
-        [AccessFlags::REMOTE_READ, AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC];
+    let needed = [AccessFlags::REMOTE_READ, AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC];
     for (op, needed) in ALL.into_iter().zip(needed) {
         let access = ALL_RIGHTS - needed;
         let mut pair = Pair::connected(Spec { access, ..Spec::default() });

@@ -14,11 +14,10 @@
 //! The read tags of the tree do the rest: the rate of small reads, and what of it is lost when
 //! memory is farther away.
 
-mod nfp;
+#[cfg(test)]
+mod tests;
 
 use doorbell_core::units::{BitRate, Span, Time};
-
-pub use nfp::{Host, Row, nfp6000, rows};
 
 use super::{Cause, Kind, NodeId, PcieConfig, PcieConfigError, PcieEvent, PcieTree, Target};
 use super::{Done, Transaction};

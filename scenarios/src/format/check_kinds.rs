@@ -1,0 +1,150 @@
+//! Contradictions of one kind of program: keys without a use, and what the kind cannot do.
+
+use doorbell_core::units::Bytes;
+
+use super::check::{Checked, refuse};
+use super::{Initiator, Op, Payload, Program, ProgramKind, Scenario};
+use crate::quantity::Unit;
+use crate::workloads::payload::HEADER_BYTES;
+
+const PRODUCE: [&str; 3] = ["per_round", "work", "slots"];
+
+/// Keys that have no use in a kind of program.
+pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
+    const LOOP: [&str; 13] = [
+        "op",
+        "size",
+        "iterations",
+        "warmup",
+        "window",
+        "batch",
+        "batch_delay",
+        "interval",
+        "signal_every",
+        "inline",
+        "ring",
+        "poll_batch",
+        "poll_interval",
+    ];
+    let mut keys = match kind {
+        ProgramKind::Script => LOOP.to_vec(),
+        ProgramKind::Latency => vec!["window", "batch", "batch_delay", "poll_interval", "steps"],
+        ProgramKind::PingPong => {
+            vec!["window", "batch", "batch_delay", "interval", "poll_interval", "steps"]
+        }
+        ProgramKind::Bandwidth | ProgramKind::MessageRate => vec!["steps"],
+        ProgramKind::Produce => {
+            vec!["warmup", "window", "batch", "batch_delay", "poll_batch", "poll_interval", "steps"]
+        }
+    };
+    if kind != ProgramKind::Produce {
+        keys.extend(PRODUCE);
+    }
+    keys
+}
+
+impl ProgramKind {
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::PingPong => "ping-pong",
+            Self::Bandwidth => "bandwidth",
+            Self::MessageRate => "message-rate",
+            Self::Script => "script",
+            Self::Produce => "produce",
+        }
+    }
+
+    /// Why a key of another kind has no use in this one.
+    pub(super) fn remedy(self, key: &str) -> &'static str {
+        match self {
+            Self::Script => "a script says such things in its `steps`",
+            _ if key == "steps" => "write `kind = \"script\"` for steps",
+            Self::Produce => "a producer posts what is ready, when it is ready",
+            _ if PRODUCE.contains(&key) => "write `kind = \"produce\"` for messages in rounds",
+            _ => "it has one message at a time; `bandwidth` and `message-rate` have more",
+        }
+    }
+}
+
+/// What a kind of program cannot do.
+pub(super) fn check_kind_limits(
+    s: &Scenario,
+    p: &Program,
+    path: impl Fn(&str) -> String,
+) -> Checked {
+    let rate = matches!(p.kind, ProgramKind::Bandwidth | ProgramKind::MessageRate);
+    if p.share_qp && !rate {
+        let text = format!("`share_qp` in `{}`", p.kind.word());
+        return refuse(path("share_qp"), text, "only `bandwidth` and `message-rate` share");
+    }
+    if p.initiator == Initiator::CpuProxy && p.kind != ProgramKind::Produce {
+        let text = format!("`initiator = \"cpu-proxy\"` in `{}`", p.kind.word());
+        return refuse(path("initiator"), text, "only `produce` has a proxy");
+    }
+    match p.kind {
+        ProgramKind::PingPong => check_ping_pong(p, path),
+        ProgramKind::Produce => check_produce(s, p, path),
+        _ => Ok(()),
+    }
+}
+
+fn check_ping_pong(p: &Program, path: impl Fn(&str) -> String) -> Checked {
+    if !matches!(p.op, Op::Send | Op::Write) {
+        let text = format!("`ping-pong` has no `{}`", p.op.word());
+        return refuse(path("op"), text, "write `op = \"send\"` or `op = \"write\"`");
+    }
+    if p.op == Op::Write && (p.payload == Payload::Virtual || p.size.0 == Bytes(0)) {
+        let text = "the peer sees a WRITE by its last byte, and there is none".to_owned();
+        let help = "write `payload = \"data\"` and a size of at least 1B, or `op = \"send\"`";
+        return refuse(path("payload"), text, help);
+    }
+    Ok(())
+}
+
+/// Producers that one proxy watches at most.
+const MAX_PRODUCERS: u64 = doorbell_core::transport::MAX_WAIT_WATCHES as u64 - 1;
+
+fn check_produce(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Checked {
+    let (size, header) = (p.size.0, HEADER_BYTES as u64);
+    if p.op == Op::Read || p.op.is_atomic() {
+        let text = format!("`{}` brings the peer no message", p.op.word());
+        return refuse(path("op"), text, "only sends and writes do");
+    }
+    if p.payload == Payload::Data && size.0 < header {
+        let text = format!("{} is too short for a message that is checked", size.print());
+        let help = format!("at least {header}B, or `payload = \"virtual\"`");
+        return refuse(path("size"), text, help);
+    }
+    let depth = s.qp.sq_depth.value();
+    let slots = p.slots.map_or(depth, |n| n.value());
+    let round = p.per_round.value();
+    for (key, most) in [("slots", slots), ("qp.sq_depth", depth)] {
+        if round > most {
+            let text = format!("`per_round` is {round}, and `{key}` is {most}");
+            return refuse(path("per_round"), text, "lower it, or raise the other");
+        }
+    }
+    if !p.iterations.value().is_multiple_of(round) {
+        let text = format!("{} messages are no whole rounds of {round}", p.iterations.value());
+        return refuse(path("iterations"), text, "a multiple of `per_round`");
+    }
+    if p.signal_every.value() > slots.min(depth) {
+        let text = "`signal_every` is more than can be outstanding".to_owned();
+        return refuse(path("signal_every"), text, "at most `slots` and `qp.sq_depth`");
+    }
+    if p.initiator != Initiator::CpuProxy {
+        return Ok(());
+    }
+    if p.threads.value() > MAX_PRODUCERS {
+        let text = format!("a proxy for {} producers", p.threads.value());
+        let help = format!("at most {MAX_PRODUCERS}; write several programs for more");
+        return refuse(path("threads"), text, help);
+    }
+    if p.inline.is_some_and(|i| i.0 > Bytes(0)) {
+        let text = "`inline` through a proxy".to_owned();
+        return refuse(path("inline"), text, "the proxy never reads the payload: leave it out");
+    }
+    Ok(())
+}

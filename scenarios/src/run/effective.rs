@@ -1,0 +1,78 @@
+//! What was asked for against what is in effect.
+
+use doorbell_core::transport::QpCaps;
+use doorbell_core::units::Bytes;
+use doorbell_sim::world::World;
+
+use super::programs::{Placed, Role};
+use super::{Effective, Point};
+use crate::format::{ProgramKind, RingMode};
+use crate::quantity::Unit;
+use crate::workloads::Results;
+
+/// Every setting that a reader may believe to be in effect as written, and is not, or is granted
+/// in another form.
+pub fn values(point: &Point, world: &World, placed: &[Placed]) -> Vec<Effective> {
+    let mut out = Vec::new();
+    let sender = placed.iter().find(|p| p.role == Role::Sender);
+    let results = sender.and_then(|p| p.results(world));
+    if let Some(caps) = results.and_then(|r| r.granted) {
+        granted(point, &caps, &mut out);
+    }
+    if let (Some(p), Some(r)) = (sender, results) {
+        rings(point, world, p, r, &mut out);
+    }
+    not_modelled(point, &mut out);
+    out
+}
+
+fn row(name: &str, requested: String, effective: String, reason: &str) -> Effective {
+    Effective { name: name.into(), requested, effective, reason: reason.into() }
+}
+
+fn granted(point: &Point, caps: &QpCaps, out: &mut Vec<Effective>) {
+    let qp = &point.scenario.qp;
+    let depth = caps.sq_blocks.map_or(String::new(), |b| format!(" in {b} blocks of 64 B"));
+    let reason =
+        "each WQE has room for its scatter list and inline bytes; the ring is a power of two";
+    out.push(row(
+        "qp.sq_depth",
+        qp.sq_depth.value().to_string(),
+        format!("{}{depth}", caps.max_send_wr),
+        reason,
+    ));
+    let inline = Bytes(caps.max_inline.into()).print();
+    out.push(row("qp.max_inline", qp.max_inline.0.print(), inline, ""));
+}
+
+/// How the first program's rings reached the NIC.
+fn rings(point: &Point, world: &World, p: &Placed, r: &Results, out: &mut Vec<Effective>) {
+    let program = &point.scenario.program[p.program];
+    if program.kind == ProgramKind::Script || r.rings == 0 {
+        return;
+    }
+    let stats = world.hosts()[p.host as usize].nic().stats;
+    let (bf, all) = (stats.blueflames, stats.blueflames + stats.doorbells);
+    let requested = match program.ring {
+        RingMode::Auto => "auto",
+        RingMode::Doorbell => "doorbell",
+        RingMode::Blueflame => "blueflame",
+    };
+    let effective = format!("{bf} of {all} by BlueFlame");
+    let reason = "BlueFlame carries exactly one WQE that fits its buffer";
+    out.push(row("program.ring", requested.into(), effective, if bf < all { reason } else { "" }));
+}
+
+/// Attributes that the queue pairs carry and that change nothing until losses are modelled.
+fn not_modelled(point: &Point, out: &mut Vec<Effective>) {
+    let qp = &point.scenario.qp;
+    let reason =
+        "retransmission is not modelled yet: a lost packet or a missing receive ends the run";
+    for (name, value) in [
+        ("qp.timeout", qp.timeout.value()),
+        ("qp.retry_cnt", qp.retry_cnt.value()),
+        ("qp.rnr_retry", qp.rnr_retry.value()),
+    ] {
+        out.push(row(name, value.to_string(), "no effect".into(), reason));
+    }
+}

@@ -1,0 +1,350 @@
+//! Configurations of the workloads, from a program of a scenario file.
+
+use doorbell_core::transport::{Contents, MemKind, QpAttr, QpSize, Ring};
+use doorbell_core::units::Span;
+use doorbell_core::verbs::{AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, RnrTimer};
+
+use super::{Placer, script};
+use crate::format::{
+    self, Payload, Program, ProgramKind, QpKind, Receives, RingBy, RingMode, Step,
+};
+use crate::run::RunError;
+use crate::workloads::connect::ALL_RIGHTS;
+use crate::workloads::{
+    Arrivals, Latency, LatencyConfig, LinkConfig, LocalConfig, Op, PingPong, PingPongBy,
+    PingPongConfig, Produce, ProduceConfig, ProducePath, ProxyConfig, Rate, RateConfig, Responder,
+    ResponderConfig, ResponderLink, Script, ScriptConfig, Shape, Sharing, Stop, Verify,
+    VerifyConfig, Workload,
+};
+
+/// How long peers may take to find each other.
+const DEADLINE: Span = Span::from_ms(1000);
+
+pub(super) fn op(op: format::Op) -> Op {
+    match op {
+        format::Op::Write => Op::Write,
+        format::Op::WriteImm => Op::WriteImm,
+        format::Op::Send => Op::Send,
+        format::Op::SendImm => Op::SendImm,
+        format::Op::Read => Op::Read,
+        format::Op::CmpSwap => Op::CmpSwap,
+        format::Op::FetchAdd => Op::FetchAdd,
+    }
+}
+
+pub(super) fn ring(mode: RingMode) -> Ring {
+    match mode {
+        RingMode::Auto => Ring::Auto,
+        RingMode::Doorbell => Ring::Doorbell,
+        RingMode::Blueflame => Ring::BlueFlame,
+    }
+}
+
+fn contents(p: &Program) -> Contents {
+    match p.payload {
+        Payload::Data => Contents::Data,
+        Payload::Virtual => Contents::Virtual,
+    }
+}
+
+fn slots(p: &Program, sq_depth: u32) -> u32 {
+    p.slots.map_or(sq_depth, |n| n.value() as u32)
+}
+
+impl Placer<'_> {
+    fn sq_depth(&self) -> u32 {
+        self.point.scenario.qp.sq_depth.value() as u32
+    }
+
+    fn queue_memory(&self, index: usize, p: &Program) -> Result<MemKind, RunError> {
+        match p.initiator {
+            format::Initiator::Gpu => Ok(MemKind::Gpu { gpu: 0 }),
+            _ => Ok(MemKind::Host { numa: self.numa(index, p)? }),
+        }
+    }
+
+    fn shape(&self, p: &Program) -> Shape {
+        let size = p.size.0.0 as u32;
+        let limit = p.inline.as_ref().map_or(self.point.scenario.qp.max_inline.0.0, |q| q.0.0);
+        // A proxy never reads the payload.
+        let can = p.op.takes_inline() && p.initiator != format::Initiator::CpuProxy;
+        Shape { op: op(p.op), size, inline: can && u64::from(size) <= limit && size > 0 }
+    }
+
+    fn window(&self, p: &Program) -> u32 {
+        p.window.as_ref().map_or(self.sq_depth(), |w| w.value() as u32)
+    }
+
+    /// Bytes that the messages of one thread need at both ends.
+    fn region(&self, p: &Program) -> u64 {
+        let messages = match p.kind {
+            ProgramKind::Produce => slots(p, self.sq_depth()).into(),
+            _ => u64::from(self.window(p)) * p.qps.value(),
+        };
+        let posted = p.steps.iter().map(|s| match s {
+            Step::Post(post) => u64::from(post.count) * post.size.0.next_multiple_of(64).max(64),
+            Step::Recv { size, .. } => size.0,
+            _ => 0,
+        });
+        let script: u64 = posted.sum();
+        (self.shape(p).stride() * messages.max(1) + script).max(4096)
+    }
+
+    fn local(&self, index: usize, p: &Program, peer: bool) -> Result<LocalConfig, RunError> {
+        let qp = &self.point.scenario.qp;
+        let (field, memory) =
+            if peer { ("peer_memory", p.peer_memory) } else { ("memory", p.memory) };
+        let most = (qp.sq_depth.value().max(qp.rq_depth.value()) + 1) * p.qps.value();
+        let depth = qp.cq_depth.as_ref().map_or(most, |d| d.value());
+        let max = self.point.profile.nic.max_cq_depth;
+        Ok(LocalConfig {
+            memory: self.memory(index, field, memory)?,
+            contents: contents(p),
+            region_bytes: self.region(p),
+            cq_depth: depth.min(max) as u32,
+        })
+    }
+
+    fn link(&self, index: usize, p: &Program, peer: u32) -> Result<LinkConfig, RunError> {
+        let qp = &self.point.scenario.qp;
+        let mtu = Mtu::from_bytes(qp.mtu.0.0 as u32).ok_or_else(|| RunError::BadInput {
+            path: "qp.mtu".into(),
+            message: "not a path MTU".into(),
+            help: "one of 256, 512, 1024, 2048 or 4096 bytes".into(),
+        })?;
+        let code = |n: u64| n as u8;
+        Ok(LinkConfig {
+            peer,
+            qps: p.qps.value() as u32,
+            ty: match qp.kind {
+                QpKind::Rc => QpType::Rc,
+                QpKind::Uc => QpType::Uc,
+                QpKind::Ud => QpType::Ud,
+            },
+            size: QpSize {
+                max_send_wr: self.sq_depth(),
+                max_recv_wr: qp.rq_depth.value() as u32,
+                max_send_sge: 1,
+                max_inline: qp.max_inline.0.0 as u32,
+            },
+            attr: QpAttr {
+                access: ALL_RIGHTS,
+                qkey: QKey(0x1111_1111),
+                timeout: AckTimeout::new(code(qp.timeout.value())).expect("checked"),
+                retry_cnt: RetryCnt::new(code(qp.retry_cnt.value())).expect("checked"),
+                rnr_retry: RnrRetry::new(code(qp.rnr_retry.value())).expect("checked"),
+                min_rnr_timer: RnrTimer::new(code(qp.min_rnr_timer.value())).expect("checked"),
+                max_rd_atomic: code(qp.max_rd_atomic.value()),
+                max_dest_rd_atomic: code(qp.max_dest_rd_atomic.value()),
+                ..QpAttr::default()
+            },
+            path_mtu: Some(mtu),
+            queue_memory: self.queue_memory(index, p)?,
+            signal_all: qp.sig_all,
+            deadline: DEADLINE,
+        })
+    }
+
+    /// The link as the peer sees it: its queues are in its own host memory.
+    fn peer_link(&self, index: usize, p: &Program, sender: u32) -> Result<LinkConfig, RunError> {
+        let queue_memory = MemKind::Host { numa: 0 };
+        Ok(LinkConfig { queue_memory, ..self.link(index, p, sender)? })
+    }
+
+    /// The program that makes the messages.
+    pub(super) fn sender(
+        &self,
+        index: usize,
+        p: &Program,
+        peer: u32,
+        sharing: Sharing,
+    ) -> Result<Workload, RunError> {
+        let (local, link) = (self.local(index, p, false)?, self.link(index, p, peer)?);
+        let (shape, ring, fence) = (self.shape(p), ring(p.ring), p.fence);
+        let (iterations, warm_up) = (p.iterations.value(), p.warmup.value());
+        Ok(match p.kind {
+            ProgramKind::Latency => {
+                let think = p.interval.map_or(Span::ZERO, |i| i.0);
+                let c =
+                    LatencyConfig { local, link, shape, ring, fence, iterations, warm_up, think };
+                Latency::new(c).into()
+            }
+            ProgramKind::Bandwidth | ProgramKind::MessageRate => {
+                Rate::new(self.rate(p, local, link, sharing)).into()
+            }
+            ProgramKind::Script => {
+                let inline = p.inline.map(|q| q.0.0);
+                let steps = p.steps.iter().map(|s| script::script_step(s, inline)).collect();
+                Script::new(ScriptConfig { local, link, receives: 0, steps }).into()
+            }
+            ProgramKind::PingPong => self.ping_pong(p, local, link, true).into(),
+            ProgramKind::Produce => {
+                let group = match p.ring_by {
+                    RingBy::Block => 0,
+                    RingBy::Warp => 32,
+                    RingBy::Thread => 1,
+                };
+                let signal_every = p.signal_every.value() as u32;
+                let path = ProducePath::Direct { local, link, ring, group, signal_every };
+                Produce::new(self.produce(p, path, 0)).into()
+            }
+        })
+    }
+
+    fn rate(
+        &self,
+        p: &Program,
+        local: LocalConfig,
+        link: LinkConfig,
+        sharing: Sharing,
+    ) -> RateConfig {
+        RateConfig {
+            local,
+            link,
+            shape: self.shape(p),
+            ring: ring(p.ring),
+            fence: p.fence,
+            depth: self.window(p),
+            batch: p.batch.value() as u32,
+            signal_every: p.signal_every.value() as u32,
+            poll_batch: p.poll_batch.value() as usize,
+            poll_interval: p.poll_interval.map(|i| i.0),
+            stop: Stop::Messages(p.iterations.value() + p.warmup.value()),
+            warm_up: p.warmup.value(),
+            arrivals: p.interval.map_or(Arrivals::Saturate, |i| Arrivals::Every(i.0)),
+            max_delay: p.batch_delay.map(|d| d.0),
+            latencies: !p.share_qp,
+            sharing,
+        }
+    }
+
+    fn ping_pong(
+        &self,
+        p: &Program,
+        local: LocalConfig,
+        link: LinkConfig,
+        starts: bool,
+    ) -> PingPong {
+        let shape = self.shape(p);
+        PingPong::new(PingPongConfig {
+            local: LocalConfig { region_bytes: local.region_bytes + 4 * shape.stride(), ..local },
+            link,
+            starts,
+            by: if p.op == format::Op::Send { PingPongBy::Send } else { PingPongBy::Write },
+            size: shape.size,
+            inline: shape.inline,
+            ring: ring(p.ring),
+            fence: p.fence,
+            signal_every: p.signal_every.value() as u32,
+            iterations: p.iterations.value(),
+            warm_up: p.warmup.value(),
+        })
+    }
+
+    fn produce(&self, p: &Program, path: ProducePath, source: u16) -> ProduceConfig {
+        ProduceConfig {
+            path,
+            source,
+            shape: self.shape(p),
+            per_round: p.per_round.value() as u32,
+            rounds: p.iterations.value() / p.per_round.value(),
+            interval: p.interval.map_or(Span::ZERO, |i| i.0),
+            jitter: vec![],
+            work: p.work.map_or(Span::ZERO, |w| w.0),
+            slots: slots(p, self.sq_depth()),
+            fence: p.fence,
+        }
+    }
+
+    /// A producer that leaves the posting to a proxy.
+    pub(super) fn producer_of(
+        &self,
+        index: usize,
+        p: &Program,
+        proxy: u32,
+        source: u16,
+    ) -> Result<Produce, RunError> {
+        self.memory(index, "memory", p.memory)?;
+        let path = ProducePath::Proxy { rank: proxy, deadline: DEADLINE, contents: contents(p) };
+        Ok(Produce::new(self.produce(p, path, source)))
+    }
+
+    pub(super) fn proxy(
+        &self,
+        index: usize,
+        p: &Program,
+        peer: u32,
+        producers: Vec<u32>,
+    ) -> Result<ProxyConfig, RunError> {
+        let numa = self.numa(index, p)?;
+        Ok(ProxyConfig {
+            local: self.local(index, p, false)?,
+            link: self.link(index, p, peer)?,
+            flags: MemKind::Host { numa },
+            producers,
+            shape: self.shape(p),
+            slots: slots(p, self.sq_depth()),
+            ring: ring(p.ring),
+            batch: self.sq_depth().min(64),
+        })
+    }
+
+    /// The other side of `sender`, who sends for `sources` producers.
+    pub(super) fn peer(
+        &self,
+        index: usize,
+        p: &Program,
+        sender: u32,
+        sources: u32,
+    ) -> Result<Workload, RunError> {
+        let local = self.local(index, p, true)?;
+        let region_bytes = local.region_bytes * u64::from(sources);
+        let local = LocalConfig { region_bytes, ..local };
+        if p.kind == ProgramKind::PingPong {
+            let link = self.link(index, p, sender)?;
+            return Ok(self.ping_pong(p, local, link, false).into());
+        }
+        let link = self.peer_link(index, p, sender)?;
+        if p.kind == ProgramKind::Produce && p.payload == Payload::Data {
+            return Ok(Verify::new(VerifyConfig {
+                local,
+                link,
+                shape: self.shape(p),
+                slots: slots(p, self.sq_depth()),
+                sources: sources as u16,
+                messages: p.iterations.value(),
+                receives: self.receives(p),
+            })
+            .into());
+        }
+        let largest = p.steps.iter().filter_map(|s| match s {
+            Step::Post(post) => Some(post.size.0 as u32),
+            _ => None,
+        });
+        let once = p.receives == Receives::Once;
+        Ok(Responder::new(ResponderConfig {
+            local,
+            links: vec![ResponderLink { link, receives: self.receives(p), refill: !once }],
+            receive_bytes: largest.max().unwrap_or(0).max(p.size.0.0 as u32),
+            receive_contents: contents(p),
+            repost_batch: 16,
+            poll_batch: 32,
+            poll_interval: None,
+        })
+        .into())
+    }
+
+    /// Receives that the peer posts by itself. A script with `recv` steps says when it does.
+    fn receives(&self, p: &Program) -> u32 {
+        let takes = |s: &Step| matches!(s, Step::Post(p) if p.op.takes_receive());
+        let needed = match p.kind {
+            ProgramKind::Script => p.steps.iter().any(takes),
+            _ => p.op.takes_receive(),
+        };
+        let ordered = p.steps.iter().any(|s| matches!(s, Step::Recv { .. }));
+        if !needed || ordered || p.receives == Receives::None {
+            return 0;
+        }
+        self.point.scenario.qp.rq_depth.value() as u32
+    }
+}

@@ -1,0 +1,50 @@
+//! From the steps of a scenario file to the lines of a script.
+
+use doorbell_core::transport::FenceScope;
+use doorbell_core::verbs::{QpState, SendFlags};
+
+use super::config::{op, ring};
+use crate::format::{Step, StepState};
+use crate::workloads::{ScriptStep, Shape};
+
+/// What a step of the file asks of the program. `inline`: payloads up to this size go inline.
+pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
+    match s {
+        Step::Post(post) => {
+            let op = op(post.op);
+            let fits = inline.is_some_and(|limit| post.size.0 <= limit);
+            let mut flags = SendFlags::empty();
+            flags.set(SendFlags::SIGNALED, post.signaled);
+            flags.set(SendFlags::FENCE, post.fence);
+            let inline = post.inline || fits && post.op.takes_inline();
+            ScriptStep::Post {
+                qp: post.qp,
+                count: post.count,
+                shape: Shape { op, size: post.size.0 as u32, inline },
+                flags,
+                pd: post.pd,
+            }
+        }
+        Step::Recv { size, count, qp } => {
+            ScriptStep::PeerRecv { qp: *qp, count: *count, bytes: size.0 as u32 }
+        }
+        Step::Ring { mode, qp } => ScriptStep::Ring { qp: *qp, how: ring(*mode) },
+        Step::Poll { max } => ScriptStep::Poll { max: *max },
+        Step::Wait { count: Some(count) } => ScriptStep::Await { count: *count, deadline: None },
+        Step::Wait { count: None } => ScriptStep::AwaitAll { deadline: None },
+        Step::State { state, qp } => ScriptStep::Modify {
+            qp: *qp,
+            to: match state {
+                StepState::Reset => QpState::Reset,
+                StepState::Init => QpState::Init,
+                StepState::Rtr => QpState::Rtr,
+                StepState::Rts => QpState::Rts,
+                StepState::Sqd => QpState::Sqd,
+                StepState::Err => QpState::Err,
+            },
+        },
+        Step::Compute { time } => ScriptStep::Compute { time: *time },
+        Step::Fence => ScriptStep::Fence { scope: FenceScope::System },
+        Step::Load => ScriptStep::Load,
+    }
+}

@@ -1,0 +1,135 @@
+//! What came of each step of a script, as metrics: `step.N.count`, `step.N.result`, `step.N.time`,
+//! and completions by status as counters.
+
+use doorbell_core::transport::{
+    Completion, ModifyError, PostRecvCause, RingCause, RingError, StageError,
+};
+use doorbell_core::units::Time;
+use doorbell_core::verbs::WcStatus;
+
+use super::{Metric, Outcome};
+use crate::workloads::{Outcome as Logged, Results};
+
+/// What a line of the log says: how many things, and how it ended.
+fn summary(outcome: &Logged) -> Option<(u64, &'static str)> {
+    Some(match outcome {
+        Logged::Completed(_) => return None,
+        Logged::Staged(n, refusal) => ((*n).into(), refusal.map_or("ok", stage_word)),
+        Logged::Rang(Ok(rung)) => (rung.wqes.into(), "ok"),
+        Logged::Rang(Err(RingError { posted, cause, .. })) => ((*posted).into(), ring_word(*cause)),
+        Logged::Unstaged(n) | Logged::Polled(n) | Logged::PeerPosted(n) => ((*n).into(), "ok"),
+        Logged::TimedOut(n) => ((*n).into(), "timed-out"),
+        Logged::Waited | Logged::Fenced | Logged::Loaded(_) => (0, "ok"),
+        Logged::PostedRecv(n, cause) => ((*n).into(), cause.map_or("ok", recv_word)),
+        Logged::Modified(Ok(unstaged)) => ((*unstaged).into(), "ok"),
+        Logged::Modified(Err(e)) => (0, modify_word(e)),
+    })
+}
+
+const fn stage_word(e: StageError) -> &'static str {
+    match e {
+        StageError::SqFull => "sq-full",
+        StageError::StagedFull => "staged-full",
+        StageError::InlineTooLong { .. } => "inline-too-long",
+        StageError::TooManySge { .. } => "too-many-sge",
+        StageError::BadState { .. } => "bad-state",
+        StageError::TooLong { .. } => "too-long",
+        StageError::BadHandle => "bad-handle",
+        StageError::Unsupported(_) => "unsupported",
+    }
+}
+
+const fn ring_word(cause: RingCause) -> &'static str {
+    match cause {
+        RingCause::Full => "full",
+        RingCause::BadState(_) => "bad-state",
+        RingCause::BadHandle => "bad-handle",
+        RingCause::Indeterminate => "indeterminate",
+        RingCause::Os(_) => "os",
+    }
+}
+
+const fn recv_word(cause: PostRecvCause) -> &'static str {
+    match cause {
+        PostRecvCause::Full => "full",
+        PostRecvCause::BadState(_) => "bad-state",
+        PostRecvCause::UsesSrq => "uses-srq",
+        _ => "refused",
+    }
+}
+
+const fn modify_word(e: &ModifyError) -> &'static str {
+    match e {
+        ModifyError::Transition(_) => "no-such-transition",
+        _ => "refused",
+    }
+}
+
+/// A completion status in the words of `ibv_wc_status`.
+fn status_name(status: WcStatus) -> String {
+    let mut name = String::new();
+    for c in format!("{status:?}").chars() {
+        if c.is_ascii_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(c.to_ascii_lowercase());
+    }
+    name
+}
+
+/// Adds the metrics of one script. `prefix` is the program's name with a point, or nothing.
+pub(super) fn script_metrics(prefix: &str, results: &Results, out: &mut Outcome) {
+    let began = results.first.unwrap_or(Time::ZERO);
+    for entry in &results.log {
+        let step = format!("{prefix}step.{}", entry.line);
+        if let Some((count, word)) = summary(&entry.outcome) {
+            out.metrics.insert(format!("{step}.count"), Metric::count(count));
+            out.metrics.insert(format!("{step}.time"), Metric::time(entry.at.since(began)));
+            out.words.insert(format!("{step}.result"), word.to_owned());
+        }
+        if let Logged::Completed(c) = entry.outcome {
+            let status = match c {
+                Completion::Error { status, .. } => status,
+                Completion::Send { .. } | Completion::Recv { .. } => WcStatus::Success,
+            };
+            *out.counters.entry(format!("{prefix}wc_{}", status_name(status))).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::LogEntry;
+    use doorbell_core::units::Span;
+
+    #[test]
+    fn steps_are_counted_and_refusals_named() {
+        let at = |ns| Time::ZERO + Span::from_ns(ns);
+        let entry = |at, line, outcome| LogEntry { at, line, outcome };
+        let flushed = Completion::Error {
+            wr_id: 1,
+            qp: doorbell_core::transport::QpId::new(0, 0, 0),
+            queue: doorbell_core::transport::WorkQueue::Send,
+            status: WcStatus::WrFlushErr,
+            vendor_err: 0,
+            retired: 1,
+        };
+        let results = Results {
+            first: Some(at(10)),
+            log: vec![
+                entry(at(30), 0, Logged::Staged(16, Some(StageError::SqFull))),
+                entry(at(40), 1, Logged::Completed(flushed)),
+                entry(at(45), 1, Logged::Polled(1)),
+            ],
+            ..Results::default()
+        };
+        let mut out = Outcome::default();
+        script_metrics("a.", &results, &mut out);
+        assert_eq!(out.metrics["a.step.0.count"], Metric::count(16));
+        assert_eq!(out.metrics["a.step.0.time"], Metric::time(Span::from_ns(20)));
+        assert_eq!(out.words["a.step.0.result"], "sq-full");
+        assert_eq!(out.metrics["a.step.1.count"], Metric::count(1));
+        assert_eq!(out.counters["a.wc_wr_flush_err"], 1);
+    }
+}

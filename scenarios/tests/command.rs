@@ -1,0 +1,141 @@
+//! The `doorbell` command as a process: exit status, both outputs, files that stay whole.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+fn doorbell(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_doorbell")).args(args).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Must end with status 2, print nothing to stdout and these words to stderr.
+#[track_caller]
+fn refused(args: &[&str], words: &[&str]) {
+    let output = doorbell(args);
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    assert_eq!(text(&output.stdout), "");
+    for word in words {
+        assert!(complaint.contains(word), "{word:?} is not in\n{complaint}");
+    }
+}
+
+/// A folder of a test's own, removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("doorbell-cmd-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, content: &[u8]) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn count(&self) -> usize {
+        fs::read_dir(&self.0).unwrap().count()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn files_that_are_no_scenario() {
+    let folder = Folder::new("bad");
+    let latin = folder.file("latin.toml", b"title = \"caf\xe9\"\n");
+    let place = format!("{latin}:1:13: not UTF-8: byte 12 is 0xe9");
+    refused(&["run", &latin], &[&place, "save the file in that encoding"]);
+    let huge = folder.file("huge.toml", b"");
+    fs::File::options().write(true).open(&huge).unwrap().set_len(100_000_000).unwrap();
+    refused(&["run", &huge], &["has 100000000 bytes; the limit is 1048576", "the right file?"]);
+    let folder_name = folder.0.to_str().unwrap().to_owned();
+    refused(&["run", &folder_name], &["is a directory"]);
+    refused(&["run", "/nowhere/x.toml"], &["cannot read /nowhere/x.toml: No such file"]);
+    refused(&["run", "helo"], &["no scenario \"helo\"", "did you mean `hello`?"]);
+    let checked = doorbell(&["check", "helo"]);
+    assert_eq!(checked.status.code(), Some(2));
+    assert!(text(&checked.stderr).contains("did you mean `hello`?"));
+    let totals = "1 scenario: 0 expectations hold, 0 do not, 1 could not be run\n";
+    assert_eq!(text(&checked.stdout), totals);
+    refused(&["explain", "helo"], &["did you mean `hello`?"]);
+}
+
+#[test]
+fn the_place_is_drawn() {
+    let folder = Folder::new("place");
+    let file = folder.file("s.toml", b"title = 't'\nprofle = 'generic-400g'\n");
+    let place = format!("[{file}:2:1]");
+    refused(&["run", &file], &["unknown key `profle`", &place, "did you mean `profile`?"]);
+}
+
+#[test]
+fn nothing_is_half_written() {
+    let folder = Folder::new("whole");
+    let out = folder.0.join("out");
+    let out = out.to_str().unwrap();
+    refused(&["run", "hello", "--out", out, "--set", "qp.mtu=3B"], &["is no path MTU"]);
+    assert_eq!(folder.count(), 0, "no folder and no file");
+}
+
+#[test]
+fn wrong_command_lines() {
+    refused(&["run"], &["<SCENARIO>"]);
+    refused(&["run", "hello", "--sett", "x=1"], &["--set"]);
+    refused(&["run", "hello", "--seed", "-1"], &["--seed"]);
+    refused(&["run", "hello", "--json", "--quiet"], &["cannot be used with"]);
+    refused(&["explain", "hello", "--point", "7"], &["no point 7", "points 0 to 0"]);
+    refused(&["jump"], &["jump"]);
+}
+
+#[test]
+fn help_and_lists_need_no_files() {
+    for args in [&["--help"][..], &["run", "--help"], &["check", "--help"]] {
+        let output = doorbell(args);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stdout).contains("4  a planned fault never happened"), "{args:?}");
+    }
+    let output = doorbell(&["list"]);
+    let list = text(&output.stdout);
+    assert!(list.contains("\n  hello"), "{list}");
+    assert!(list.contains("\n  generic-400g"), "{list}");
+    let names = text(&doorbell(&["list", "--quiet"]).stdout);
+    assert!(names.lines().any(|l| l == "hello"), "{names}");
+}
+
+#[test]
+fn explain_writes_a_file_that_runs() {
+    let folder = Folder::new("explain");
+    let output = doorbell(&["explain", "hello", "--set", "pcie.width=8", "--seed", "7"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let explained = text(&output.stdout);
+    for part in ["seed = 7\n", "timeout = 14\n", "# width = 8  (set: set in --set)\n"] {
+        assert!(explained.contains(part), "{part:?} is not in\n{explained}");
+    }
+    let file = folder.file("again.toml", explained.as_bytes());
+    let again = doorbell(&["explain", &file]);
+    let again = text(&again.stdout);
+    let configuration = |t: &str| t.split("# profile").next().unwrap().to_owned();
+    assert_eq!(configuration(&again), configuration(&explained));
+}
+
+#[test]
+fn the_library_expands() {
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("library");
+    for file in fs::read_dir(library).unwrap() {
+        let path = file.unwrap().path();
+        let output = doorbell(&["explain", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{path:?}: {}", text(&output.stderr));
+    }
+}
