@@ -47,7 +47,8 @@ impl Kind {
         matches!(self, Self::Send | Self::SendImm | Self::Write | Self::WriteImm)
     }
 
-    const fn is_atomic(self) -> bool {
+    /// Whether it changes a word at the peer and brings the old one.
+    pub const fn is_atomic(self) -> bool {
         matches!(self, Self::Add | Self::Swap)
     }
 }
@@ -82,6 +83,13 @@ pub struct Side {
     pub poll: usize,
     /// First PSN.
     pub psn: Psn,
+}
+
+impl Side {
+    /// The operations that are announced.
+    pub fn rung(&self) -> &[Op] {
+        &self.ops[..self.ops.len() - self.unrung]
+    }
 }
 
 /// A run of two ranks.

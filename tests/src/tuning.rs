@@ -67,10 +67,8 @@ fn acks() -> impl Strategy<Value = AckPolicy> {
     prop_oneof![
         Just(AckPolicy::EachRequest),
         Just(AckPolicy::IMMEDIATE),
-        (2..9u32, 0..2000u64).prop_map(|(every, ns)| AckPolicy::Coalesce {
-            every,
-            delay: Span::from_ns(ns),
-        }),
+        (2..9u32, 0..2000u64)
+            .prop_map(|(every, ns)| AckPolicy::Coalesce { every, delay: Span::from_ns(ns) }),
     ]
 }
 
@@ -142,7 +140,8 @@ impl Tuning {
         host.rc.ack = self.ack;
         (host.rc.ack_req_every, host.rc.ack_req_last) = self.ask;
         host.rc.max_outstanding_packets = self.outstanding;
-        host.rc.encapsulation = if self.llc { Encapsulation::RoceV2Ipv4 } else { Encapsulation::IbLocal };
+        host.rc.encapsulation =
+            if self.llc { Encapsulation::RoceV2Ipv4 } else { Encapsulation::IbLocal };
         host.llc = self.llc;
         self.tune_pcie(&mut host.pcie);
         let mut config = machine::world_of(host, 2, seed);
@@ -167,7 +166,8 @@ impl Tuning {
             }
         }
         if self.noise {
-            let table = [(0, Span::ZERO), (900_000, Span::from_ns(300)), (1_000_000, Span::from_us(5))];
+            let table =
+                [(0, Span::ZERO), (900_000, Span::from_ns(300)), (1_000_000, Span::from_us(5))];
             for socket in &mut pcie.sockets {
                 socket.noise = NoiseTable::new(&table).ok();
             }

@@ -1,5 +1,6 @@
 //! Whole-system tests, one binary. What needs a process or an allocator of its own has its own.
 
+mod closed_forms;
 mod on_ideal;
 mod on_sim;
 mod properties;

@@ -39,11 +39,17 @@ pub(super) struct AtomicJob {
     job: u32,
     region: RegionId,
     addr: u64,
+    operands: Operands,
+    bucket: u32,
+}
+
+/// What an ATOMIC does, and the value that it found.
+#[derive(Copy, Clone, Debug)]
+struct Operands {
     add: bool,
     swap_add: u64,
     compare: u64,
     orig: u64,
-    bucket: u32,
 }
 
 impl Nic {
@@ -157,23 +163,32 @@ impl Nic {
         }
     }
 
-    fn on_request(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
+    /// Whether a request has to wait before anything is decided about it.
+    fn waits(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) -> bool {
         let desc = env.packets[packet.0].desc;
-        let needs_recv = desc.opcode.consumes_recv();
-        let posted = !self.recv_queue(qp).is_empty();
-        if needs_recv && posted && self.recv_queue(qp).fetched == 0 {
-            let q = self.qps[qp as usize].as_deref_mut().expect("checked");
-            q.rx_wait.push_back(packet);
-            return self.fetch_recv(env, qp);
-        }
-        let now = env.now;
+        let rq = self.recv_queue(qp);
+        let unread = desc.opcode.consumes_recv() && !rq.is_empty() && rq.fetched == 0;
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         // On PCIe a write passes a read, so the payload of a later request waits until the word
         // has been changed: SEND, WRITE and ATOMIC take effect in order (protocol.md §5.5).
-        if q.atomics > 0 && desc.len > 0 {
+        let behind_atomic = q.atomics > 0 && desc.len > 0;
+        if unread || behind_atomic {
             q.rx_wait.push_back(packet);
+        }
+        if unread {
+            self.fetch_recv(env, qp);
+        }
+        unread || behind_atomic
+    }
+
+    fn on_request(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
+        if self.waits(env, qp, packet) {
             return;
         }
+        let desc = env.packets[packet.0].desc;
+        let posted = !self.recv_queue(qp).is_empty();
+        let now = env.now;
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         let held = q.current_recv.is_some();
         let Some(responder) = q.responder.as_mut() else { return self.discard(env, packet) };
         let verdict = responder.on_packet(now, &desc, posted || held);
@@ -196,29 +211,17 @@ impl Nic {
                     self.refuse(env, qp, NakCode::RemoteAccessError, false);
                 }
             }
-            Accept::Atomic { job, add, va, rkey, swap_add, compare } => {
+            Accept::Atomic { job, add, va: addr, rkey, swap_add, compare } => {
                 let (pd, life) = (q.pd, q.life);
                 let right = AccessFlags::REMOTE_ATOMIC;
-                let region = env.regions.check_remote(rkey, Pd(pd), va, 8, right).map(|r| r.id);
+                let region = env.regions.check_remote(rkey, Pd(pd), addr, 8, right).map(|r| r.id);
+                let (bucket, orig) = (addr as u32 % self.cfg.atomic.buckets, 0);
                 match region {
                     Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError, false),
                     Ok(region) => {
-                        let bucket = va as u32 % self.cfg.atomic.buckets;
-                        self.atomic_arrives(
-                            env,
-                            AtomicJob {
-                                qp,
-                                life,
-                                job,
-                                region,
-                                addr: va,
-                                add,
-                                swap_add,
-                                compare,
-                                orig: 0,
-                                bucket,
-                            },
-                        );
+                        let operands = Operands { add, swap_add, compare, orig };
+                        let job = AtomicJob { qp, life, job, region, addr, operands, bucket };
+                        self.atomic_arrives(env, job);
                     }
                 }
             }
@@ -505,8 +508,9 @@ impl Nic {
 
     fn atomic_apply(&mut self, env: &mut Env<'_>, id: u32) {
         let job = &mut self.atomics[id];
-        let AtomicJob { region, addr, add, swap_add, compare, .. } = *job;
-        job.orig = if add {
+        let (region, addr) = (job.region, job.addr);
+        let Operands { add, swap_add, compare, .. } = job.operands;
+        job.operands.orig = if add {
             env.regions.fetch_add(region, addr, swap_add)
         } else {
             env.regions.cmp_swap(region, addr, compare, swap_add)
@@ -522,7 +526,8 @@ impl Nic {
 
     pub(super) fn atomic_read(&mut self, env: &mut Env<'_>, id: u32) {
         let job = &self.atomics[id];
-        let AtomicJob { qp, life, job: rc_job, addr, bucket, orig, .. } = *job;
+        let AtomicJob { qp, life, job: rc_job, addr, bucket, .. } = *job;
+        let orig = job.operands.orig;
         let space = self.space(env, job.region);
         let tag = Tag::AtomicWrite(id).pack();
         env.dma(self.node, Kind::Write, space, addr, 8, Cause::Atomic, tag);
