@@ -254,8 +254,8 @@ parameters! {
         width: u64 => [one_of(&[1, 2, 4, 8, 16])],
         /// Building a WQE by one thread.
         wqe_build: Span => [short],
-        /// WQEs that threads of a block build at the same time, under the same atomics. 1: one after
-        /// the other.
+        /// WQEs that threads of a block build at the same time, under the same atomics. 1: one
+        /// after the other.
         lanes: u64 => [within(1, 1024)],
         /// An atomic operation on device memory.
         atomic: Span => [short],
@@ -323,8 +323,8 @@ parameters! {
         switch_latency: Span => [short],
         /// How a switch forwards.
         switch_forwarding: ForwardMode,
-        /// Random delay of a packet at a switch, at most so many times the time of the largest packet.
-        /// 0: senders in step stay in step.
+        /// Random delay of a packet at a switch, at most so many times the time of the largest
+        /// packet. 0: senders in step stay in step.
         switch_noise: Ratio,
         /// Buffer of a switch per port.
         switch_buffer: Bytes => [size_within(8448, 1 << 40)],
