@@ -296,7 +296,8 @@ impl Player {
     /// Everything that will ever come has come.
     fn complete(&self) -> bool {
         let side = self.side();
-        let signaled = side.rung().iter().filter(|op| op.flags.contains(SendFlags::SIGNALED)).count();
+        let signaled =
+            side.rung().iter().filter(|op| op.flags.contains(SendFlags::SIGNALED)).count();
         self.next == side.ops.len()
             && self.record.sent.len() >= signaled
             && self.record.received.len() >= Self::receives(&self.plan.sides[1 - self.me])

@@ -175,7 +175,10 @@ fn text(mistake: Mistake) -> String {
 #[test]
 fn what_was_never_rung() {
     let r = reasons(Mistake::Unrung);
-    assert!(matches!(r[0], StallReason::UnrungWqes { host: 0, staged: 3, producer: 4, .. }), "{r:?}");
+    assert!(
+        matches!(r[0], StallReason::UnrungWqes { host: 0, staged: 3, producer: 4, .. }),
+        "{r:?}"
+    );
     assert!(matches!(r[1], StallReason::Waiting { rank: 0, .. }), "{r:?}");
     assert_eq!(r.len(), 2, "{r:?}");
     let said = text(Mistake::Unrung);

@@ -255,7 +255,11 @@ impl Calibration {
         Self::read(name, source, directory)
     }
 
-    fn read(name: &str, source: Arc<Source>, directory: PathBuf) -> Result<Self, InputError> {
+    pub(super) fn read(
+        name: &str,
+        source: Arc<Source>,
+        directory: PathBuf,
+    ) -> Result<Self, InputError> {
         let mut root = Node::parse(&source)?;
         let Value::Table(table) = &mut root.value else {
             return Err(InputError::new("not a table"));
