@@ -199,27 +199,15 @@ impl Nic {
                 let (pd, life) = (q.pd, q.life);
                 let right = AccessFlags::REMOTE_ATOMIC;
                 let region = env.regions.check_remote(rkey, Pd(pd), va, 8, right).map(|r| r.id);
-                match region {
-                    Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError, false),
-                    Ok(region) => {
-                        let bucket = va as u32 % self.cfg.atomic.buckets;
-                        self.atomic_arrives(
-                            env,
-                            AtomicJob {
-                                qp,
-                                life,
-                                job,
-                                region,
-                                addr: va,
-                                add,
-                                swap_add,
-                                compare,
-                                orig: 0,
-                                bucket,
-                            },
-                        );
-                    }
-                }
+                let Ok(region) = region else {
+                    self.refuse(env, qp, NakCode::RemoteAccessError, false);
+                    return self.respond_soon(env, qp);
+                };
+                let (addr, orig, bucket) = (va, 0, va as u32 % self.cfg.atomic.buckets);
+                self.atomic_arrives(
+                    env,
+                    AtomicJob { qp, life, job, region, addr, add, swap_add, compare, orig, bucket },
+                );
             }
             Accept::RnrNak => {
                 self.stats.out_of_buffer += 1;
