@@ -5,3 +5,4 @@ pub mod lab;
 pub mod machine;
 pub mod plan;
 pub mod player;
+pub mod tuning;
