@@ -206,6 +206,7 @@ impl Host {
             }
         };
         init.store_buffer[entry] = Some(store);
+        self.late_stores += 1;
         let ev = HostEvent::StoreVisible { initiator, entry: entry as u32 };
         s.engine.schedule(init.id, now + delay, Class::Stage, Event::Host(host, ev));
     }
@@ -234,7 +235,23 @@ impl Host {
     pub(super) fn store_visible(&mut self, initiator: u16, entry: u32) {
         let slot = self.initiators[usize::from(initiator)].store_buffer.get_mut(entry as usize);
         if let Some(store) = slot.and_then(Option::take) {
+            self.late_stores -= 1;
             self.apply_store(&store);
+        }
+    }
+
+    /// Whether the NIC's read with this tag takes payload whose stores have not landed.
+    pub(super) fn find_stale_payload(&mut self, s: &Shared, tag: u64) {
+        let mut late = false;
+        let stores = || self.initiators.iter().flat_map(|i| i.store_buffer.iter().flatten());
+        let qp = self.nic.payload_pieces(&s.packets, tag, |addr, len| {
+            let hit = |b: &BufferedStore| {
+                b.addr < addr + u64::from(len) && addr < b.addr + b.bytes.len() as u64
+            };
+            late |= stores().any(hit);
+        });
+        if let (true, Some(q)) = (late, qp.and_then(|qp| self.nic.qp_mut(qp))) {
+            q.stats.stale_payloads += 1;
         }
     }
 
