@@ -6,7 +6,8 @@ use super::Check;
 use super::select::{Judged, Results, Trouble, find_metric};
 use super::single::within;
 use crate::format::{
-    AxisExpect, CountExpect, CrossoverExpect, Direction, MonotoneExpect, SettingValue, Where, scalar,
+    AxisExpect, CountExpect, CrossoverExpect, Direction, MonotoneExpect, SettingValue, Where,
+    scalar,
 };
 use crate::quantity::{Scalar, Unit};
 use crate::run::{AxisValue, Metric, Point};

@@ -234,7 +234,8 @@ impl Verify {
         };
         let next = &mut self.next[usize::from(label.source)];
         if label.n < *next {
-            // The work request of an earlier message once more.
+            // The work request of an earlier message once more, in the place of the next one.
+            *next += 1;
             self.results.data.stale += 1;
             return Ok(());
         }
