@@ -3,3 +3,5 @@
 
 pub mod lab;
 pub mod machine;
+pub mod plan;
+pub mod player;

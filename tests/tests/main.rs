@@ -2,3 +2,4 @@
 
 mod on_ideal;
 mod on_sim;
+mod properties;

@@ -216,6 +216,8 @@ pub enum Formula {
     /// Rate of a link for 256-byte payloads, 26 bytes around each and 16 bytes of control per
     /// four.
     UsableRate(LinkShape),
+    /// Rate of a link after its encoding.
+    EncodedRate(LinkShape),
     /// 64-byte lines that cores can write to the profile's device.
     MmioLines,
     /// Payload that the profile's device can read, in completions of the largest size.
@@ -253,7 +255,11 @@ impl Calibration {
         Self::read(name, source, directory)
     }
 
-    fn read(name: &str, source: Arc<Source>, directory: PathBuf) -> Result<Self, InputError> {
+    pub(super) fn read(
+        name: &str,
+        source: Arc<Source>,
+        directory: PathBuf,
+    ) -> Result<Self, InputError> {
         let mut root = Node::parse(&source)?;
         let Value::Table(table) = &mut root.value else {
             return Err(InputError::new("not a table"));

@@ -133,7 +133,8 @@ fn rows(table: &Table, out: &mut String) {
     }
     let _ = writeln!(
         out,
-        "\n\n| row | what | published | simulated | error | tag | note |\n|---|---|---|---|---|---|---|"
+        "\n\n| row | what | published | simulated | error | tag | note |\n\
+         |---|---|---|---|---|---|---|"
     );
     for m in &table.rows {
         let unit = m.row.unit.word();

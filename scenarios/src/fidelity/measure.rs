@@ -121,6 +121,9 @@ impl Bench<'_> {
                     let generation = generation(link.generation);
                     generation.usable_rate(link.width, 256, 26, 16, 4).as_bps() as f64
                 }
+                Formula::EncodedRate(link) => {
+                    generation(link.generation).encoded_rate(link.width).as_bps() as f64
+                }
                 Formula::MmioLines => mmio_lines(own()?),
                 Formula::ReadPayload => read_payload(own()?),
             }

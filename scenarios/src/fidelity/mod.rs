@@ -29,6 +29,8 @@ mod expression;
 mod file;
 mod markdown;
 mod measure;
+#[cfg(test)]
+mod tests;
 
 pub use file::{BenchOp, BenchTest, Calibration, FigureUnit, Formula, Row, Tag};
 pub use markdown::to_markdown;

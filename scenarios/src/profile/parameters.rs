@@ -159,7 +159,8 @@ parameters! {
     nic Nic {
         /// The doorbell unit, per doorbell. Its inverse bounds doorbells per second.
         doorbell: Span => [short],
-        /// Added per 64-byte line after the first of a BlueFlame write. Bounds the lines per second of
+        /// Added per 64-byte line after the first of a BlueFlame write. Bounds the lines per
+        /// second of
         /// all cores together.
         doorbell_line: Span => [short],
         /// From the doorbell unit to the WQE fetch or, with BlueFlame, to the processing unit.
@@ -219,7 +220,8 @@ parameters! {
         bf_bytes: Bytes => [size_of(&[0, 64, 128, 256, 512, 1024])],
         /// Whether BlueFlame is used also for WQEs that are not inline.
         prefer_bf: bool,
-        /// Lock buckets of the atomic unit, by the low bits of the byte address. 1: all ATOMICs queue.
+        /// Lock buckets of the atomic unit, by the low bits of the byte address. 1: all ATOMICs
+        /// queue.
         atomic_buckets: u64 => [within(1, 1 << 20)],
         /// The atomic unit's time per ATOMIC.
         atomic_unit: Span => [short],
@@ -254,7 +256,8 @@ parameters! {
         width: u64 => [one_of(&[1, 2, 4, 8, 16])],
         /// Building a WQE by one thread.
         wqe_build: Span => [short],
-        /// WQEs that threads of a block build at the same time, under the same atomics. 1: one after
+        /// WQEs that threads of a block build at the same time, under the same atomics. 1: one
+        /// after
         /// the other.
         lanes: u64 => [within(1, 1024)],
         /// An atomic operation on device memory.
@@ -323,7 +326,8 @@ parameters! {
         switch_latency: Span => [short],
         /// How a switch forwards.
         switch_forwarding: ForwardMode,
-        /// Random delay of a packet at a switch, at most so many times the time of the largest packet.
+        /// Random delay of a packet at a switch, at most so many times the time of the largest
+        /// packet.
         /// 0: senders in step stay in step.
         switch_noise: Ratio,
         /// Buffer of a switch per port.

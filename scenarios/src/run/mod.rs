@@ -5,7 +5,11 @@ mod batch;
 mod effective;
 mod error;
 pub mod hardware;
+#[cfg(test)]
+mod initiator_tests;
 mod latency;
+#[cfg(test)]
+mod mechanism_tests;
 mod metric;
 mod outcome;
 mod programs;

@@ -15,18 +15,18 @@ fn run(program: &str, set: &[&str]) -> Result<Outcome, RunError> {
 }
 
 #[track_caller]
-fn outcome(program: &str, set: &[&str]) -> Outcome {
+pub(super) fn outcome(program: &str, set: &[&str]) -> Outcome {
     run(program, set).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[track_caller]
-fn number(outcome: &Outcome, name: &str) -> f64 {
+pub(super) fn number(outcome: &Outcome, name: &str) -> f64 {
     let found = outcome.find(name).unwrap_or_else(|| panic!("no {name}"));
     found.scalar().unwrap_or_else(|| panic!("{name} is a word")).number()
 }
 
 #[track_caller]
-fn time(outcome: &Outcome, name: &str, ps: u64) {
+pub(super) fn time(outcome: &Outcome, name: &str, ps: u64) {
     let found = outcome.find(name).unwrap_or_else(|| panic!("no {name}"));
     assert_eq!(found.text(), Metric::time(Span::from_ps(ps)).text(), "{name}");
 }

@@ -6,7 +6,7 @@
 
 use doorbell_core::units::{Span, Time};
 
-use super::initiator::{Activity, Blocker, BufferedStore, Effect};
+use super::initiator::{Activity, BufferedStore, Cause, Effect};
 use super::island::{Host, Shared};
 use crate::engine::Class;
 use crate::event::{Event, HostEvent};
@@ -16,9 +16,9 @@ use crate::nic::{WQEBB, Wake};
 enum Outcome {
     /// It took place.
     Done,
-    /// It waits for something that will resume the initiator. What passes after the given time is
+    /// It waits; who ends the cause will resume the initiator. What passes after the given time is
     /// a delay.
-    Waits(Blocker, Time),
+    Waits(Cause, Time),
 }
 
 impl Host {
@@ -56,11 +56,15 @@ impl Host {
         }
     }
 
-    /// A blocked initiator goes on at `at`; the rest of its step is that much later.
-    pub(super) fn resume(&mut self, s: &mut Shared, initiator: u16, at: Time) {
+    /// An initiator that is blocked by `cause` goes on at `at`; the rest of its step is that much
+    /// later. One that is blocked by something else stays so.
+    pub(super) fn resume(&mut self, s: &mut Shared, initiator: u16, cause: Cause, at: Time) {
         let host = self.id;
         let init = &mut self.initiators[usize::from(initiator)];
-        let Activity::Blocked { next, end, since, .. } = init.activity else { return };
+        let Activity::Blocked { next, end, since, on } = init.activity else { return };
+        if on != cause {
+            return;
+        }
         let wait = at.since(since);
         init.delay += wait;
         init.stats.blocked += wait;
@@ -87,7 +91,7 @@ impl Host {
                 let init = &mut self.initiators[usize::from(initiator)];
                 if init.mmio_lines + lines > limit {
                     init.effects.push_front((at, effect));
-                    return Outcome::Waits(Blocker::Mmio, now);
+                    return Outcome::Waits(Cause::Mmio, now);
                 }
                 init.mmio_lines += lines;
                 self.ring(s, now, initiator, (local, qp), count, blueflame);
@@ -97,12 +101,13 @@ impl Host {
                 nic.post_recv(&mut env, qp, srq, &wqes);
             }
             Effect::Store { region, addr, bytes } => {
-                self.store(s, now, initiator, BufferedStore { region, addr, bytes });
+                let store = BufferedStore { region, addr, bytes, visible_at: now };
+                self.store(s, now, initiator, store);
             }
             Effect::Memory { place, bytes, limit, solo } => {
                 let (tag, out) = (u64::from(initiator), &mut self.memory_out);
                 self.pcie.memory_mut().start(now, place, tag, bytes, limit, out);
-                return Outcome::Waits(Blocker::Memory, now + solo);
+                return Outcome::Waits(Cause::Memory, now + solo);
             }
             Effect::Drain => self.drain_stores(initiator),
             Effect::Modify { qp, attr, mask, peer } => {
@@ -146,23 +151,20 @@ impl Host {
     pub(super) fn mmio_done(&mut self, s: &mut Shared, now: Time, initiator: u16, lines: u32) {
         let init = &mut self.initiators[usize::from(initiator)];
         init.mmio_lines = init.mmio_lines.saturating_sub(lines);
-        if matches!(init.activity, Activity::Blocked { on: Blocker::Mmio, .. }) {
-            self.resume(s, initiator, now);
-        }
+        self.resume(s, initiator, Cause::Mmio, now);
     }
 
     // ---- locks -------------------------------------------------------------------------------
 
     fn lock(&mut self, now: Time, initiator: u16, qp: u32) -> Outcome {
-        let who = self.initiators[usize::from(initiator)].who;
-        let transfer = self.costs_of(who).lock_transfer;
+        let transfer = self.lock_transfer(initiator);
         let init = &mut self.initiators[usize::from(initiator)];
         let lock = self.locks.entry(qp).or_default();
         lock.taken += 1;
         if lock.holder.is_some() {
             lock.contended += 1;
             lock.waiting.push_back(initiator);
-            return Outcome::Waits(Blocker::Lock, now);
+            return Outcome::Waits(Cause::Lock, now);
         }
         if lock.last.is_some_and(|last| last != initiator) {
             init.delay += transfer;
@@ -180,35 +182,37 @@ impl Host {
         lock.holder = lock.waiting.pop_front();
         let Some(next) = lock.holder else { return };
         lock.last = Some(next);
-        let who = self.initiators[usize::from(next)].who;
-        let granted = now + self.costs_of(who).lock_transfer;
-        let Some(lock) = self.locks.get_mut(&qp) else { return };
-        if let Activity::Blocked { since, .. } = self.initiators[usize::from(next)].activity {
+        let granted = now + self.lock_transfer(next);
+        if let Activity::Blocked { since, .. } = self.initiators[usize::from(next)].activity
+            && let Some(lock) = self.locks.get_mut(&qp)
+        {
             lock.waited += granted.since(since);
         }
-        self.resume(s, next, granted);
+        self.resume(s, next, Cause::Lock, granted);
+    }
+
+    /// What an initiator pays for a lock that another one held last.
+    fn lock_transfer(&self, initiator: u16) -> Span {
+        self.costs_of(self.initiators[usize::from(initiator)].who).lock_transfer
     }
 
     // ---- stores ------------------------------------------------------------------------------
 
-    fn store(&mut self, s: &mut Shared, now: Time, initiator: u16, store: BufferedStore) {
+    fn store(&mut self, s: &mut Shared, now: Time, initiator: u16, mut store: BufferedStore) {
         let host = self.id;
         let delay = self.draw_store_delay(initiator);
-        if delay == Span::ZERO {
+        let init = &mut self.initiators[usize::from(initiator)];
+        // Stores to one place become visible in their order, however weak the memory model.
+        let before = init.store_buffer.behind(&store);
+        store.visible_at = before.map_or(now, |t| t.max(now)).max(now + delay);
+        let at = store.visible_at;
+        if at == now && before.is_none() {
             return self.apply_store(&store);
         }
-        let init = &mut self.initiators[usize::from(initiator)];
-        let entry = match init.store_buffer.iter().position(Option::is_none) {
-            Some(free) => free,
-            None => {
-                init.store_buffer.push(None);
-                init.store_buffer.len() - 1
-            }
-        };
-        init.store_buffer[entry] = Some(store);
+        let entry = init.store_buffer.push(store);
         self.late_stores += 1;
-        let ev = HostEvent::StoreVisible { initiator, entry: entry as u32 };
-        s.engine.schedule(init.id, now + delay, Class::Stage, Event::Host(host, ev));
+        let ev = HostEvent::StoreVisible { initiator, entry };
+        s.engine.schedule(init.id, at, Class::Stage, Event::Host(host, ev));
     }
 
     /// How late a store of this initiator becomes visible; zero where stores are ordered.
@@ -227,14 +231,14 @@ impl Host {
 
     /// A store to a region that is gone by now, or has no bytes, leaves no trace.
     fn apply_store(&mut self, store: &BufferedStore) {
-        let BufferedStore { region, addr, bytes } = store;
+        let BufferedStore { region, addr, bytes, .. } = store;
         let _ = bytes.with(|b| self.regions.write(*region, *addr, b));
         self.wakes.push(Wake::Memory { addr: *addr, len: bytes.len() as u64 });
     }
 
     pub(super) fn store_visible(&mut self, initiator: u16, entry: u32) {
-        let slot = self.initiators[usize::from(initiator)].store_buffer.get_mut(entry as usize);
-        if let Some(store) = slot.and_then(Option::take) {
+        let buffer = &mut self.initiators[usize::from(initiator)].store_buffer;
+        if let Some(store) = buffer.take(entry) {
             self.late_stores -= 1;
             self.apply_store(&store);
         }
@@ -243,7 +247,7 @@ impl Host {
     /// Whether the NIC's read with this tag takes payload whose stores have not landed.
     pub(super) fn find_stale_payload(&mut self, s: &Shared, tag: u64) {
         let mut late = false;
-        let stores = || self.initiators.iter().flat_map(|i| i.store_buffer.iter().flatten());
+        let stores = || self.initiators.iter().flat_map(|i| i.store_buffer.iter());
         let qp = self.nic.payload_pieces(&s.packets, tag, |addr, len| {
             let hit = |b: &BufferedStore| {
                 b.addr < addr + u64::from(len) && addr < b.addr + b.bytes.len() as u64
@@ -256,8 +260,9 @@ impl Host {
     }
 
     fn drain_stores(&mut self, initiator: u16) {
-        for entry in 0..self.initiators[usize::from(initiator)].store_buffer.len() {
-            self.store_visible(initiator, entry as u32);
+        while let Some(store) = self.initiators[usize::from(initiator)].store_buffer.take_first() {
+            self.late_stores -= 1;
+            self.apply_store(&store);
         }
     }
 

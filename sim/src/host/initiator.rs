@@ -130,14 +130,14 @@ pub(super) struct Handles {
     pub by_nic: BTreeMap<u32, QpId>,
 }
 
-/// What an effect waits for.
+/// What an initiator waits for inside a step.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Blocker {
+pub(super) enum Cause {
     /// The lock of a shared QP.
     Lock,
-    /// Room in the write-combining buffers.
+    /// Room in its write-combining buffers.
     Mmio,
-    /// Its share of the memory's bandwidth.
+    /// Its share of the memory bandwidth.
     Memory,
 }
 
@@ -149,7 +149,7 @@ pub(super) enum Activity {
     /// Effects of a step are under way; then `next` counts.
     Acting { next: Next, end: Time },
     /// It waits inside a step.
-    Blocked { next: Next, end: Time, since: Time, on: Blocker },
+    Blocked { next: Next, end: Time, since: Time, on: Cause },
     /// It waits since the given time.
     Waiting { on: WaitSet, until: Option<Time>, since: Time },
     /// Finished at.
@@ -189,6 +189,59 @@ pub(super) struct BufferedStore {
     pub region: RegionId,
     pub addr: u64,
     pub bytes: StoreBytes,
+    /// When everybody sees it.
+    pub visible_at: Time,
+}
+
+/// Stores that are not visible yet, in the order in which they were made.
+#[derive(Debug, Default)]
+pub(super) struct StoreBuffer {
+    /// `None`: visible, and kept until all before it are.
+    stores: VecDeque<Option<BufferedStore>>,
+    /// Free-running number of the first one.
+    first: u32,
+}
+
+impl StoreBuffer {
+    /// Adds a store; gives its number.
+    pub fn push(&mut self, store: BufferedStore) -> u32 {
+        self.stores.push_back(Some(store));
+        self.first.wrapping_add(self.stores.len() as u32 - 1)
+    }
+
+    /// When the last store to a place of `store` becomes visible.
+    pub fn behind(&self, store: &BufferedStore) -> Option<Time> {
+        let end = store.addr + store.bytes.len() as u64;
+        let overlaps =
+            |s: &&BufferedStore| s.addr < end && store.addr < s.addr + s.bytes.len() as u64;
+        self.iter().filter(overlaps).map(|s| s.visible_at).max()
+    }
+
+    /// Takes the store with number `entry` out, if it is still there.
+    pub fn take(&mut self, entry: u32) -> Option<BufferedStore> {
+        let store = self.stores.get_mut(entry.wrapping_sub(self.first) as usize)?.take();
+        self.trim();
+        store
+    }
+
+    /// Takes the oldest store out.
+    pub fn take_first(&mut self) -> Option<BufferedStore> {
+        self.trim();
+        let store = self.stores.pop_front()?;
+        self.first = self.first.wrapping_add(1);
+        store
+    }
+
+    fn trim(&mut self) {
+        while self.stores.pop_front_if(|s| s.is_none()).is_some() {
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+
+    /// Oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &BufferedStore> {
+        self.stores.iter().flatten()
+    }
 }
 
 pub(super) struct InitiatorState {
@@ -210,8 +263,8 @@ pub(super) struct InitiatorState {
     pub mmio_lines: u32,
     pub store_rng: Option<SimRng>,
     pub jitter_rng: Option<SimRng>,
-    /// Stores that are not visible yet, by entry; `None` where they are.
-    pub store_buffer: Vec<Option<BufferedStore>>,
+    /// Stores that are visible to their author only.
+    pub store_buffer: StoreBuffer,
     pub stats: InitiatorStats,
     /// Wake-ups in a row that polled nothing while a named CQ was ready.
     pub barren: u8,
@@ -228,5 +281,72 @@ impl std::fmt::Debug for InitiatorState {
             .field("activity", &self.activity)
             .field("effects", &self.effects.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// When a program that looks again and again since `since`, each look taking `look` and `gap`
+/// passing before the next, acts on what is there since `ready`.
+///
+/// A look sees what is there at half of its time. One that began shortly before `ready` finds it,
+/// and counts as if it began at `ready`: a step sees the state at its start.
+pub(super) fn first_look(ready: Time, since: Time, look: Span, gap: Span) -> Time {
+    let period = (look + gap).as_ps().max(1);
+    let waited = ready.since(since).as_ps().saturating_sub(look.as_ps() / 2);
+    let at = since + Span::from_ps(waited.div_ceil(period) * period);
+    at.max(ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use doorbell_core::verbs::AccessFlags;
+
+    use super::*;
+    use crate::memory::{Contents, Pd, RegionKind, RegionTable};
+
+    #[test]
+    fn a_store_waits_for_older_ones_to_its_place_and_for_no_others() {
+        let mut regions = RegionTable::new();
+        let kind = RegionKind::Host { numa: 0 };
+        let right = AccessFlags::LOCAL_WRITE;
+        let region = regions.register(Pd(0), 64, kind, right, Contents::Data).unwrap().id;
+        let store = |addr, at| BufferedStore {
+            region,
+            addr,
+            bytes: StoreBytes::Word(addr),
+            visible_at: Time::from_ps(at),
+        };
+        let mut b = StoreBuffer::default();
+        let (x, y) = (b.push(store(0, 500)), b.push(store(8, 90)));
+        assert_eq!(b.behind(&store(0, 1)), Some(Time::from_ps(500)));
+        assert_eq!(b.behind(&store(7, 1)), Some(Time::from_ps(500)), "one byte of each");
+        assert_eq!(b.behind(&store(8, 1)), Some(Time::from_ps(90)));
+        assert_eq!(b.behind(&store(16, 1)), None);
+        assert_eq!(b.take(y).map(|s| s.addr), Some(8));
+        assert_eq!(b.take(y).map(|s| s.addr), None, "once only");
+        let z = b.push(store(8, 600));
+        assert_eq!(b.iter().map(|s| s.addr).collect::<Vec<_>>(), [0, 8]);
+        assert_eq!(b.take(x).map(|s| s.addr), Some(0));
+        assert_eq!(b.take_first().map(|s| s.addr), Some(8));
+        assert_eq!(b.take(z).map(|s| s.addr), None);
+        assert!(b.take_first().is_none());
+    }
+
+    #[test]
+    fn a_look_sees_what_comes_before_its_middle() {
+        let t = |ns: u64| Time::ZERO + Span::from_ns(ns);
+        // Looks of 800 ns that begin at 0, 850, 1700, …
+        let at = |ready| first_look(t(ready), t(0), Span::from_ns(800), Span::from_ns(50));
+        assert_eq!(at(400), t(400), "in the middle of the first");
+        assert_eq!(at(401), t(850), "after it");
+        assert_eq!(at(849), t(850));
+        assert_eq!(at(1250), t(1250), "in the middle of the second");
+        assert_eq!(at(1251), t(1700));
+    }
+
+    #[test]
+    fn looks_that_take_no_time_see_everything_at_once() {
+        let t = Time::from_ps;
+        let at = |ready| first_look(t(ready), t(5), Span::ZERO, Span::ZERO);
+        assert_eq!((at(5), at(6), at(1000)), (t(5), t(6), t(1000)));
     }
 }

@@ -8,7 +8,9 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Mtu, Qpn};
 
 use super::config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
-use super::initiator::{Activity, Handles, InitiatorState, InitiatorStats};
+use super::initiator::{
+    Activity, Cause, Handles, InitiatorState, InitiatorStats, StoreBuffer, first_look,
+};
 use super::program::{CallBudgetSpent, SimProgram};
 use super::stall::StallReason;
 use super::transport::SimTransport;
@@ -213,7 +215,7 @@ impl Host {
             mmio_lines: 0,
             store_rng: stream(costs.store_delay.is_some(), "store-delay"),
             jitter_rng: stream(costs.jitter.is_some(), "jitter"),
-            store_buffer: Vec::new(),
+            store_buffer: StoreBuffer::default(),
             stats: InitiatorStats::default(),
             barren: 0,
             idle_steps: 0,
@@ -388,7 +390,7 @@ impl Host {
     fn on_memory(&mut self, s: &mut Shared, now: Time, ev: MemoryEvent) {
         let done = self.pcie.memory_mut().on_event(now, ev, &mut self.memory_out);
         if let Some(done) = done {
-            self.resume(s, done.tag as u16, now);
+            self.resume(s, done.tag as u16, Cause::Memory, now);
         }
     }
 
@@ -477,8 +479,8 @@ impl Host {
         self.schedule_step(s, initiator, at);
     }
 
-    /// When a program that waits since `since` notices what became ready at `ready`: at the first
-    /// poll instant not before it, or after an interrupt.
+    /// When a program that waits since `since` notices what became ready at `ready`: by the first
+    /// look that sees it, or after an interrupt.
     fn notice_time(&mut self, initiator: u16, ready: Time, since: Time, on: WaitSet) -> Time {
         let init = &mut self.initiators[usize::from(initiator)];
         let who = init.who;
@@ -501,11 +503,7 @@ impl Host {
                 let looks = on.watch_indices().filter_map(|w| watches.get(w)).map(|w| w.look);
                 let look = looks.fold(polls, |sum, look| sum + look);
                 let look = if look == Span::ZERO { costs.poll_call } else { look };
-                let period = (look + costs.step).as_ps().max(1);
-                // A look sees what is there at half of its time: one that began shortly before
-                // `ready` finds it, and counts as if it began now.
-                let waited = ready.since(since).as_ps().saturating_sub(look.as_ps() / 2);
-                let at = (since + Span::from_ps(waited.div_ceil(period) * period)).max(ready);
+                let at = first_look(ready, since, look, costs.step);
                 self.initiators[usize::from(initiator)].stats.spin += at.since(since);
                 at
             }

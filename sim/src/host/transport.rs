@@ -238,7 +238,7 @@ impl<'a> SimTransport<'a> {
                 }
             });
         };
-        for store in init.store_buffer.iter().flatten() {
+        for store in init.store_buffer.iter() {
             overlay(store.addr, &store.bytes);
         }
         for (_, effect) in &init.effects {

@@ -87,6 +87,7 @@ impl Nic {
             deferred: Vec::new(),
             tx_req: TxFifo::default(),
             tx_resp: TxFifo::default(),
+            atomics: 0,
             rx_wait: Default::default(),
             current_recv: None,
             udp_source_port: 0,
@@ -175,6 +176,7 @@ impl Nic {
         q.requester = None;
         q.responder = None;
         q.current_recv = None;
+        q.atomics = 0;
         let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();
         let writes: Vec<HostWrite> = q.held_writes.drain(..).collect();
         let cqs = [q.send_cq, q.recv_cq];

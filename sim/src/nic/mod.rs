@@ -299,6 +299,13 @@ impl Nic {
         [self.contexts.counts(), self.wqe_cache.counts()]
     }
 
+    /// Writes, completions and ATOMICs under way, and bytes between memory and wire: 0 when
+    /// everything has ended.
+    pub fn in_flight(&self) -> u64 {
+        let jobs = self.rx_writes.len() + self.cqes.len() + self.atomics.len();
+        jobs as u64 + u64::from(self.tx_bytes)
+    }
+
     /// Handles an event of this NIC.
     pub fn on_event(&mut self, env: &mut Env<'_>, ev: NicEvent) {
         match ev {

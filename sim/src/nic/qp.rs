@@ -161,7 +161,9 @@ pub struct NicQp {
     pub(super) deferred: Vec<Deferred>,
     pub(super) tx_req: TxFifo,
     pub(super) tx_resp: TxFifo,
-    /// Packets behind one that waits for a receive WQE.
+    /// ATOMICs accepted whose word has not been changed yet.
+    pub(super) atomics: u32,
+    /// Packets behind one that waits for a receive WQE or for an ATOMIC.
     pub(super) rx_wait: VecDeque<PacketId>,
     pub(super) current_recv: Option<RqWqe>,
     /// UDP source port of its packets.

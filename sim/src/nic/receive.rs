@@ -167,6 +167,12 @@ impl Nic {
         }
         let now = env.now;
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        // On PCIe a write passes a read, so the payload of a later request waits until the word
+        // has been changed: SEND, WRITE and ATOMIC take effect in order (protocol.md §5.5).
+        if q.atomics > 0 && desc.len > 0 {
+            q.rx_wait.push_back(packet);
+            return;
+        }
         let held = q.current_recv.is_some();
         let Some(responder) = q.responder.as_mut() else { return self.discard(env, packet) };
         let verdict = responder.on_packet(now, &desc, posted || held);
@@ -193,27 +199,15 @@ impl Nic {
                 let (pd, life) = (q.pd, q.life);
                 let right = AccessFlags::REMOTE_ATOMIC;
                 let region = env.regions.check_remote(rkey, Pd(pd), va, 8, right).map(|r| r.id);
-                match region {
-                    Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError, false),
-                    Ok(region) => {
-                        let bucket = va as u32 % self.cfg.atomic.buckets;
-                        self.atomic_arrives(
-                            env,
-                            AtomicJob {
-                                qp,
-                                life,
-                                job,
-                                region,
-                                addr: va,
-                                add,
-                                swap_add,
-                                compare,
-                                orig: 0,
-                                bucket,
-                            },
-                        );
-                    }
-                }
+                let Ok(region) = region else {
+                    self.refuse(env, qp, NakCode::RemoteAccessError, false);
+                    return self.respond_soon(env, qp);
+                };
+                let (addr, orig, bucket) = (va, 0, va as u32 % self.cfg.atomic.buckets);
+                self.atomic_arrives(
+                    env,
+                    AtomicJob { qp, life, job, region, addr, add, swap_add, compare, orig, bucket },
+                );
             }
             Accept::RnrNak => {
                 self.stats.out_of_buffer += 1;
@@ -435,6 +429,7 @@ impl Nic {
 
     fn atomic_arrives(&mut self, env: &mut Env<'_>, job: AtomicJob) {
         let bucket = job.bucket;
+        self.qps[job.qp as usize].as_deref_mut().expect("checked").atomics += 1;
         let id = self.atomics.insert(job);
         if let Some(queue) = self.buckets.get_mut(&bucket) {
             queue.push_back(id);
@@ -482,6 +477,12 @@ impl Nic {
             env.regions.cmp_swap(region, addr, compare, swap_add)
         }
         .unwrap_or(0);
+        let (qp, life) = (job.qp, job.life);
+        let Some(q) = self.qp_mut(qp).filter(|q| q.life == life) else { return };
+        q.atomics -= 1;
+        if q.atomics == 0 {
+            self.resume_rx(env, qp);
+        }
     }
 
     pub(super) fn atomic_read(&mut self, env: &mut Env<'_>, id: u32) {

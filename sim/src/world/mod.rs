@@ -225,6 +225,21 @@ impl World {
         self.shared.engine.trace_hash()
     }
 
+    /// What is still under way, by name and number; empty when everything that was started has
+    /// ended. Something that stays here after the end of a run is lost, not late.
+    pub fn left_over(&self) -> Vec<(String, u64)> {
+        let mut left = vec![("packets".to_owned(), self.shared.packets.len() as u64)];
+        for (i, host) in self.hosts.iter().enumerate() {
+            let host_left = [
+                ("PCIe transactions", host.pcie().in_flight() as u64),
+                ("NIC jobs", host.nic().in_flight()),
+            ];
+            left.extend(host_left.map(|(name, n)| (format!("host {i}: {name}"), n)));
+        }
+        left.retain(|(_, n)| *n > 0);
+        left
+    }
+
     /// The recorder of single messages.
     pub fn timeline(&self) -> &Timeline {
         &self.shared.timeline

@@ -212,15 +212,20 @@ fn a_write_behind_an_atomic_comes_after_it() {
     pair.write_local(1, 0, &5u64.to_le_bytes());
     let remote = b.remote(0);
     pair.on(0, move |t, me| {
-        let list = [me.sge(64, 8)];
-        let add = SendOp::FetchAdd { remote, add: 1 };
-        t.stage(me.qp, &send(add, 1, Data::Sge(&list))).unwrap();
+        for i in 0..4 {
+            let list = [me.sge(64 + 8 * i, 8)];
+            let add = SendOp::FetchAdd { remote, add: 1 };
+            t.stage(me.qp, &send(add, 1, Data::Sge(&list))).unwrap();
+        }
         let word = 1000u64.to_le_bytes();
         t.stage(me.qp, &send(SendOp::Write(remote), 2, Data::Inline(&word))).unwrap();
         t.ring(me.qp, Ring::Doorbell).unwrap();
     });
-    assert_eq!(pair.sent(0).len(), 2);
-    assert_eq!(pair.read_local(0, 64, 8), 5u64.to_le_bytes(), "SEND/WRITE/ATOMIC are in order");
+    assert_eq!(pair.sent(0).len(), 5);
+    for i in 0..4 {
+        let old = pair.read_local(0, 64 + 8 * i, 8);
+        assert_eq!(old, (5 + i).to_le_bytes(), "SEND, WRITE and ATOMIC are in order");
+    }
     assert_eq!(pair.read_local(1, 0, 8), 1000u64.to_le_bytes());
 }
 
