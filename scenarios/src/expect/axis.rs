@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use super::Check;
 use super::select::{Judged, Results, Trouble, find_metric};
+use super::single::within;
 use crate::format::{
-    AxisExpect, CrossoverExpect, Direction, MonotoneExpect, SettingValue, Where, scalar,
+    AxisExpect, CountExpect, CrossoverExpect, Direction, MonotoneExpect, SettingValue, Where,
+    scalar,
 };
 use crate::quantity::{Scalar, Unit};
 use crate::run::{AxisValue, Metric, Point};
@@ -120,6 +122,26 @@ pub(super) fn arg_best(results: &Results<'_>, e: &AxisExpect, largest: bool) -> 
         let value = best.first().map(|s| s.metric.text()).unwrap_or_default();
         let found = format!("{value} at {}", texts.join(", "));
         checks.push(Check { at: curve.label.clone(), found, ok: inside.contains(&true) });
+    }
+    Ok(checks)
+}
+
+pub(super) fn count(results: &Results<'_>, e: &CountExpect) -> Judged {
+    let curves = curves(results, &e.variants.0, &e.fixed, &e.over, &e.metric)?;
+    let mut checks = Vec::with_capacity(curves.len());
+    for curve in &curves {
+        let mut found: Vec<&Sample> = Vec::new();
+        for sample in &curve.samples {
+            if within(&sample.metric, e.min, e.max)? {
+                found.push(sample);
+            }
+        }
+        let n = found.len() as u64;
+        let ok = e.at_least.is_none_or(|least| n >= least.value())
+            && e.at_most.is_none_or(|most| n <= most.value());
+        let values: Vec<&str> = found.iter().map(|s| s.at.text.as_str()).collect();
+        let found = format!("{n} of {}: {}", curve.samples.len(), values.join(", "));
+        checks.push(Check { at: curve.label.clone(), found, ok });
     }
     Ok(checks)
 }

@@ -56,6 +56,7 @@ fn verdict(expect: &Expect, results: &Results<'_>) -> Verdict {
         Expect::Monotone(e) => axis::monotone(results, e),
         Expect::ArgMax(e) => axis::arg_best(results, e, true),
         Expect::ArgMin(e) => axis::arg_best(results, e, false),
+        Expect::Count(e) => axis::count(results, e),
         Expect::Crossover(e) => axis::crossover(results, e),
     };
     let (status, checks, problem) = match judged {
@@ -105,6 +106,15 @@ fn describe(expect: &Expect) -> String {
         Expect::ArgMax(e) | Expect::ArgMin(e) => {
             let best = if matches!(expect, Expect::ArgMax(_)) { "largest" } else { "smallest" };
             format!("{} is {best} at {} {}", e.metric, e.over, span(&e.between))
+        }
+        Expect::Count(e) => {
+            let (least, most) = (e.at_least.map(|n| n.value()), e.at_most.map(|n| n.value()));
+            let times = match (least, most) {
+                (Some(a), Some(b)) => format!("{a} to {b}"),
+                (Some(a), None) => format!("{a} or more"),
+                (None, b) => format!("no more than {}", b.unwrap_or(0)),
+            };
+            format!("{} {} for {times} of {}", e.metric, limits(e.min, e.max), e.over)
         }
         Expect::Crossover(e) => format!(
             "{} of {} passes that of {} at {} {}",

@@ -148,6 +148,19 @@ fn arg_max_and_arg_min_find_the_value() {
 }
 
 #[test]
+fn count_is_of_points_along_an_axis() {
+    let at = "kind='count'\nmetric='message_rate'\nover='batch'\nin='doorbell'\n\
+              where={ size='64B' }\nmin='20M/s'\n";
+    passes(&format!("{at}at_least=2\nat_most=2"));
+    passes(&format!("{at}at_least=1"));
+    fails(&format!("{at}at_least=3"));
+    fails(&format!("{at}at_most=1"));
+    let v = verdict(&format!("{at}at_most=1"));
+    assert_eq!(v.checks[0].found, "2 of 3: 8, 64");
+    assert_eq!(v.expected, "message_rate at least 20MHz for no more than 1 of batch");
+}
+
+#[test]
 fn crossover_is_once_and_between() {
     let cross = |of: &str, to: &str, between: &str| {
         format!(

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::settings::SettingValue;
-use crate::quantity::{Quantity, Scalar};
+use crate::quantity::{Count, Quantity, Scalar};
 use doorbell_core::units::Ratio;
 
 /// One expectation.
@@ -37,6 +37,8 @@ pub enum Expect {
     ArgMax(AxisExpect),
     /// A metric is smallest at these values of an axis.
     ArgMin(AxisExpect),
+    /// A metric lies in a range at so many values of an axis, as chance has it along seeds.
+    Count(CountExpect),
     /// Two variants change places along an axis, once, between two values.
     Crossover(CrossoverExpect),
     /// How the run ends.
@@ -54,6 +56,7 @@ impl Expect {
             Self::Monotone(_) => "monotone",
             Self::ArgMax(_) => "arg-max",
             Self::ArgMin(_) => "arg-min",
+            Self::Count(_) => "count",
             Self::Crossover(_) => "crossover",
             Self::Exit(_) => "exit",
         }
@@ -67,6 +70,7 @@ impl Expect {
             Self::Ratio(e) | Self::Difference(e) => &e.why,
             Self::Monotone(e) => &e.why,
             Self::ArgMax(e) | Self::ArgMin(e) => &e.why,
+            Self::Count(e) => &e.why,
             Self::Crossover(e) => &e.why,
             Self::Exit(e) => &e.why,
         }
@@ -82,6 +86,7 @@ impl Expect {
             }
             Self::Monotone(e) => vec![&e.metric],
             Self::ArgMax(e) | Self::ArgMin(e) => vec![&e.metric],
+            Self::Count(e) => vec![&e.metric],
             Self::Crossover(e) => vec![&e.metric],
             Self::Exit(_) => vec![],
         }
@@ -213,6 +218,32 @@ pub struct AxisExpect {
     pub over: String,
     /// Values of the axis, both included.
     pub between: [SettingValue; 2],
+    /// Variants; none: all.
+    #[serde(default, rename = "in")]
+    pub variants: Names,
+    /// Values of axes; axes that are not named may have any.
+    #[serde(default, rename = "where")]
+    pub fixed: Where,
+}
+
+/// A metric lies in a range at so many values of an axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CountExpect {
+    /// The reason, on one line.
+    pub why: String,
+    /// Name of the metric.
+    pub metric: String,
+    /// The axis.
+    pub over: String,
+    /// Lowest value that counts.
+    pub min: Option<Bound>,
+    /// Highest value that counts.
+    pub max: Option<Bound>,
+    /// Fewest values of the axis at which it counts.
+    pub at_least: Option<Count<0, { u32::MAX as u64 }>>,
+    /// Most values of the axis at which it counts.
+    pub at_most: Option<Count<0, { u32::MAX as u64 }>>,
     /// Variants; none: all.
     #[serde(default, rename = "in")]
     pub variants: Names,

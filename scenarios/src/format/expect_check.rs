@@ -62,6 +62,20 @@ fn check_one(loaded: &Loaded, expect: &Expect) -> Result<(), Problem> {
             between(&e.between)?;
             selection(loaded, &e.variants.0, &e.fixed)
         }
+        Expect::Count(e) => {
+            axis(loaded, "over", &e.over)?;
+            range(e.min, e.max)?;
+            let (least, most) = (e.at_least.map(|n| n.value()), e.at_most.map(|n| n.value()));
+            if least.is_none() && most.is_none() {
+                let help = "write `at_least`, `at_most` or both".to_owned();
+                return Err(("over", "a count without limits".into(), help));
+            }
+            if most.is_some_and(|most| least.is_some_and(|least| most < least)) {
+                let text = "`at_most` is less than `at_least`".into();
+                return Err(("at_most", text, String::new()));
+            }
+            selection(loaded, &e.variants.0, &e.fixed)
+        }
         Expect::Crossover(e) => {
             axis(loaded, "over", &e.over)?;
             between(&e.between)?;

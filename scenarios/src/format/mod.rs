@@ -27,7 +27,7 @@ mod bad_input_tests;
 mod expand_tests;
 
 pub use expect::{
-    AxisExpect, Bound, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
+    AxisExpect, Bound, CountExpect, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
     MonotoneExpect, Names, PairExpect, RangeExpect, Target, Where,
 };
 pub use program::{

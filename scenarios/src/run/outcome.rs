@@ -14,9 +14,11 @@
 //! | `doorbells` | count | doorbells that the NIC saw, BlueFlame included |
 //! | `mmio_writes` | count | stores to the device, a BlueFlame block counts once |
 //! | `wqes_posted`, `wqes_executed`, `wqes_unrung` | count | of all send queues |
-//!
-//! | `received`, `data_errors` | count | messages that the peer received; wrong or missing ones |
+//! | `data_errors` | count | messages that the peer found wrong or missing |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
+//! | `latency.FIGURE` | time | from hand-over to the news of completion, see the program |
+//! | `delivery.FIGURE` | time | from "ready" to the peer's check, of `produce` with data |
+//! | `wire.FIGURE` | time | from "ready" to the wire, of `produce` with `record.timeline` |
 //!
 //! A program with a name has its own as `name.throughput`, and distributions as `name.latency`.
 

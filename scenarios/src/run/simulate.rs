@@ -155,6 +155,11 @@ fn collect(
     out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
         out.timeline = Some(timeline::rows(point, world, placed));
+        let mut wire = LatencyRecorder::new();
+        timeline::ready_to_wire(world, placed).iter().for_each(|s| wire.record(*s));
+        if let Some(summary) = wire.summary() {
+            out.latencies.insert("wire".into(), summary);
+        }
     }
     Ok(out)
 }

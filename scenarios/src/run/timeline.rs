@@ -1,5 +1,7 @@
 //! The timeline of single messages, from the recorder's stages.
 
+use std::collections::BTreeMap;
+
 use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::observe::StageRecord;
 use doorbell_sim::world::World;
@@ -13,20 +15,56 @@ pub fn rows(point: &Point, world: &World, placed: &[Placed]) -> Vec<TimelineRow>
     let mut rows = Vec::new();
     let Some(p) = placed.iter().find(|p| p.role == Role::Sender) else { return rows };
     let warm_up = point.scenario.program[p.program].warmup.value();
-    // The lowest queue pair of the host that has stages is the program's first.
     let records = world.timeline().records();
-    let host = |r: &StageRecord| r.subject >> 44 == u64::from(p.host);
-    let Some(qp) = records.iter().filter(|r| host(r)).map(|r| r.subject >> 24).min() else {
+    let program = placed.iter().filter(|q| q.program == p.program && q.role != Role::Peer);
+    let Some(qp) = program.flat_map(|q| queue_pairs(world, q)).next() else {
         return rows;
     };
     for message in warm_up..warm_up + wanted {
-        let subject = qp << 24 | message & 0xff_ffff;
+        let subject = doorbell_sim::nic::subject(p.host, qp, message as u32);
         let mut stages: Vec<&StageRecord> =
             records.iter().filter(|r| r.subject == subject).collect();
         stages.sort_by_key(|r| (r.start, r.end));
         message_rows(message - warm_up, &stages, &mut rows);
     }
     rows
+}
+
+/// Times from "ready" to the start of the first packet on the wire, of all messages that producers
+/// made and the timeline holds. A producer that shares a queue pair with others is left out: its
+/// messages cannot be told from theirs.
+pub fn ready_to_wire(world: &World, placed: &[Placed]) -> Vec<Span> {
+    let mut starts: BTreeMap<u64, Time> = BTreeMap::new();
+    for r in world.timeline().records().iter().filter(|r| r.stage.starts_with("port")) {
+        let start = starts.entry(r.subject).or_insert(r.start);
+        *start = r.start.min(*start);
+    }
+    let mut spans = Vec::new();
+    for group in placed.chunk_by(|a, b| a.program == b.program) {
+        let of = |role: Role| group.iter().filter(move |p| p.role == role);
+        let by_proxy = of(Role::Proxy).next().map(|p| queue_pairs(world, p));
+        let producers: Vec<&Placed> = of(Role::Sender).collect();
+        for (i, p) in producers.iter().enumerate() {
+            let qp = match &by_proxy {
+                Some(qps) if qps.len() < producers.len() => None,
+                Some(qps) => qps.get(i).copied(),
+                None => queue_pairs(world, p).first().copied(),
+            };
+            let (Some(qp), Some(results)) = (qp, p.results(world)) else { continue };
+            for (n, ready) in (0_u32..).zip(&results.ready) {
+                let wire = starts.get(&doorbell_sim::nic::subject(p.host, qp, n));
+                spans.extend(wire.filter(|w| *w >= ready).map(|w| w.since(*ready)));
+            }
+        }
+    }
+    spans
+}
+
+/// Queue pairs that a program has made, in order.
+fn queue_pairs(world: &World, p: &Placed) -> Vec<u32> {
+    let host = &world.hosts()[p.host as usize];
+    let owner = host.initiators().position(|(_, rank, _)| rank == p.rank);
+    host.nic().qps().filter(|(_, q)| Some(usize::from(q.owner)) == owner).map(|(i, _)| i).collect()
 }
 
 /// Stages of one message in order, with the ways between them named.

@@ -174,7 +174,7 @@ pub struct DataErrors {
     pub corrupt: u64,
     /// A whole message, but an earlier one: its buffer or its WQE was read too early.
     pub stale: u64,
-    /// Messages that never came whole in their place.
+    /// Messages in whose place nothing came.
     pub missing: u64,
 }
 
@@ -210,6 +210,8 @@ pub struct Results {
     pub latencies: Vec<Span>,
     /// Latencies that found no room.
     pub latencies_dropped: u64,
+    /// When each message was ready, of producers; at most [`MAX_SAMPLES`].
+    pub ready: Vec<Time>,
     /// When the first message was handed over.
     pub first: Option<Time>,
     /// When the last completion was seen.

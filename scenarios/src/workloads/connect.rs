@@ -418,6 +418,13 @@ impl Client {
         Self { config: local, connect: Connect::new(link), local: None }
     }
 
+    /// One with memory and no link.
+    #[cfg(test)]
+    pub(super) fn with_memory(local: Local) -> Self {
+        let client = Self::new(LocalConfig::default(), LinkConfig::to(0));
+        Self { local: Some(local), ..client }
+    }
+
     /// Goes on until the peer takes messages; then `None`. `linked` posts the first receives.
     ///
     /// # Errors

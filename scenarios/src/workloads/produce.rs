@@ -14,7 +14,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::SendFlags;
 
-use super::common::{Failure, Message, Poster, Results, Shape, Window, failed};
+use super::common::{Failure, MAX_SAMPLES, Message, Poster, Results, Shape, Window, failed};
 use super::connect::{Client, LinkConfig, LocalConfig, publish_done};
 use super::payload::{self, HEADER_BYTES, Label};
 use super::proxy::{DONE_OFFSET, FLAGS, PAYLOAD, READY_OFFSET, shared_key};
@@ -328,6 +328,8 @@ impl Produce {
             }
         }
         self.pending.extend((first..last).map(|_| now));
+        let room = MAX_SAMPLES.saturating_sub(self.results.ready.len()) as u64;
+        self.results.ready.extend((first..last).take(room as usize).map(|_| now));
         (self.made, self.round) = (last, self.round + 1);
         match self.config.path {
             ProducePath::Direct { ring, group, signal_every, .. } => {

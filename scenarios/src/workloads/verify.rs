@@ -15,9 +15,14 @@ use doorbell_core::transport::{
     WaitSet,
 };
 
+use doorbell_core::units::{Span, Time};
+
 use super::common::{Failure, Op, Results, Shape, failed};
 use super::connect::{ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, lookup_done};
 use super::payload::{self, HEADER_BYTES, Label};
+
+/// How long after the news that a sender is done its last messages may still come.
+const GRACE: Span = Span::from_ms(1);
 
 /// Configuration of [`Verify`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,6 +72,8 @@ pub struct Verify {
     next: Vec<u64>,
     /// Messages that came whole and in their place.
     good: u64,
+    /// When the sender is done, messages that have not come until then never will.
+    lost_after: Option<Time>,
     bytes: Vec<u8>,
 }
 
@@ -81,6 +88,7 @@ impl Verify {
             receive_mr: None,
             next: vec![0; config.sources.into()],
             good: 0,
+            lost_after: None,
             bytes: vec![0; config.shape.bytes() as usize],
             config,
         }
@@ -174,15 +182,26 @@ impl Verify {
             return Ok(Next::Again);
         }
         let peer = self.client.peer();
-        if lookup_done(t, peer).is_some_and(|n| self.results.received >= n) {
-            if !self.takes_receives() {
-                self.inspect(t)?;
+        let mut until = None;
+        if let Some(n) = lookup_done(t, peer) {
+            let end = *self.lost_after.get_or_insert(t.now() + GRACE);
+            if self.results.received >= n || t.now() >= end {
+                return self.finish(t);
             }
-            let all = self.config.messages * u64::from(self.config.sources);
-            self.results.data.missing = all.saturating_sub(self.good);
-            return Ok(Next::Done);
+            until = Some(end);
         }
-        Ok(Next::Wait { on: WaitSet::cq(cq).or(WaitSet::BOOTSTRAP), until: None })
+        Ok(Next::Wait { on: WaitSet::cq(cq).or(WaitSet::BOOTSTRAP), until })
+    }
+
+    /// Counts what never came.
+    fn finish<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
+        if !self.takes_receives() {
+            self.inspect(t)?;
+        }
+        let all = self.config.messages * u64::from(self.config.sources);
+        let wrong = self.good + self.results.data.wrong();
+        self.results.data.missing = all.saturating_sub(wrong);
+        Ok(Next::Done)
     }
 
     /// Checks the message of a receive.
@@ -192,19 +211,20 @@ impl Verify {
         slot: u64,
         imm: Option<u32>,
     ) -> Result<(), Failure> {
-        let (mr, offset) = match (self.config.shape.op, imm) {
-            (Op::WriteImm, Some(imm)) => {
-                // What the immediate says of the place; the number is the one that is due.
-                let source = u64::from(imm >> 24) % u64::from(self.config.sources);
-                let n = self.next[source as usize];
-                let slot = n % u64::from(self.config.slots);
-                let offset = source * self.slot_bytes() + slot * self.config.shape.stride();
-                (self.client.local().mr, offset)
+        let said = match (self.config.shape.op, imm) {
+            (Op::WriteImm, Some(imm)) => Some(self.said(imm)),
+            _ => None,
+        };
+        let (mr, offset) = match said {
+            Some(l) => {
+                let slot = l.n % u64::from(self.config.slots);
+                let first = u64::from(l.source) * self.slot_bytes();
+                (self.client.local().mr, first + slot * self.config.shape.stride())
             }
-            _ => (self.receive_mr.expect("receives"), slot * self.config.shape.stride()),
+            None => (self.receive_mr.expect("receives"), slot * self.config.shape.stride()),
         };
         let whole = self.read(t, &mr, offset)?;
-        let Some((label, ready)) = whole else {
+        let Some(label) = said.or(whole.map(|(label, _)| label)) else {
             // Nobody knows whose it was; with one producer its number is spent.
             if self.next.len() == 1 {
                 self.next[0] += 1;
@@ -212,15 +232,33 @@ impl Verify {
             self.results.data.corrupt += 1;
             return Ok(());
         };
-        let due = self.next[usize::from(label.source)];
-        self.next[usize::from(label.source)] += 1;
-        if label.n == due {
-            self.good += 1;
-            self.results.sample(t.now().since(ready));
-        } else if label.n < due {
+        let next = &mut self.next[usize::from(label.source)];
+        if label.n < *next {
+            // The work request of an earlier message once more, in the place of the next one.
+            *next += 1;
             self.results.data.stale += 1;
+            return Ok(());
+        }
+        // Those in between never came.
+        *next = label.n + 1;
+        match whole {
+            Some((l, ready)) if l == label => {
+                self.good += 1;
+                self.results.sample(t.now().since(ready));
+            }
+            Some(_) => self.results.data.stale += 1,
+            None => self.results.data.corrupt += 1,
         }
         Ok(())
+    }
+
+    /// The message that immediate data stand for: its number is the one near the next that is due.
+    fn said(&self, imm: u32) -> Label {
+        const HALF: u64 = 1 << 23;
+        let source = (imm >> 24) as u16 % self.config.sources;
+        let due = self.next[usize::from(source)];
+        let ahead = (u64::from(imm).wrapping_sub(due).wrapping_add(HALF)) & 0xFF_FFFF;
+        Label { source, n: (due + ahead).saturating_sub(HALF) }
     }
 
     /// The message at `offset`, if it is whole and of a known producer.
@@ -229,7 +267,7 @@ impl Verify {
         t: &mut T,
         mr: &Mr,
         offset: u64,
-    ) -> Result<Option<(Label, doorbell_core::units::Time)>, Failure> {
+    ) -> Result<Option<(Label, Time)>, Failure> {
         let len = self.bytes.len() as u64;
         let need = offset + len;
         let range = mr.range(offset, len).ok_or(Failure::OwnRegion { got: mr.len, need })?;
@@ -247,7 +285,9 @@ impl Verify {
                     u64::from(source) * self.slot_bytes() + n % slots * self.config.shape.stride();
                 match self.read(t, &mr, offset)? {
                     Some((l, _)) if l == (Label { source, n }) => self.good += 1,
-                    Some(_) => self.results.data.stale += 1,
+                    // An earlier message, or nothing: this one never came.
+                    Some(_) => {}
+                    None if self.bytes.iter().all(|b| *b == 0) => {}
                     None => self.results.data.corrupt += 1,
                 }
             }
@@ -278,7 +318,6 @@ mod tests {
     use super::*;
     use doorbell_core::ideal::{Ideal, Limits, Place, run};
     use doorbell_core::transport::Initiator;
-    use doorbell_core::units::{Span, Time};
 
     const OPS: [Op; 3] = [Op::Send, Op::WriteImm, Op::Write];
 
@@ -367,6 +406,34 @@ mod tests {
             v.received(&mut t, 0, None).unwrap();
         }
         assert_eq!((v.results.data.stale, v.results.data.corrupt, v.good), (2, 1, 1));
+    }
+
+    /// Message 2 is lost, and in place of 5 the work request of 1 is executed again: what comes
+    /// later is right all the same.
+    #[test]
+    fn a_lost_and_a_repeated_message_are_one_error_each() {
+        for op in [Op::Send, Op::WriteImm] {
+            let mut v = Verify::new(VerifyConfig { messages: 8, ..VerifyConfig::of(0) });
+            let mut world = Ideal::new(1);
+            let mut t = world.at(0);
+            use doorbell_core::transport::Transport;
+            let local = Local::open(&mut t, &LocalConfig::default()).unwrap();
+            let mr = local.mr;
+            v.client = Client::with_memory(local);
+            (v.receive_mr, v.up, v.config.shape.op) = (Some(mr), true, op);
+            for n in [0, 1, 3, 4, 1, 6, 7] {
+                let mut bytes = [0; 64];
+                let label = Label { source: 0, n };
+                payload::write(&mut bytes, label, Time::ZERO);
+                let slot = n % 64;
+                t.copy_in(mr.range(slot * 64, 64).unwrap(), &bytes).unwrap();
+                let imm = (op == Op::WriteImm).then_some(n as u32);
+                v.received(&mut t, slot, imm).unwrap();
+            }
+            v.finish(&mut t).unwrap();
+            assert_eq!((v.good, v.results.data.stale), (6, 1), "{op:?}");
+            assert_eq!((v.results.data.missing, v.results.data.corrupt), (1, 0), "{op:?}");
+        }
     }
 
     #[test]

@@ -210,6 +210,7 @@ impl Host {
             return self.apply_store(&store);
         }
         let entry = init.store_buffer.push(store);
+        self.late_stores += 1;
         let ev = HostEvent::StoreVisible { initiator, entry };
         s.engine.schedule(init.id, at, Class::Stage, Event::Host(host, ev));
     }
@@ -238,12 +239,29 @@ impl Host {
     pub(super) fn store_visible(&mut self, initiator: u16, entry: u32) {
         let buffer = &mut self.initiators[usize::from(initiator)].store_buffer;
         if let Some(store) = buffer.take(entry) {
+            self.late_stores -= 1;
             self.apply_store(&store);
+        }
+    }
+
+    /// Whether the NIC's read with this tag takes payload whose stores have not landed.
+    pub(super) fn find_stale_payload(&mut self, s: &Shared, tag: u64) {
+        let mut late = false;
+        let stores = || self.initiators.iter().flat_map(|i| i.store_buffer.iter());
+        let qp = self.nic.payload_pieces(&s.packets, tag, |addr, len| {
+            let hit = |b: &BufferedStore| {
+                b.addr < addr + u64::from(len) && addr < b.addr + b.bytes.len() as u64
+            };
+            late |= stores().any(hit);
+        });
+        if let (true, Some(q)) = (late, qp.and_then(|qp| self.nic.qp_mut(qp))) {
+            q.stats.stale_payloads += 1;
         }
     }
 
     fn drain_stores(&mut self, initiator: u16) {
         while let Some(store) = self.initiators[usize::from(initiator)].store_buffer.take_first() {
+            self.late_stores -= 1;
             self.apply_store(&store);
         }
     }

@@ -90,6 +90,8 @@ pub struct Host {
     pub(super) pcie_id: ComponentId,
     pub(super) wakes: Vec<Wake>,
     pub(super) initiators: Vec<InitiatorState>,
+    /// Stores of all initiators that are visible to their authors only.
+    pub(super) late_stores: u32,
     pub(super) locks: BTreeMap<u32, QpLock>,
     /// Objects offered to the other initiators: (owner's rank, key).
     pub(super) shared_qps: BTreeMap<(u32, u64), u32>,
@@ -144,6 +146,7 @@ impl Host {
             pcie_id: engine.add_component(&format!("{name}/pcie")),
             wakes: Vec::new(),
             initiators: Vec::new(),
+            late_stores: 0,
             locks: BTreeMap::new(),
             shared_qps: BTreeMap::new(),
             shared_mrs: BTreeMap::new(),
@@ -370,6 +373,9 @@ impl Host {
     fn on_pcie(&mut self, s: &mut Shared, now: Time, ev: PcieEvent) {
         let done = self.pcie.on_event(now, ev, &mut self.pcie_out);
         while let Some(tag) = self.pcie.take_at_memory() {
+            if self.late_stores > 0 {
+                self.find_stale_payload(s, tag);
+            }
             let (nic, mut env) = self.split(s, now);
             nic.on_memory(&mut env, tag);
         }

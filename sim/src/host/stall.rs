@@ -25,6 +25,15 @@ pub enum StallReason {
         /// Producer index of the last ring.
         last_ring: u32,
     },
+    /// The NIC has executed what the queue held before the initiator's stores were there.
+    StaleWqes {
+        /// Host.
+        host: u32,
+        /// Queue pair.
+        qpn: Qpn,
+        /// WQEs that were read too early.
+        count: u64,
+    },
     /// Packets found no receive.
     NoReceivePosted {
         /// Host.
@@ -105,6 +114,12 @@ impl fmt::Display for StallReason {
                  (producer index {producer}, last ring at {last_ring}); ring after the last post",
                 qpn.value()
             ),
+            Self::StaleWqes { host, qpn, count } => write!(
+                f,
+                "host {host}, QP {}: {count} WQEs were read before their stores had landed, so \
+                 something else was executed in their place; fence before the ring",
+                qpn.value()
+            ),
             Self::NoReceivePosted { host, qpn, rnr_naks } => write!(
                 f,
                 "host {host}, QP {}: no receive is posted, {rnr_naks} RNR NAKs were sent; post \
@@ -165,6 +180,10 @@ impl Host {
                 let last_ring = q.sq.prod();
                 let producer = last_ring.wrapping_add(staged);
                 out.push(StallReason::UnrungWqes { host, qpn, staged, producer, last_ring });
+            }
+            let count = q.stats.stale_wqes;
+            if count > 0 {
+                out.push(StallReason::StaleWqes { host, qpn, count });
             }
             let waits_recv = q.stats.rnr_naks_sent > 0;
             if waits_recv {

@@ -7,7 +7,7 @@ use super::env::{Env, NicEvent, Tag, kind};
 use super::qp::NicQp;
 use super::wqe::WqeData;
 use super::{Nic, Running};
-use crate::engine::Class;
+use crate::engine::{Class, Slab};
 use crate::memory::{Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{PacketDesc, ReadJob};
@@ -252,6 +252,22 @@ impl Nic {
             });
         }
         packet.payload = if real { Payload::copy_from(buffer) } else { Payload::Lengths };
+    }
+
+    /// Tells `f` the addresses and lengths of the local memory that a payload read of a request
+    /// covers; returns the QP. `None` for every other read.
+    pub fn payload_pieces(
+        &mut self,
+        packets: &Slab<Packet>,
+        tag: u64,
+        mut f: impl FnMut(u64, u32),
+    ) -> Option<u32> {
+        let Tag::Payload { qp, seq, response: false } = Tag::unpack(tag) else { return None };
+        let NicQp { sq, tx_req, .. } = self.qps[qp as usize].as_deref_mut()?;
+        let desc = packets[tx_req.job(seq)?.packet.0].desc;
+        let wqe = sq.slot(desc.wqe)?.effective();
+        wqe.data.pieces(desc.offset, desc.len, |_, addr, len| f(addr, len));
+        Some(qp)
     }
 
     pub(super) fn payload_fetched(
