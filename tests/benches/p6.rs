@@ -26,7 +26,8 @@ fn user_seconds() -> f64 {
 }
 
 fn world(batch: u32, inline: bool) -> World {
-    let mut world = World::new(&machine::world_of(machine::quiet_host(), 2, 1)).expect("it builds");
+    let config = machine::world_of(machine::quiet_host(), 2, 1);
+    let mut world = World::new(&config).expect("it builds");
     let local = LocalConfig { region_bytes: 1 << 16, cq_depth: 4096, ..LocalConfig::default() };
     let mut link = LinkConfig::to(1);
     link.size = QpSize { max_send_wr: 256, max_recv_wr: 16, max_send_sge: 1, max_inline: 64 };
@@ -49,7 +50,9 @@ fn world(batch: u32, inline: bool) -> World {
 }
 
 fn main() {
-    println!("batch  payload  events/WRITE  trace hash        CPU s  million WRITEs per CPU second");
+    println!(
+        "batch  payload  events/WRITE  trace hash        CPU s  million WRITEs per CPU second"
+    );
     for inline in [false, true] {
         for batch in [1, 16, 64] {
             let mut world = world(batch, inline);

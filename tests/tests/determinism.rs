@@ -110,7 +110,7 @@ fn two_worlds_interleaved_are_as_each_alone() {
         let pieces = [Span::from_ns(370), Span::from_ns(911)];
         while ends.contains(&RunEnd::TimeLimit) {
             for i in 0..2 {
-                limits[i] = limits[i] + pieces[i];
+                limits[i] += pieces[i];
                 if ends[i] == RunEnd::TimeLimit {
                     ends[i] = worlds[i].run(limits[i]);
                 }
@@ -131,7 +131,7 @@ fn a_run_cut_anywhere_is_the_same_run() {
             let mut limit = Time::ZERO;
             // The finest cut only over the beginning, or it takes a quarter of a million calls.
             for _ in 0..20_000 {
-                limit = limit + piece;
+                limit += piece;
                 if w.run(limit) == RunEnd::Done {
                     break;
                 }
