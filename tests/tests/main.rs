@@ -3,6 +3,7 @@
 mod bad_input;
 mod boundaries;
 mod closed_forms;
+mod determinism;
 mod host;
 mod no_progress;
 mod on_ideal;

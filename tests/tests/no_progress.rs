@@ -6,10 +6,8 @@ const COMMAND: &str = env!("CARGO_BIN_EXE_command");
 
 /// The output of a run that ends with status 3.
 fn stuck(name: &str, qp: &str, program: &str) -> String {
-    let text = format!(
-        "title = 't'\nprofile = 'generic-400g'\n[qp]\n{qp}\n\
-         [[program]]\nkind = 'script'\n{program}\n"
-    );
+    let head = "title = 't'\nprofile = 'generic-400g'";
+    let text = format!("{head}\n[qp]\n{qp}\n[[program]]\nkind = 'script'\n{program}\n");
     let folder = Folder::new(name);
     let file = folder.file("s.toml", text.as_bytes());
     let ended = run(COMMAND, &["run", &file]);

@@ -73,10 +73,11 @@ fn refusal(outcome: &Outcome) -> Option<(String, String)> {
 
 /// The step whose work request failed because of its protection domain.
 fn foreign(steps: &[Step], world: &World, placed: &Placed, results: &Results) -> Option<u32> {
-    let is_foreign = |line: &u32| match steps.get(*line as usize) {
-        Some(Step::Post(PostStep { pd, .. })) => *pd != 0,
-        _ => false,
+    let domain = |line: u32| match steps.get(line as usize) {
+        Some(Step::Post(PostStep { pd, .. })) => *pd,
+        _ => 0,
     };
+    let is_foreign = |line: &u32| domain(*line) != 0;
     let failed = results.log.iter().find_map(|entry| match entry.outcome {
         Outcome::Completed(Completion::Error {
             wr_id,
