@@ -98,7 +98,7 @@ fn check_rate(s: &Scenario, p: &Program, path: &impl Fn(&str) -> String) -> Chec
     let depth = s.qp.sq_depth.value();
     let window = p.window.map_or(depth, |w| w.value());
     let keys = [("batch", p.batch.value()), ("signal_every", p.signal_every.value())];
-    for (key, n) in keys.into_iter().filter(|(_, n)| *n > window) {
+    if let Some((key, n)) = keys.into_iter().find(|(_, n)| *n > window) {
         let limit = if window < depth { "`window`" } else { "`qp.sq_depth`" };
         let text = format!("`{key}` is {n}, and {limit} is {window}");
         return refuse(path(key), text, format!("at most {window}, or raise {limit}"));
