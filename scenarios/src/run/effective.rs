@@ -57,6 +57,7 @@ fn rings(point: &Point, world: &World, p: &Placed, r: &Results, out: &mut Vec<Ef
         RingMode::Auto => "auto",
         RingMode::Doorbell => "doorbell",
         RingMode::Blueflame => "blueflame",
+        RingMode::Combined => "combined",
     };
     let effective = format!("{bf} of {all} by BlueFlame");
     let reason = "BlueFlame carries exactly one WQE that fits its buffer";
