@@ -1,7 +1,9 @@
 //! What the whole-system tests share: back ends under remote control, machines to run on, and
 //! programs made from data.
 
+pub mod command;
 pub mod lab;
 pub mod machine;
 pub mod plan;
 pub mod player;
+pub mod tuning;

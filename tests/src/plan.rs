@@ -47,7 +47,8 @@ impl Kind {
         matches!(self, Self::Send | Self::SendImm | Self::Write | Self::WriteImm)
     }
 
-    const fn is_atomic(self) -> bool {
+    /// Whether it changes a word at the peer and brings the old one.
+    pub const fn is_atomic(self) -> bool {
         matches!(self, Self::Add | Self::Swap)
     }
 }
@@ -84,6 +85,13 @@ pub struct Side {
     pub psn: Psn,
 }
 
+impl Side {
+    /// The operations that are announced.
+    pub fn rung(&self) -> &[Op] {
+        &self.ops[..self.ops.len() - self.unrung]
+    }
+}
+
 /// A run of two ranks.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -97,6 +105,8 @@ pub struct Plan {
     pub max_inline: u32,
     /// Outstanding READs and ATOMICs.
     pub rd_atomic: u8,
+    /// NUMA nodes of the regions and of the work queues.
+    pub numa: (u8, u8),
     /// Both ranks.
     pub sides: [Side; 2],
     /// Seed of the simulator.
@@ -210,8 +220,9 @@ fn repair(ops: &mut [Op], depth: u32, unrung: usize) {
 pub fn plans() -> impl Strategy<Value = Plan> {
     let ty = prop_oneof![8 => Just(QpType::Rc), 2 => Just(QpType::Uc), 1 => Just(QpType::Ud)];
     let mtu = proptest::sample::select(vec![Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B4096]);
-    let shape = (ty, mtu, 2..33u32, 0..=220u32, 1..=16u8, any::<u64>());
-    shape.prop_flat_map(|(ty, mtu, depth, max_inline, rd_atomic, seed)| {
+    let numa = (0..2u8, 0..2u8);
+    let shape = (ty, mtu, 2..33u32, 0..=220u32, 1..=16u8, numa, any::<u64>());
+    shape.prop_flat_map(|(ty, mtu, depth, max_inline, rd_atomic, numa, seed)| {
         // The path MTU of datagrams is the port's.
         let mtu = if ty == QpType::Ud { Mtu::B4096 } else { mtu };
         let side = || side(ty, mtu, depth, max_inline);
@@ -221,6 +232,7 @@ pub fn plans() -> impl Strategy<Value = Plan> {
             depth,
             max_inline,
             rd_atomic,
+            numa,
             sides: [a, b],
             seed,
         })

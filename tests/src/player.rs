@@ -22,25 +22,34 @@ pub struct Record {
     pub rung: u64,
     /// Requests staged and not announced.
     pub unrung: u64,
+    /// Bytes of READs and ATOMICs, and of receives, as they were when the completion was polled.
+    pub seen: [Vec<u8>; 2],
     /// What READs and ATOMICs brought, what WRITEs left, words, receive buffers.
     pub memory: Vec<u8>,
 }
 
-/// Where things are in a rank's region.
+/// Offsets in a rank's region, which begins on a page.
 #[derive(Copy, Clone, Debug)]
-struct Layout {
+pub struct Layout {
     /// Distance of buffers that belong to one operation.
-    slot: u64,
-    landings: u64,
-    target: u64,
-    words: u64,
-    receives: u64,
-    receive_slot: u64,
-    end: u64,
+    pub slot: u64,
+    /// Where READs and ATOMICs bring their bytes; sources of SENDs and WRITEs come before.
+    pub landings: u64,
+    /// Places that the peer writes to.
+    pub target: u64,
+    /// Words for ATOMICs.
+    pub words: u64,
+    /// Receive buffers,
+    pub receives: u64,
+    /// and their distance.
+    pub receive_slot: u64,
+    /// Length of the region.
+    pub end: u64,
 }
 
 impl Layout {
-    const fn of(plan: &Plan) -> Self {
+    /// The layout of both ranks of a plan.
+    pub const fn of(plan: &Plan) -> Self {
         let slot = MAX_MTUS as u64 * plan.mtu.bytes() as u64;
         let landings = MAX_OPS as u64 * slot;
         let target = 2 * landings;
@@ -93,6 +102,8 @@ pub struct Player {
     staged: u64,
     /// What came back.
     pub record: Record,
+    /// When the first request was about to be staged, and when the last completion was seen.
+    pub worked: Option<(Time, Time)>,
 }
 
 impl Player {
@@ -100,7 +111,7 @@ impl Player {
     pub fn new(plan: Arc<Plan>, me: usize) -> Self {
         let (stage, objects, record) = (Stage::Start, None, Record::default());
         let at = Layout::of(&plan);
-        Self { plan, at, me, stage, objects, next: 0, staged: 0, record }
+        Self { plan, at, me, stage, objects, next: 0, staged: 0, record, worked: None }
     }
 
     fn side(&self) -> &Side {
@@ -113,12 +124,12 @@ impl Player {
 
     /// Operations that a side rings, and those of them that take a receive.
     fn receives(side: &Side) -> usize {
-        let rung = &side.ops[..side.ops.len() - side.unrung];
-        rung.iter().filter(|op| op.kind.takes_receive()).count()
+        side.rung().iter().filter(|op| op.kind.takes_receive()).count()
     }
 
     fn open<T: Control>(&mut self, t: &mut T) {
-        let host = MemKind::Host { numa: 0 };
+        let (host, queues) = self.plan.numa;
+        let (host, queues) = (MemKind::Host { numa: host }, MemKind::Host { numa: queues });
         let pd = t.create_pd().unwrap();
         let mr = t.alloc_mr(pd, self.at.end, host, ALL_RIGHTS, Contents::Data).unwrap();
         let send_cq = t.create_cq(MAX_OPS as u32 + 1).unwrap();
@@ -138,7 +149,7 @@ impl Player {
             srq: None,
             size,
             sq_sig_all: false,
-            queue_memory: host,
+            queue_memory: queues,
         };
         let qp = t.create_qp(&init).unwrap();
         let sources: Vec<u8> =
@@ -202,6 +213,8 @@ impl Player {
         let plan = self.plan.clone();
         let side = &plan.sides[self.me];
         let rung = side.ops.len() - side.unrung;
+        let now = t.now();
+        self.worked.get_or_insert((now, now));
         while let Some(op) = side.ops.get(self.next) {
             if self.next == rung {
                 // What follows is never announced.
@@ -245,13 +258,23 @@ impl Player {
             let mut some = Completions::with_capacity(self.side().poll);
             t.poll_cq(cq, &mut some).unwrap();
             empty &= !some.is_full();
+            let now = t.now();
+            if let Some((_, last)) = self.worked.as_mut().filter(|_| !some.as_slice().is_empty()) {
+                *last = now;
+            }
             for c in some.as_slice() {
                 match *c {
                     Completion::Send { wr_id, op, len, retired, .. } => {
                         self.record.sent.push((wr_id, op, len, retired));
+                        if !matches!(op, WcOpcode::Send | WcOpcode::RdmaWrite) {
+                            self.see(t, 0, self.at.landings + wr_id * self.at.slot, len);
+                        }
                     }
                     Completion::Recv { wr_id, op, len, imm, .. } => {
                         self.record.received.push((wr_id, op, len, imm));
+                        if op == WcOpcode::Recv {
+                            self.see(t, 1, self.at.receives + wr_id * self.at.receive_slot, len);
+                        }
                     }
                     Completion::Error { wr_id, status, .. } => {
                         self.record.errors.push((wr_id, status));
@@ -262,11 +285,19 @@ impl Player {
         empty
     }
 
+    fn see<T: Control>(&mut self, t: &mut T, queue: usize, offset: u64, len: u32) {
+        let range = self.objects.unwrap().mr.range(offset, len.into()).unwrap();
+        let seen = &mut self.record.seen[queue];
+        let from = seen.len();
+        seen.resize(from + len as usize, 0);
+        t.copy_out(range, &mut seen[from..]).unwrap();
+    }
+
     /// Everything that will ever come has come.
     fn complete(&self) -> bool {
         let side = self.side();
-        let rung = &side.ops[..side.ops.len() - side.unrung];
-        let signaled = rung.iter().filter(|op| op.flags.contains(SendFlags::SIGNALED)).count();
+        let signaled =
+            side.rung().iter().filter(|op| op.flags.contains(SendFlags::SIGNALED)).count();
         self.next == side.ops.len()
             && self.record.sent.len() >= signaled
             && self.record.received.len() >= Self::receives(&self.plan.sides[1 - self.me])

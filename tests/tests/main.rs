@@ -1,5 +1,12 @@
 //! Whole-system tests, one binary. What needs a process or an allocator of its own has its own.
 
+mod bad_input;
+mod boundaries;
+mod closed_forms;
+mod determinism;
+mod host;
+mod no_progress;
 mod on_ideal;
 mod on_sim;
 mod properties;
+mod stalls;

@@ -16,8 +16,8 @@
 //! Options of `post`: `qp=N` takes the N-th queue pair; `pd=N` takes the buffer from the N-th
 //! protection domain, of which all but 0 are foreign to the queue pair, an error that the verbs
 //! define; `sge=N` gathers the message from N elements; `local=SIZE` and `remote=SIZE` say where it
-//! is in the own buffer and in the peer's. `anyway` posts what this file's check would refuse as
-//! more than was granted, to show what the verbs answer.
+//! is in the own buffer and in the peer's. `anyway` posts what would else be reported as a mistake
+//! of the file (more than was granted, a foreign buffer), to show what the verbs answer.
 
 use std::borrow::Cow;
 use std::fmt;

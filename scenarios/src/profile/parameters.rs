@@ -160,8 +160,7 @@ parameters! {
         /// The doorbell unit, per doorbell. Its inverse bounds doorbells per second.
         doorbell: Span => [short],
         /// Added per 64-byte line after the first of a BlueFlame write. Bounds the lines per
-        /// second of
-        /// all cores together.
+        /// second of all cores together.
         doorbell_line: Span => [short],
         /// From the doorbell unit to the WQE fetch or, with BlueFlame, to the processing unit.
         doorbell_latency: Span => [short],
@@ -257,8 +256,7 @@ parameters! {
         /// Building a WQE by one thread.
         wqe_build: Span => [short],
         /// WQEs that threads of a block build at the same time, under the same atomics. 1: one
-        /// after
-        /// the other.
+        /// after the other.
         lanes: u64 => [within(1, 1024)],
         /// An atomic operation on device memory.
         atomic: Span => [short],
@@ -327,8 +325,7 @@ parameters! {
         /// How a switch forwards.
         switch_forwarding: ForwardMode,
         /// Random delay of a packet at a switch, at most so many times the time of the largest
-        /// packet.
-        /// 0: senders in step stay in step.
+        /// packet. 0: senders in step stay in step.
         switch_noise: Ratio,
         /// Buffer of a switch per port.
         switch_buffer: Bytes => [size_within(8448, 1 << 40)],

@@ -11,6 +11,7 @@ mod latency;
 #[cfg(test)]
 mod mechanism_tests;
 mod metric;
+mod mistakes;
 mod outcome;
 mod programs;
 mod simulate;

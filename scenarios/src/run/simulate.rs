@@ -11,6 +11,7 @@ use doorbell_sim::host::{InitiatorStats, StallReason};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, World, WorldConfig};
 
+use super::mistakes::mistake;
 use super::programs::{Placed, Role, place};
 use super::steps::script_metrics;
 use super::{
@@ -134,7 +135,11 @@ fn collect(
     };
     let mut failures = Vec::new();
     for p in placed {
-        if let Some(f) = p.results(world).and_then(|r| r.failure.as_ref()) {
+        let results = p.results(world);
+        if let Some(error) = results.and_then(|r| mistake(point, world, p, r)) {
+            return Err(error);
+        }
+        if let Some(f) = results.and_then(|r| r.failure.as_ref()) {
             if let Some(error) = failure(p, f) {
                 return Err(error);
             }

@@ -275,12 +275,21 @@ pub struct Connect {
     began: Time,
     lanes: Vec<Lane>,
     linked: usize,
+    /// INIT, RTR and RTS of each QP.
+    steps: Vec<[(QpAttr, QpAttrMask); 3]>,
 }
 
 impl Connect {
     /// Nothing has happened yet.
     pub fn new(config: LinkConfig) -> Self {
-        Self { config, stage: Stage::Start, began: Time::ZERO, lanes: vec![], linked: 0 }
+        Self {
+            config,
+            stage: Stage::Start,
+            began: Time::ZERO,
+            lanes: vec![],
+            linked: 0,
+            steps: vec![],
+        }
     }
 
     /// The configuration.
@@ -381,9 +390,11 @@ impl Connect {
         let mine = t.endpoint(qp).map_err(|_| CARD_OF_A_FRESH_QP)?;
         let path_mtu = c.path_mtu.unwrap_or(mine.mtu.min(card.endpoint.mtu));
         let attr = QpAttr { path_mtu, ..c.attr };
-        for (attr, mask) in steps(c.ty, attr, &mine, &card.endpoint) {
-            t.modify_qp(qp, &attr, mask)?;
+        let steps = steps(c.ty, attr, &mine, &card.endpoint);
+        for (attr, mask) in &steps {
+            t.modify_qp(qp, attr, *mask)?;
         }
+        self.steps.push(steps);
         self.lanes[i].remote = card.target;
         if c.ty == QpType::Ud {
             let ah = t.create_ah(local.pd, card.endpoint.address)?;
@@ -451,6 +462,11 @@ impl Client {
     /// The QPs.
     pub fn lanes(&self) -> &[Lane] {
         self.connect.lanes()
+    }
+
+    /// The transitions that connected QP `i`, from RESET on: INIT, RTR, RTS.
+    pub fn steps(&self, i: u32) -> Option<&[(QpAttr, QpAttrMask); 3]> {
+        self.connect.steps.get(i as usize)
     }
 
     /// Rank of the peer.

@@ -117,7 +117,7 @@ pub enum ScriptStep {
         /// What.
         value: u64,
     },
-    /// Asks for a state with the mask that names only the state.
+    /// Asks for a state; on the way from RESET to RTS with the attributes that connected the QP.
     Modify {
         /// QP.
         qp: u32,
@@ -470,8 +470,18 @@ impl Script {
     }
 
     fn modify<T: Control>(&mut self, t: &mut T, qp: u32, to: QpState) -> Result<(), Failure> {
-        let attr = QpAttr { state: to, ..QpAttr::default() };
-        let modified = t.modify_qp(self.lane(qp)?.qp, &attr, QpAttrMask::STATE);
+        let id = self.lane(qp)?.qp;
+        let plain = (QpAttr { state: to, ..QpAttr::default() }, QpAttrMask::STATE);
+        // The way from RESET to RTS needs the attributes that connected the queue pair.
+        let nth = match (t.qp_state(id), to) {
+            (Ok(QpState::Reset), QpState::Init) => Some(0),
+            (Ok(QpState::Init), QpState::Rtr) => Some(1),
+            (Ok(QpState::Rtr), QpState::Rts) => Some(2),
+            _ => None,
+        };
+        let step = nth.and_then(|n| Some(self.client.steps(qp)?[n]));
+        let (attr, mask) = step.unwrap_or(plain);
+        let modified = t.modify_qp(id, &attr, mask);
         if modified.is_ok() {
             let sent = &mut self.sent[qp as usize];
             sent.staged.clear();

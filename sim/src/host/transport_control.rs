@@ -35,8 +35,8 @@ impl SimTransport<'_> {
         self.id(srq.issuer(), srq.index(), |t, i| t.init().handles.srqs.get(i).copied())
     }
 
-    /// Memory of the initiator's own: where the pages of its completion queues come to lie, since it
-    /// is the one that polls them.
+    /// Memory of the initiator's own: where the pages of its completion queues come to lie, since
+    /// it is the one that polls them.
     fn home(&self) -> RegionKind {
         let init = self.init();
         match init.who {

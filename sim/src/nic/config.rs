@@ -30,9 +30,9 @@ pub struct NicLimits {
 /// How ATOMICs are executed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct AtomicConfig {
-    /// Lock buckets, indexed by the low bits of the byte address. 1: all ATOMICs of the device queue behind each
-    /// other (ConnectX-3); 4096: only those to equal low bits (Connect-IB, C-ATOM-003). Higher:
-    /// more ATOMICs at once.
+    /// Lock buckets, indexed by the low bits of the byte address. 1: all ATOMICs of the device
+    /// queue behind each other (ConnectX-3); 4096: only those to equal low bits (Connect-IB,
+    /// C-ATOM-003). Higher: more ATOMICs at once.
     pub buckets: u32,
     /// Work of the atomic unit per operation, beside the PCIe read and write.
     pub unit: Span,

@@ -190,7 +190,7 @@ impl Nic {
         }
         for write in writes {
             match write {
-                HostWrite::AwaitsWqe(id) | HostWrite::Payload(id) => {
+                HostWrite::AwaitsWqe(id) | HostWrite::Response(id) | HostWrite::Inbound(id) => {
                     self.rx_writes.remove(id);
                 }
                 HostWrite::Cqe(id) => {

@@ -192,6 +192,16 @@ impl Nic {
         for i in 0..u32::from(count) {
             let index = first.wrapping_add(i);
             self.record(env, qp, index, "WQE fetch (PCIe read)", submitted, env.now);
+            let q = self.qps[qp as usize].as_deref_mut().expect("just there");
+            if let Some(slot) = q.sq.slot_mut(index) {
+                slot.fetched = true;
+            }
+        }
+        // Reads may end in another order; WQEs are executed in theirs.
+        while let Some(q) = self.qp(qp)
+            && q.sq.slot(q.sq.fetched).is_some_and(|s| s.fetched)
+        {
+            let index = q.sq.fetched;
             self.wqe_arrived(env, qp, index);
         }
         self.fetch_more(env, qp);
@@ -201,10 +211,6 @@ impl Nic {
     /// The NIC has the WQE: it goes to the requester.
     fn wqe_arrived(&mut self, env: &mut Env<'_>, qp: u32, index: u32) {
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
-        // A WQE of an earlier life has no slot any more.
-        if q.requester.is_none() || q.sq.slot(index).is_none() {
-            return;
-        }
         self.stats.wqes += 1;
         q.sq.fetched = index.wrapping_add(1);
         let NicQp { sq, requester, pd, stats, .. } = q;

@@ -125,6 +125,8 @@ pub struct Nic {
     /// ATOMICs that wait for their bucket, by bucket; an entry exists while one is at work.
     buckets: BTreeMap<u32, VecDeque<u32>>,
     atomics: Slab<AtomicJob>,
+    /// ATOMICs whose bucket was let go before their word was changed, in order.
+    atomic_order: VecDeque<u32>,
     rx_writes: Slab<RxWrite>,
     /// Payload from the port to its place in memory.
     rx_bytes: u64,
@@ -183,6 +185,7 @@ impl Nic {
             atomic_unit: Busy::new(),
             buckets: BTreeMap::new(),
             atomics: Slab::new(),
+            atomic_order: VecDeque::new(),
             rx_writes: Slab::new(),
             rx_bytes: 0,
             rx_held: VecDeque::new(),

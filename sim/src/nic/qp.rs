@@ -63,8 +63,10 @@ impl TxFifo {
 pub(super) enum HostWrite {
     /// Payload of a READ or ATOMIC that waits for its WQE.
     AwaitsWqe(u32),
-    /// Payload.
-    Payload(u32),
+    /// Payload of a READ or ATOMIC.
+    Response(u32),
+    /// Payload of a request of the peer.
+    Inbound(u32),
     /// Completion queue entry.
     Cqe(u32),
 }

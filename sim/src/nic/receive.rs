@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use doorbell_core::transport::WorkQueue;
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{
     AccessFlags, AsyncEventKind, NakCode, PacketVerdict, QpState, QpType, Rkey, accepts_packets,
@@ -38,11 +39,17 @@ pub(super) struct AtomicJob {
     job: u32,
     region: RegionId,
     addr: u64,
+    operands: Operands,
+    bucket: u32,
+}
+
+/// What an ATOMIC does, and the value that it found.
+#[derive(Copy, Clone, Debug)]
+struct Operands {
     add: bool,
     swap_add: u64,
     compare: u64,
     orig: u64,
-    bucket: u32,
 }
 
 impl Nic {
@@ -156,23 +163,32 @@ impl Nic {
         }
     }
 
-    fn on_request(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
+    /// Whether a request has to wait before anything is decided about it.
+    fn waits(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) -> bool {
         let desc = env.packets[packet.0].desc;
-        let needs_recv = desc.opcode.consumes_recv();
-        let posted = !self.recv_queue(qp).is_empty();
-        if needs_recv && posted && self.recv_queue(qp).fetched == 0 {
-            let q = self.qps[qp as usize].as_deref_mut().expect("checked");
-            q.rx_wait.push_back(packet);
-            return self.fetch_recv(env, qp);
-        }
-        let now = env.now;
+        let rq = self.recv_queue(qp);
+        let unread = desc.opcode.consumes_recv() && !rq.is_empty() && rq.fetched == 0;
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         // On PCIe a write passes a read, so the payload of a later request waits until the word
         // has been changed: SEND, WRITE and ATOMIC take effect in order (protocol.md §5.5).
-        if q.atomics > 0 && desc.len > 0 {
+        let behind_atomic = q.atomics > 0 && desc.len > 0;
+        if unread || behind_atomic {
             q.rx_wait.push_back(packet);
+        }
+        if unread {
+            self.fetch_recv(env, qp);
+        }
+        unread || behind_atomic
+    }
+
+    fn on_request(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
+        if self.waits(env, qp, packet) {
             return;
         }
+        let desc = env.packets[packet.0].desc;
+        let posted = !self.recv_queue(qp).is_empty();
+        let now = env.now;
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         let held = q.current_recv.is_some();
         let Some(responder) = q.responder.as_mut() else { return self.discard(env, packet) };
         let verdict = responder.on_packet(now, &desc, posted || held);
@@ -195,19 +211,19 @@ impl Nic {
                     self.refuse(env, qp, NakCode::RemoteAccessError, false);
                 }
             }
-            Accept::Atomic { job, add, va, rkey, swap_add, compare } => {
+            Accept::Atomic { job, add, va: addr, rkey, swap_add, compare } => {
                 let (pd, life) = (q.pd, q.life);
                 let right = AccessFlags::REMOTE_ATOMIC;
-                let region = env.regions.check_remote(rkey, Pd(pd), va, 8, right).map(|r| r.id);
-                let Ok(region) = region else {
-                    self.refuse(env, qp, NakCode::RemoteAccessError, false);
-                    return self.respond_soon(env, qp);
-                };
-                let (addr, orig, bucket) = (va, 0, va as u32 % self.cfg.atomic.buckets);
-                self.atomic_arrives(
-                    env,
-                    AtomicJob { qp, life, job, region, addr, add, swap_add, compare, orig, bucket },
-                );
+                let region = env.regions.check_remote(rkey, Pd(pd), addr, 8, right).map(|r| r.id);
+                let (bucket, orig) = (addr as u32 % self.cfg.atomic.buckets, 0);
+                match region {
+                    Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError, false),
+                    Ok(region) => {
+                        let operands = Operands { add, swap_add, compare, orig };
+                        let job = AtomicJob { qp, life, job, region, addr, operands, bucket };
+                        self.atomic_arrives(env, job);
+                    }
+                }
             }
             Accept::RnrNak => {
                 self.stats.out_of_buffer += 1;
@@ -384,7 +400,7 @@ impl Nic {
             };
             self.rx_bytes += u64::from(p.len);
             let id = self.rx_writes.insert(write);
-            self.host_write(env, qp, HostWrite::Payload(id));
+            self.host_write(env, qp, HostWrite::Inbound(id));
         }
         if let Some(done) = p.completes_recv {
             self.recv_done(env, qp, done);
@@ -452,6 +468,7 @@ impl Nic {
         let tag = Tag::AtomicRead(id).pack();
         env.dma(self.node, Kind::Read, space, addr, 8, Cause::Atomic, tag);
         if !self.cfg.atomic.hold_over_pcie {
+            self.atomic_order.push_back(id);
             self.release_bucket(env, bucket);
         }
     }
@@ -469,9 +486,31 @@ impl Nic {
     /// The read is at memory. The new value is put in place here, not when the write lands: the
     /// device is the only writer while it holds the word, and its next read sees its last write.
     pub(super) fn atomic_at_memory(&mut self, env: &mut Env<'_>, id: u32) {
+        let addr = self.atomics[id].addr;
+        // A device that lets go of the word early forwards its value from one ATOMIC to the next,
+        // in their order, whichever read comes first.
+        let mut i = 0;
+        while let Some(&first) = self.atomic_order.get(i) {
+            if self.atomics[first].addr != addr {
+                i += 1;
+                continue;
+            }
+            self.atomic_order.remove(i);
+            self.atomic_apply(env, first);
+            if first == id {
+                return;
+            }
+        }
+        if self.cfg.atomic.hold_over_pcie {
+            self.atomic_apply(env, id);
+        }
+    }
+
+    fn atomic_apply(&mut self, env: &mut Env<'_>, id: u32) {
         let job = &mut self.atomics[id];
-        let AtomicJob { region, addr, add, swap_add, compare, .. } = *job;
-        job.orig = if add {
+        let (region, addr) = (job.region, job.addr);
+        let Operands { add, swap_add, compare, .. } = job.operands;
+        job.operands.orig = if add {
             env.regions.fetch_add(region, addr, swap_add)
         } else {
             env.regions.cmp_swap(region, addr, compare, swap_add)
@@ -487,7 +526,8 @@ impl Nic {
 
     pub(super) fn atomic_read(&mut self, env: &mut Env<'_>, id: u32) {
         let job = &self.atomics[id];
-        let AtomicJob { qp, life, job: rc_job, addr, bucket, orig, .. } = *job;
+        let AtomicJob { qp, life, job: rc_job, addr, bucket, .. } = *job;
+        let orig = job.operands.orig;
         let space = self.space(env, job.region);
         let tag = Tag::AtomicWrite(id).pack();
         env.dma(self.node, Kind::Write, space, addr, 8, Cause::Atomic, tag);
@@ -562,7 +602,7 @@ impl Nic {
             let write = RxWrite { region, addr, len: n, payload: piece, subject, submitted };
             self.rx_bytes += u64::from(n);
             let id = self.rx_writes.insert(write);
-            let kind = if hit { HostWrite::Payload(id) } else { HostWrite::AwaitsWqe(id) };
+            let kind = if hit { HostWrite::Response(id) } else { HostWrite::AwaitsWqe(id) };
             self.host_write(env, qp, kind);
         });
         self.stats.rx_payload += u64::from(len);
@@ -576,11 +616,21 @@ impl Nic {
 
     // ---- writes to memory --------------------------------------------------------------------
 
-    /// Starts a write of the NIC, or keeps it behind one of the QP that waits for its WQE.
+    /// Starts a write of the NIC, or keeps it behind one of the sending half that waits for its
+    /// WQE. What the receiving half writes waits for nothing: later READs must see it.
     pub(super) fn host_write(&mut self, env: &mut Env<'_>, qp: u32, write: HostWrite) {
+        let sends = match write {
+            HostWrite::AwaitsWqe(_) | HostWrite::Response(_) => true,
+            HostWrite::Inbound(_) => false,
+            HostWrite::Cqe(id) => match self.cqes[id].1.kind {
+                CqeKind::Send { .. } => true,
+                CqeKind::Recv { .. } => false,
+                CqeKind::Error { queue, .. } => queue == WorkQueue::Send,
+            },
+        };
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         let waits = matches!(write, HostWrite::AwaitsWqe(_));
-        if waits || !q.held_writes.is_empty() {
+        if waits || sends && !q.held_writes.is_empty() {
             q.held_writes.push_back(write);
             if waits && q.held_writes.len() == 1 {
                 self.refetch_wqe(env, qp);
@@ -605,7 +655,7 @@ impl Nic {
             match q.held_writes.front().copied() {
                 Some(HostWrite::AwaitsWqe(id)) if first => {
                     q.held_writes.pop_front();
-                    self.issue_write(env, HostWrite::Payload(id));
+                    self.issue_write(env, HostWrite::Response(id));
                 }
                 Some(HostWrite::AwaitsWqe(_)) => return self.refetch_wqe(env, qp),
                 Some(other) => {
@@ -621,7 +671,7 @@ impl Nic {
     fn issue_write(&mut self, env: &mut Env<'_>, write: HostWrite) {
         let node = self.node;
         match write {
-            HostWrite::Payload(id) | HostWrite::AwaitsWqe(id) => {
+            HostWrite::Inbound(id) | HostWrite::Response(id) | HostWrite::AwaitsWqe(id) => {
                 let w = &mut self.rx_writes[id];
                 w.submitted = env.now;
                 let (addr, len) = (w.addr, w.len);

@@ -20,7 +20,7 @@ pub(super) struct Burst {
     pub lag: Span,
     /// Request: from the target's order point to the first data.
     pub access: Span,
-    /// Request: writes of the same way that must be visible before.
+    /// Writes of the same device that must be visible before.
     pub after: u64,
     pub len: u32,
     /// Bytes on a link.
@@ -43,6 +43,8 @@ pub(super) struct Burst {
     pub uses_memory: bool,
     /// Has waited for the target's memory.
     pub drained: bool,
+    /// Has waited for earlier writes to other memory.
+    pub parked: bool,
 }
 
 impl Burst {

@@ -1,6 +1,6 @@
 //! The two ends of a way: requesters with their tags, targets with their latencies and order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use doorbell_core::units::{Span, Time};
 
@@ -36,17 +36,28 @@ pub(super) struct Terminal {
     pub noise: Option<NoiseTable>,
 }
 
-/// Order of one way: writes become visible in order, reads wait for the writes before them.
+/// Order of what a device sends to memory: writes become visible in the order in which they left
+/// it, reads wait for the writes before them.
+#[derive(Debug, Default)]
+pub(super) struct Commit {
+    /// Writes that have left the device.
+    pub departed: u64,
+    /// Writes that are visible.
+    pub committed: u64,
+    /// Reads that wait for so many writes, fewest first.
+    pub waiting_reads: VecDeque<(u64, u32)>,
+    /// Writes that would be visible before an earlier one, by their number.
+    pub parked: BTreeMap<u64, u32>,
+}
+
+/// Times of one way.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    pub departed: u64,
-    pub committed: u64,
     /// No later write is visible earlier.
     pub visible: Time,
     /// Writes that wait for the target's memory, and when the last of them has it.
     pub draining: u32,
     pub drained_at: Time,
-    pub waiting_reads: VecDeque<(u64, u32)>,
 }
 
 impl Requester {

@@ -9,7 +9,7 @@ use doorbell_core::units::{BitRate, Span, Time};
 
 use super::burst::{Burst, NONE, Whole};
 use super::config::{NodeKind, PcieConfig, PcieConfigError, TlpFormat};
-use super::ends::{Order, Requester, Terminal};
+use super::ends::{Commit, Order, Requester, Terminal};
 use super::route::{Topology, socket_of};
 use super::station::{Flow, Need};
 use super::tlp::{Cut, MMIO_LINE, to_page_end};
@@ -29,6 +29,7 @@ pub struct PcieTree {
     pub(super) cross_bytes: u32,
     socket_of: Vec<u8>,
     orders: Vec<Order>,
+    commits: Vec<Commit>,
     /// Most TLPs of a write burst: half of the fewest credits of a link, so that no burst waits
     /// for more credits than there are, and the next one fits beside it.
     pub(super) burst_writes: u32,
@@ -67,6 +68,7 @@ impl PcieTree {
             cross_bytes: cfg.interconnect.request_bytes,
             socket_of: (0..places).map(|p| socket_of(cfg, p) as u8).collect(),
             orders: (0..places * places).map(|_| Order::default()).collect(),
+            commits: (0..places * places).map(|_| Commit::default()).collect(),
             burst_writes: cuts.min().unwrap_or(1),
             bursts: Slab::new(),
             wholes: Slab::new(),
@@ -296,6 +298,7 @@ impl PcieTree {
             cause: t.cause,
             uses_memory,
             drained: false,
+            parked: false,
         })
     }
 
@@ -348,6 +351,11 @@ impl PcieTree {
             b.started = start;
         }
         let first = b.hop == 0;
+        if first {
+            let commit = &mut self.commits[commit_index(b, self.sockets, self.terminals.len())];
+            b.after = commit.departed;
+            commit.departed += u64::from(b.flow == Flow::Posted);
+        }
         if b.hop + 1 == b.route.hops {
             self.last_station(burst, (start, end), wire, out);
         } else {
@@ -396,7 +404,6 @@ impl PcieTree {
                 let effect =
                     if b.kind == Kind::Mmio { Span::ZERO } else { terminal.root + terminal.write };
                 order.visible = order.visible.max(arrived + effect);
-                order.departed += 1;
                 out.at(order.visible, Class::Arrival, PcieEvent::Deliver(burst));
             }
             Flow::Request => {
@@ -405,7 +412,6 @@ impl PcieTree {
                 let noise = terminal.noise.as_ref().map_or(Span::ZERO, |n| n.draw(&mut self.rng));
                 let miss = if b.uses_memory { terminal.miss } else { Span::ZERO };
                 b.access = terminal.read + miss + noise;
-                b.after = order.departed;
                 let first = Time::from_ps(arrived.as_ps() - b.lag.as_ps());
                 let ready = (first + terminal.root).max(order.visible) + b.access;
                 out.at(ready, Class::Stage, PcieEvent::Ready(burst));
@@ -416,10 +422,11 @@ impl PcieTree {
     /// The first data of a read is there, if the writes before it are; completions go back.
     fn ready(&mut self, now: Time, burst: u32, out: &mut Out<PcieEvent>) {
         let b = &mut self.bursts[burst];
-        let order =
-            &mut self.orders[usize::from(b.from) * self.terminals.len() + usize::from(b.to)];
-        if order.committed < b.after {
-            order.waiting_reads.push_back((b.after, burst));
+        let commit = &mut self.commits[commit_index(b, self.sockets, self.terminals.len())];
+        if commit.committed < b.after {
+            // Those of the near socket come before earlier ones of the far one: sorted.
+            let at = commit.waiting_reads.partition_point(|&(after, _)| after <= b.after);
+            commit.waiting_reads.insert(at, (b.after, burst));
             return;
         }
         if b.uses_memory && !b.drained {
@@ -448,7 +455,9 @@ impl PcieTree {
         let b = &mut self.bursts[burst];
         let order =
             &mut self.orders[usize::from(b.from) * self.terminals.len() + usize::from(b.to)];
-        if !b.drained {
+        if b.parked {
+            // Its turn has come.
+        } else if !b.drained {
             b.drained = true;
             let wait = match b.uses_memory {
                 true => self.memory.access(now, MemoryPlace(b.to), b.len),
@@ -465,12 +474,21 @@ impl PcieTree {
         } else {
             order.draining -= 1;
         }
-        order.committed += 1;
-        while let Some(&(after, read)) = order.waiting_reads.front() {
-            if after > order.committed {
+        let commit = &mut self.commits[commit_index(b, self.sockets, self.terminals.len())];
+        if b.after != commit.committed {
+            b.parked = true;
+            commit.parked.insert(b.after, burst);
+            return None;
+        }
+        commit.committed += 1;
+        if let Some(next) = commit.parked.remove(&commit.committed) {
+            out.at(now, Class::Arrival, PcieEvent::Deliver(next));
+        }
+        while let Some(&(after, read)) = commit.waiting_reads.front() {
+            if after > commit.committed {
                 break;
             }
-            order.waiting_reads.pop_front();
+            commit.waiting_reads.pop_front();
             out.at(now + self.bursts[read].access, Class::Stage, PcieEvent::Ready(read));
         }
         let b = &self.bursts[burst];
@@ -519,6 +537,13 @@ impl PcieTree {
         self.wholes.remove(b.whole);
         Some(done)
     }
+}
+
+/// Where the order of a burst is kept: one for all host memory, since a root complex makes the
+/// writes of a device visible in their order whichever socket they go to, and one for each peer.
+fn commit_index(b: &Burst, sockets: usize, places: usize) -> usize {
+    let to = usize::from(b.to);
+    usize::from(b.from) * places + if to < sockets { 0 } else { to }
 }
 
 /// The place of a target in the tree.

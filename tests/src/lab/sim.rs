@@ -103,6 +103,17 @@ impl Lab {
         panic!("rank {rank} has not stepped for 2 ms");
     }
 
+    /// Leaves calls for the next step of `rank` and does not wait for it, so that several ranks
+    /// make theirs at the same time.
+    ///
+    /// # Panics
+    /// When calls wait there already.
+    pub fn start(&mut self, rank: usize, body: impl FnOnce(&mut Handle<'_>) + Send + 'static) {
+        let job: Job = Box::new(body);
+        let left = self.boxes[rank].0.lock().expect("no test panics inside a step").replace(job);
+        assert!(left.is_none(), "rank {rank} has not stepped yet");
+    }
+
     /// Lets everything that was rung take place.
     pub fn settle(&mut self) {
         self.pass(SETTLED);

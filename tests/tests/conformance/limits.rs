@@ -216,7 +216,8 @@ fn creation_refuses_what_is_above_a_limit_and_names_it() {
             sq_sig_all: false,
             queue_memory: HOST,
         };
-        let fields: [(&str, u32, fn(&mut QpSize, u32)); 4] = [
+        type Set = fn(&mut QpSize, u32);
+        let fields: [(&str, u32, Set); 4] = [
             ("max_send_wr", d.max_qp_wr, |s, v| s.max_send_wr = v),
             ("max_recv_wr", d.max_qp_wr, |s, v| s.max_recv_wr = v),
             ("max_send_sge", d.max_sge, |s, v| s.max_send_sge = v),

@@ -11,6 +11,6 @@ mod flush;
 mod handles;
 mod limits;
 mod operations;
-mod pair;
+pub mod pair;
 mod protection;
 mod states;

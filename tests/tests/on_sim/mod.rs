@@ -4,4 +4,4 @@ pub use doorbell_tests::lab::sim as backend;
 
 #[path = "../conformance/mod.rs"]
 #[expect(clippy::duplicate_mod, reason = "one body, many back ends by import")]
-mod conformance;
+pub mod conformance;

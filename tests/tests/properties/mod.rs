@@ -1,15 +1,19 @@
 //! Properties of whole runs over random programs.
 
+mod found;
+
 use std::sync::Arc;
 
 use doorbell_core::ideal::{Ideal, run};
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::SendFlags;
+use doorbell_sim::host::InitiatorConfig;
 use doorbell_sim::wire::HostId;
-use doorbell_sim::world::{RunEnd, World};
+use doorbell_sim::world::{RunEnd, World, WorldConfig};
 use doorbell_tests::machine;
 use doorbell_tests::plan::{Plan, plans};
 use doorbell_tests::player::{Player, Record};
+use doorbell_tests::tuning::tunings;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
@@ -20,10 +24,14 @@ const LIMIT: Time = Time::from_ps(1_000_000_000_000);
 fn simulate(plan: &Arc<Plan>, timeline: usize) -> World {
     let mut config = machine::world_of(machine::quiet_host(), 2, plan.seed);
     config.timeline = timeline;
-    let mut world = World::new(&config).unwrap();
+    simulate_on(plan, &config, machine::core(0))
+}
+
+fn simulate_on(plan: &Arc<Plan>, config: &WorldConfig, on: InitiatorConfig) -> World {
+    let mut world = World::new(config).unwrap();
     for rank in 0..2 {
         let program = Player::new(plan.clone(), rank);
-        world.add_program(HostId(rank as u32), machine::core(0), Time::ZERO, program);
+        world.add_program(HostId(rank as u32), on, Time::ZERO, program);
     }
     let end = world.run(LIMIT);
     assert_eq!(end, RunEnd::Done);
@@ -41,19 +49,35 @@ fn idealise(plan: &Arc<Plan>) -> [Record; 2] {
     [a.record, b.record]
 }
 
+/// Completions per queue, immediate data and memory of both ranks.
+fn same(world: &World, ideal: [Record; 2]) -> Result<(), TestCaseError> {
+    for (rank, (got, want)) in records(world).into_iter().zip(ideal).enumerate() {
+        prop_assert_eq!(&got.sent, &want.sent, "send completions of rank {}", rank);
+        prop_assert_eq!(&got.received, &want.received, "receives of rank {}", rank);
+        prop_assert_eq!(&got.errors, &want.errors);
+        prop_assert_eq!((got.rung, got.unrung), (want.rung, want.unrung));
+        prop_assert!(got.seen == want.seen, "bytes at the completions of rank {}", rank);
+        let differs = got.memory.iter().zip(&want.memory).position(|(a, b)| a != b);
+        prop_assert_eq!(differs, None, "memory of rank {}", rank);
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn without_faults_the_simulator_equals_the_ideal_back_end(plan in plans()) {
         let plan = Arc::new(plan);
         let (ideal, world) = (idealise(&plan), simulate(&plan, 0));
-        for (rank, (got, want)) in records(&world).into_iter().zip(ideal).enumerate() {
-            prop_assert_eq!(&got.sent, &want.sent, "send completions of rank {}", rank);
-            prop_assert_eq!(&got.received, &want.received, "receives of rank {}", rank);
-            prop_assert_eq!(&got.errors, &want.errors);
-            prop_assert_eq!((got.rung, got.unrung), (want.rung, want.unrung));
-            let differs = got.memory.iter().zip(&want.memory).position(|(a, b)| a != b);
-            prop_assert_eq!(differs, None, "memory of rank {}", rank);
-        }
+        same(&world, ideal)?;
+    }
+
+    #[test]
+    fn results_depend_on_no_number_of_the_machine(plan in plans(), tuning in tunings()) {
+        let plan = Arc::new(plan);
+        let world = simulate_on(&plan, &tuning.world(plan.seed), tuning.initiator());
+        same(&world, idealise(&plan))?;
+        prop_assert_eq!(world.left_over(), []);
+        prop_assert_eq!(world.fabric().balance().map(|b| b.dropped.total().packets), Ok(0));
     }
 
     #[test]
@@ -93,10 +117,8 @@ proptest! {
         for rank in 0..2 {
             let (to, from) = (&world.hosts()[rank], &world.hosts()[1 - rank]);
             // The old value of an ATOMIC travels in a header and is placed as 8 bytes.
-            let atomics = plan.sides[rank].ops[..plan.sides[rank].ops.len() - plan.sides[rank].unrung]
-                .iter()
-                .filter(|op| matches!(op.kind, doorbell_tests::plan::Kind::Add | doorbell_tests::plan::Kind::Swap))
-                .count() as u64;
+            let rung = plan.sides[rank].rung().iter();
+            let atomics = rung.filter(|op| op.kind.is_atomic()).count() as u64;
             let (placed, sent) = (to.nic().stats.rx_payload, from.nic().stats.tx_payload);
             prop_assert_eq!(placed, sent + 8 * atomics, "payload towards rank {}", rank);
         }
@@ -108,7 +130,8 @@ proptest! {
         let plan = Arc::new(plan);
         let plain = simulate(&plan, 0);
         let watched = simulate(&plan, 1 << 16);
-        prop_assert!(!watched.timeline().records().is_empty() || plan.sides.iter().all(|s| s.ops.is_empty()));
+        let idle = plan.sides.iter().all(|s| s.rung().is_empty());
+        prop_assert!(idle || !watched.timeline().records().is_empty());
         prop_assert_eq!(plain.trace_hash(), watched.trace_hash());
         prop_assert_eq!(plain.now(), watched.now());
         prop_assert_eq!(plain.events(), watched.events());

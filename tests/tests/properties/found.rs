@@ -1,0 +1,92 @@
+//! What the properties of this folder have found, each as the smallest run that shows it.
+
+use std::sync::Arc;
+
+use doorbell_core::transport::Ring;
+use doorbell_core::units::Span;
+use doorbell_core::verbs::{Mtu, Psn, QpType, SendFlags};
+use doorbell_sim::engine::NoiseTable;
+use doorbell_sim::world::WorldConfig;
+use doorbell_tests::machine;
+use doorbell_tests::plan::{Kind, Op, Plan, Side};
+
+use super::{idealise, same, simulate_on};
+
+fn op(kind: Kind, len: u32, place: u64) -> Op {
+    let (elements, inline, flags) = (1, false, SendFlags::SIGNALED);
+    Op { kind, len, elements, inline, flags, place, ring: None }
+}
+
+fn plan(numa: (u8, u8), ops: [Vec<Op>; 2]) -> Arc<Plan> {
+    let side = |ops| Side { ops, unrung: 0, poll: 4, psn: Psn::new(0xFF_FFFE) };
+    Arc::new(Plan {
+        ty: QpType::Rc,
+        mtu: Mtu::B256,
+        depth: 64,
+        max_inline: 0,
+        rd_atomic: 16,
+        numa,
+        sides: ops.map(side),
+        seed: 1,
+    })
+}
+
+fn quiet() -> WorldConfig {
+    machine::world_of(machine::quiet_host(), 2, 1)
+}
+
+/// Memory reads that take up to five microseconds now and then.
+fn noisy() -> WorldConfig {
+    let mut config = quiet();
+    let table = [(0, Span::ZERO), (700_000, Span::from_ns(300)), (1_000_000, Span::from_us(5))];
+    for host in &mut config.hosts {
+        for socket in &mut host.pcie.sockets {
+            socket.noise = NoiseTable::new(&table).ok();
+        }
+    }
+    config
+}
+
+fn check(plan: &Arc<Plan>, config: &WorldConfig) {
+    let world = simulate_on(plan, config, machine::core(0));
+    same(&world, idealise(plan)).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn wqe_fetches_that_end_in_another_order() {
+    let mut ops: Vec<Op> = (0..40).map(|i| op(Kind::Write, 100, i % 8)).collect();
+    ops.iter_mut().for_each(|op| op.ring = Some(Ring::Doorbell));
+    check(&plan((0, 0), [ops, vec![]]), &noisy());
+}
+
+#[test]
+fn atomics_on_a_word_whose_lock_is_released_early() {
+    let ops = (0..30).map(|_| op(Kind::Add, 8, 0)).collect();
+    let mut config = noisy();
+    config.hosts[1].nic.atomic.hold_over_pcie = false;
+    check(&plan((0, 0), [ops, vec![]]), &config);
+}
+
+#[test]
+fn a_read_of_what_was_written_while_the_other_half_waits_for_a_wqe() {
+    // Rank 1 has more READs outstanding than its NIC keeps WQEs for; rank 0 writes and reads back.
+    let mut ops = Vec::new();
+    for place in 0..8 {
+        ops.push(op(Kind::Write, 600, place));
+        ops.push(op(Kind::ReadBack, 600, place));
+    }
+    for write in ops.iter_mut().filter(|op| op.kind == Kind::Write) {
+        write.flags |= SendFlags::FENCE;
+    }
+    let reads = (0..30).map(|i| op(Kind::Read, 700, i % 8)).collect();
+    let mut config = quiet();
+    config.hosts[1].nic.wqe_cache = 1;
+    check(&plan((0, 0), [ops, reads]), &config);
+}
+
+#[test]
+fn a_completion_never_precedes_its_payload_to_the_other_socket() {
+    let sends = (0..20).map(|i| op(Kind::Send, 10 + 30 * i, 0)).collect();
+    let reads = (0..20).map(|i| op(Kind::Read, 10 + 30 * i as u32, i % 8)).collect();
+    check(&plan((1, 0), [sends, reads]), &quiet());
+}
