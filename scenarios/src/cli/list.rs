@@ -7,9 +7,14 @@ use crate::format::schema::scenario_schema;
 use crate::input::{Node, Source};
 use crate::library;
 use crate::profile::profile_schema;
+use crate::report::claims_markdown;
 
 /// Lists what is built in.
 pub(super) fn list(args: &ListArgs) -> ExitStatus {
+    if args.claims {
+        print(&claims_markdown());
+        return ExitStatus::Ok;
+    }
     let mut out = String::new();
     for (head, files) in [("scenarios", library::SCENARIOS), ("profiles", library::PROFILES)] {
         if args.quiet {

@@ -62,6 +62,7 @@ fn rings(point: &Point, world: &World, p: &Placed, r: &Results, out: &mut Vec<Ef
         RingMode::Auto => "auto",
         RingMode::Doorbell => "doorbell",
         RingMode::Blueflame => "blueflame",
+        RingMode::Combined => "combined",
     };
     let effective = format!("{bf} of {all} by BlueFlame");
     let reason = match program.initiator {

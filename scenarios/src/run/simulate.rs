@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::QpState;
 use doorbell_sim::fabric::{
     Buffering, DropCause, FabricConfig, Forwarding, Link, Noise as FabricNoise, SwitchConfig,
 };
@@ -150,6 +151,7 @@ fn collect(
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     let (first, last) = program_metrics(point, world, &all, &mut out);
     host_metrics(world, &mut out);
+    queue_metrics(world, &mut out);
     resources(world, last.since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
@@ -327,11 +329,7 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         doorbells += s.doorbells;
         blueflames += s.blueflames;
         wqes += s.wqes;
-        for (_, q) in host.nic().qps() {
-            posted += u64::from(q.sq.prod());
-            sum("rnr_nak_sent", q.stats.rnr_naks_sent);
-            sum("rnr_nak_received", q.stats.rnr_naks_received);
-        }
+        posted += host.nic().qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
         unrung += host.unrung();
         sum("out_of_buffer", s.out_of_buffer);
         sum("rx_dropped", s.rx_dropped);
@@ -372,6 +370,29 @@ fn host_metrics(world: &World, out: &mut Outcome) {
     put("program_steps", Metric::count(steps));
     put("lock_waits", Metric::count(lock_waits));
     put("lock_waited", Metric::time(lock_waited));
+}
+
+/// States and fills of queues, and asynchronous events.
+fn queue_metrics(world: &World, out: &mut Outcome) {
+    let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
+    let (mut in_error, mut cq_fill, mut reads) = (0, 0, 0);
+    for host in world.hosts() {
+        for (_, q) in host.nic().qps() {
+            sum("rnr_nak_sent", q.stats.rnr_naks_sent);
+            sum("rnr_nak_received", q.stats.rnr_naks_received);
+            in_error += u64::from(q.state == QpState::Err);
+            reads = reads.max(q.stats.rd_atomic_peak.into());
+        }
+        for (kind, n) in host.nic().async_events() {
+            sum(&format!("async_{}", kind.as_str_name().to_ascii_lowercase()), n);
+        }
+        let fill = host.nic().completion_queues().map(|q| q.high_water).max();
+        cq_fill = cq_fill.max(fill.unwrap_or(0).into());
+    }
+    let mut put = |name: &str, n| out.metrics.insert(name.to_owned(), Metric::count(n));
+    put("qps_in_error", in_error);
+    put("cq_fill_max", cq_fill);
+    put("rd_atomic_max", reads);
 }
 
 fn resources(world: &World, duration: Span, out: &mut Outcome) {

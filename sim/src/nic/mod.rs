@@ -30,7 +30,7 @@ mod wqe;
 use std::collections::{BTreeMap, VecDeque};
 
 use doorbell_core::units::{Ratio, Span, Time};
-use doorbell_core::verbs::Qpn;
+use doorbell_core::verbs::{AsyncEventKind, Qpn};
 
 pub use cache::Cache;
 pub use complete::NicAsync;
@@ -152,6 +152,8 @@ pub struct Nic {
     scratch: Vec<u8>,
     /// Asynchronous events that nobody has taken, with the initiator that they are for.
     events: Vec<(u16, NicAsync)>,
+    /// How many there were of each kind.
+    raised: [u64; AsyncEventKind::ALL.len()],
     /// Counters.
     pub stats: NicStats,
 }
@@ -199,8 +201,19 @@ impl Nic {
             next_pu: 0,
             scratch: Vec::new(),
             events: Vec::new(),
+            raised: [0; AsyncEventKind::ALL.len()],
             stats: NicStats::default(),
         }
+    }
+
+    /// Asynchronous events raised so far, by kind.
+    pub fn async_events(&self) -> impl Iterator<Item = (AsyncEventKind, u64)> {
+        AsyncEventKind::ALL.iter().copied().zip(self.raised)
+    }
+
+    /// Completion queues.
+    pub fn completion_queues(&self) -> impl Iterator<Item = &CompletionQueue> {
+        self.cqs.iter().flatten()
     }
 
     /// Parameters.
