@@ -1,6 +1,6 @@
 //! Memory of idle connections: a counting allocator, in a binary of its own.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::System;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,29 +11,16 @@ use doorbell_core::verbs::{QpState, QpType};
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::{RunEnd, World};
 use doorbell_tests::machine;
-
-/// Live bytes of the process.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator unchanged; only a counter moves.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise about `layout` is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `at` came from `alloc` above with the same layout.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Live bytes of the process.
+fn live_bytes() -> usize {
+    let s = ALLOCATOR.stats();
+    s.bytes_allocated - s.bytes_deallocated
+}
 
 /// Most bytes of an idle connected pair, both ends together.
 const LIMIT: usize = 8 * 1024;
@@ -95,7 +82,7 @@ impl Program for Idle {
 
 /// Live bytes of a world with `pairs` connections, when all are up.
 fn live(pairs: u32) -> usize {
-    let before = LIVE.load(Ordering::Relaxed);
+    let before = live_bytes();
     let mut world = World::new(&machine::world_of(machine::quiet_host(), 2, 1)).unwrap();
     let done = Arc::new(AtomicUsize::new(0));
     for rank in 0..2 {
@@ -109,7 +96,7 @@ fn live(pairs: u32) -> usize {
         assert_eq!(host.nic().qp_count(), pairs);
         assert!(host.nic().qps().all(|(_, q)| q.state == QpState::Rts));
     }
-    LIVE.load(Ordering::Relaxed) - before
+    live_bytes() - before
 }
 
 #[test]

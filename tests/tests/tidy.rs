@@ -481,14 +481,10 @@ fn no_blob_is_over_256_kib() {
     assert_none("files over 256 KiB", &large);
 }
 
-/// The one other place: Rust has no counting allocator without it.
-const COUNTS_MEMORY: &str = "tests/tests/memory.rs";
-
 #[test]
 fn unsafe_code_is_in_hw_only() {
     let mut found = Vec::new();
-    let allowed = |path: &str| path.starts_with("hw/") || path == COUNTS_MEMORY;
-    for file in files().iter().filter(|file| file.is_rust() && !allowed(&file.path)) {
+    for file in files().iter().filter(|file| file.is_rust() && !file.path.starts_with("hw/")) {
         let code = blank(file.text.as_deref().unwrap_or_default());
         for (number, _) in (1..).zip(code.lines()).filter(|(_, line)| has_word(line, "unsafe")) {
             found.push(format!("{}:{number}", file.path));
