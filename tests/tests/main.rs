@@ -4,6 +4,7 @@ mod bad_input;
 mod boundaries;
 mod closed_forms;
 mod determinism;
+mod events;
 mod host;
 mod no_progress;
 mod on_ideal;

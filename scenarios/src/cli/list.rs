@@ -31,8 +31,7 @@ pub(super) fn list(args: &ListArgs) -> ExitStatus {
     if !args.quiet {
         out.push_str("run one with `doorbell run NAME`, or give the path of your own file\n");
     }
-    print(&out);
-    ExitStatus::Ok
+    print(&out)
 }
 
 struct Line {
@@ -57,6 +56,5 @@ pub(super) fn schema(args: &SchemaArgs) -> ExitStatus {
         SchemaKind::Scenario => scenario_schema(),
         SchemaKind::Profile => profile_schema(),
     };
-    print(&format!("{schema:#}\n"));
-    ExitStatus::Ok
+    print(&format!("{schema:#}\n"))
 }

@@ -124,6 +124,8 @@ pub struct Nic {
     atomic_unit: Busy,
     /// ATOMICs that wait for their bucket, by bucket; an entry exists while one is at work.
     buckets: BTreeMap<u32, VecDeque<u32>>,
+    /// For each bucket since when it is locked, or was last, and how long in all.
+    bucket_held: BTreeMap<u32, (Time, Span)>,
     atomics: Slab<AtomicJob>,
     /// ATOMICs whose bucket was let go before their word was changed, in order.
     atomic_order: VecDeque<u32>,
@@ -184,6 +186,7 @@ impl Nic {
             rx_device: Busy::new(),
             atomic_unit: Busy::new(),
             buckets: BTreeMap::new(),
+            bucket_held: BTreeMap::new(),
             atomics: Slab::new(),
             atomic_order: VecDeque::new(),
             rx_writes: Slab::new(),
@@ -292,6 +295,7 @@ impl Nic {
         };
         let pus = || self.pus.iter().map(|p| &p.busy);
         let pu_count = u32::from(self.cfg.pu_count);
+        let bucket = self.bucket_held.values().map(|(_, held)| *held).max().unwrap_or_default();
         vec![
             most("nic doorbell unit", &mut std::iter::once(&self.doorbell)),
             most("nic processing unit (busiest)", &mut pus()),
@@ -299,6 +303,7 @@ impl Nic {
             most("nic receive device", &mut std::iter::once(&self.rx_device)),
             most("nic receive unit (busiest)", &mut self.rx.iter()),
             most("nic atomic unit", &mut std::iter::once(&self.atomic_unit)),
+            ("nic atomic lock bucket (busiest)", bucket, 1, self.atomic_unit.jobs(), Span::ZERO),
         ]
     }
 

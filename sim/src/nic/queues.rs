@@ -427,6 +427,44 @@ mod tests {
     }
 
     #[test]
+    fn indices_go_on_over_a_reset() {
+        let mut q = SendQueue::new(2);
+        for i in 0..3 {
+            q.used += 1;
+            q.push(wqe(i), Time::ZERO);
+        }
+        // The host counts from zero at its call, and has staged one WQE of the new life by the
+        // time at which the device empties the queue.
+        q.used = 1;
+        q.reset();
+        assert_eq!((q.used, q.prod(), q.tail(), q.unannounced()), (1, 3, 3, 0));
+        assert!((0..5).all(|i| q.slot(i).is_none()), "no slot of either life");
+        assert_eq!(q.former(3, 2), Wqe::EMPTY, "nor what the ring held before");
+        assert_eq!(q.push(wqe(9), Time::ZERO), 3);
+        assert_eq!(q.retire(1), 0, "an old completion retires nothing");
+        assert_eq!((q.retire(3), q.used), (1, 0));
+    }
+
+    #[test]
+    fn a_reset_keeps_room_for_receives_that_are_still_to_come() {
+        let mut q = RecvQueue::new(4);
+        q.reserve(4);
+        (0..4).for_each(|wr_id| q.push(RqWqe { wr_id, sge: Default::default() }));
+        assert_eq!((q.len(), q.reserved()), (4, 4));
+        q.give_back_room();
+        assert_eq!(q.reserved(), 0);
+        q.reserve(3);
+        q.fetched = 1;
+        q.take();
+        q.reset();
+        assert_eq!((q.len(), q.reserved(), q.fetched), (0, 3, 0));
+        (0..3).for_each(|wr_id| q.push(RqWqe { wr_id, sge: Default::default() }));
+        assert_eq!((q.len(), q.reserved()), (3, 3));
+        assert!(q.flush_one().is_some());
+        assert_eq!(q.reserved(), 2);
+    }
+
+    #[test]
     fn overrun_at_the_exact_entry() {
         let e = |landed| Cqe {
             qp: 0,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use doorbell_core::transport::Ring;
-use doorbell_core::units::Span;
+use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, Psn, QpType, SendFlags};
 use doorbell_sim::engine::NoiseTable;
 use doorbell_sim::world::WorldConfig;
@@ -57,6 +57,19 @@ fn wqe_fetches_that_end_in_another_order() {
     let mut ops: Vec<Op> = (0..40).map(|i| op(Kind::Write, 100, i % 8)).collect();
     ops.iter_mut().for_each(|op| op.ring = Some(Ring::Doorbell));
     check(&plan((0, 0), [ops, vec![]]), &noisy());
+}
+
+#[test]
+fn a_clock_that_speeds_up() {
+    let ops = || (0..40).map(|i| op(Kind::Send, 100, i % 8)).collect();
+    let mut config = quiet();
+    for host in &mut config.hosts {
+        // Eight times slower until the middle of the exchange.
+        let fast = Time::ZERO + Span::from_us(14);
+        host.nic.clock =
+            vec![(Time::ZERO, Ratio::new(8, 1).unwrap()), (fast, Ratio::new(1, 1).unwrap())];
+    }
+    check(&plan((0, 0), [ops(), ops()]), &config);
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub(super) fn ring(mode: RingMode) -> Ring {
 
 fn contents(p: &Program) -> Contents {
     match p.payload {
+        // The answer to a WRITE is seen in its bytes.
+        _ if p.kind == ProgramKind::PingPong => Contents::Data,
         Payload::Data => Contents::Data,
         Payload::Virtual => Contents::Virtual,
     }
@@ -139,7 +141,8 @@ impl Placer<'_> {
                 retry_cnt: RetryCnt::new(code(qp.retry_cnt.value())).expect("checked"),
                 rnr_retry: RnrRetry::new(code(qp.rnr_retry.value())).expect("checked"),
                 min_rnr_timer: RnrTimer::new(code(qp.min_rnr_timer.value())).expect("checked"),
-                max_rd_atomic: code(qp.max_rd_atomic.value()),
+                // As a connection manager agrees on it.
+                max_rd_atomic: code(qp.max_rd_atomic.value().min(qp.max_dest_rd_atomic.value())),
                 max_dest_rd_atomic: code(qp.max_dest_rd_atomic.value()),
                 ..QpAttr::default()
             },
