@@ -53,6 +53,10 @@ pub enum Ring {
     Doorbell,
     /// The WQE by the doorbell write itself; a doorbell if the rule forbids it.
     BlueFlame,
+    /// A doorbell; but on a shared queue pair a ring of a single WQE may be left to an initiator
+    /// that waits to post behind it, whose doorbell announces both. Fewer doorbells under
+    /// contention, and a WQE may be announced later. A back end may ring all the same.
+    Combined,
 }
 
 /// Data path, memory and time.

@@ -101,6 +101,9 @@ pub struct ListArgs {
     /// Print names only, one a line
     #[arg(long, short)]
     pub quiet: bool,
+    /// Print the claims and user cases with their verdicts as Markdown (docs/claims.md)
+    #[arg(long, conflicts_with = "quiet")]
+    pub claims: bool,
 }
 
 /// Kinds of file with a schema.

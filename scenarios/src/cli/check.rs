@@ -29,10 +29,7 @@ pub(super) fn check(runner: &dyn Runner, args: &CheckArgs) -> ExitStatus {
     {
         return cannot_write(path, &error);
     }
-    if !args.quiet {
-        print(&totals(&suites));
-    }
-    status
+    if args.quiet { status } else { status.max(print(&totals(&suites))) }
 }
 
 fn totals(suites: &[Suite]) -> String {
@@ -114,7 +111,7 @@ fn check_one(runner: &dyn Runner, scenario: &str, args: &CheckArgs) -> (ExitStat
         }
         report.verdicts.push(verdict);
     }
-    print_report(&report, args.quiet);
+    let status = status.max(print_report(&report, args.quiet));
     (status, Suite { name: report.name, verdicts: report.verdicts, error: None })
 }
 
@@ -137,11 +134,12 @@ fn same_hashes(first: &Report, second: &Report) -> Verdict {
     }
 }
 
-fn print_report(report: &Report, quiet: bool) {
+fn print_report(report: &Report, quiet: bool) -> ExitStatus {
     let shown = |v: &&Verdict| !quiet || matches!(v.status, Status::Failed | Status::Invalid);
     let lines: String = report.verdicts.iter().filter(shown).map(verdict_lines).collect();
-    if !quiet || !lines.is_empty() {
-        let nothing = if report.verdicts.is_empty() { "        expects nothing\n" } else { "" };
-        print(&format!("{}: {}\n{nothing}{lines}\n", report.name, report.title));
+    if quiet && lines.is_empty() {
+        return ExitStatus::Ok;
     }
+    let nothing = if report.verdicts.is_empty() { "        expects nothing\n" } else { "" };
+    print(&format!("{}: {}\n{nothing}{lines}\n", report.name, report.title))
 }

@@ -117,9 +117,15 @@ impl Diagnostic for Shown<'_> {
 }
 
 /// Prints to standard output; a reader that went away is no error.
-pub(super) fn print(text: &str) {
+pub(super) fn print(text: &str) -> ExitStatus {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Who closes the pipe has read what it wanted.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            complain(&InputError::new(format!("cannot write to standard output: {error}")))
+        }
+        _ => ExitStatus::Ok,
+    }
 }
 
 /// Complains about a file that cannot be written.

@@ -29,8 +29,7 @@ pub(super) fn explain(args: &ExplainArgs) -> ExitStatus {
         Err(error) => return complain(&InputError::new(error.to_string())),
     }
     out.push_str(&profile_text(&point.profile));
-    print(&out);
-    ExitStatus::Ok
+    print(&out)
 }
 
 fn points_text(points: &[Expanded], shown: usize) -> String {

@@ -16,10 +16,10 @@ pub(super) fn fidelity(runner: &dyn Runner, args: &FidelityArgs) -> ExitStatus {
         Ok(tables) => tables,
         Err(error) => return complain(&error),
     };
-    print(&to_markdown(&tables));
+    let printed = print(&to_markdown(&tables));
     let rows = unexplained(&tables);
     if rows.is_empty() {
-        return ExitStatus::Ok;
+        return printed;
     }
     let text = format!("far off, and no `missing` says why: {}", rows.join(", "));
     let _ = writeln!(io::stderr(), "error: {text}");

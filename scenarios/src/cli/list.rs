@@ -7,9 +7,14 @@ use crate::format::schema::scenario_schema;
 use crate::input::{Node, Source};
 use crate::library;
 use crate::profile::profile_schema;
+use crate::report::claims_markdown;
 
 /// Lists what is built in.
 pub(super) fn list(args: &ListArgs) -> ExitStatus {
+    if args.claims {
+        print(&claims_markdown());
+        return ExitStatus::Ok;
+    }
     let mut out = String::new();
     for (head, files) in [("scenarios", library::SCENARIOS), ("profiles", library::PROFILES)] {
         if args.quiet {
@@ -26,8 +31,7 @@ pub(super) fn list(args: &ListArgs) -> ExitStatus {
     if !args.quiet {
         out.push_str("run one with `doorbell run NAME`, or give the path of your own file\n");
     }
-    print(&out);
-    ExitStatus::Ok
+    print(&out)
 }
 
 struct Line {
@@ -52,6 +56,5 @@ pub(super) fn schema(args: &SchemaArgs) -> ExitStatus {
         SchemaKind::Scenario => scenario_schema(),
         SchemaKind::Profile => profile_schema(),
     };
-    print(&format!("{schema:#}\n"));
-    ExitStatus::Ok
+    print(&format!("{schema:#}\n"))
 }

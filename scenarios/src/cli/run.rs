@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use doorbell_sim::engine::TraceHash;
+
 use super::ExitStatus;
 use super::args::RunArgs;
 use super::common::{cannot_write, complain, print, ready, run_all};
@@ -20,6 +22,12 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
     if args.trace_hash.is_some() && ready.points.len() != 1 {
         let text = format!("--trace-hash with {} points", ready.points.len());
         return complain(&InputError::new(text).help("fix variants and axes until one is left"));
+    }
+    if let Some(hash) = &args.trace_hash
+        && hash.parse::<TraceHash>().is_err()
+    {
+        let error = InputError::new(format!("--trace-hash {hash} is not a trace hash"));
+        return complain(&error.help("16 hexadecimal digits, as a report prints them"));
     }
     let report = match run_all(runner, &ready, args.quiet) {
         Ok(report) => report,
@@ -43,11 +51,11 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
             return cannot_write(path, &error);
         }
     }
-    match (args.json, args.quiet) {
+    let printed = match (args.json, args.quiet) {
         (true, _) => print(&to_json(&report)),
         (false, true) => print_unexpected(&report),
         (false, false) => print(&to_text(&report)),
-    }
+    };
     if !args.quiet {
         clock.report();
     }
@@ -55,6 +63,7 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
     ExitStatus::of_verdicts(&verdicts_of_file(&report, &ready))
         .max(ExitStatus::of_runs(&report.runs))
         .max(hash)
+        .max(printed)
 }
 
 /// `run` tells how the runs ended by its own status, so the added verdict about unexpected ends
@@ -63,16 +72,16 @@ fn verdicts_of_file(report: &Report, ready: &super::common::Ready) -> Vec<crate:
     report.verdicts.iter().take(ready.loaded.expects.len()).cloned().collect()
 }
 
-fn print_unexpected(report: &Report) {
+fn print_unexpected(report: &Report) -> ExitStatus {
     let bad = |s| matches!(s, Status::Failed | Status::Invalid);
     let lines = report.verdicts.iter().filter(|v| bad(v.status)).map(verdict_lines);
-    print(&lines.collect::<String>());
+    print(&lines.collect::<String>())
 }
 
 fn hash_status(report: &Report, wanted: Option<&str>) -> ExitStatus {
     let found = &report.runs[0].outcome.trace_hash;
     match wanted {
-        Some(wanted) if wanted != found => {
+        Some(wanted) if !wanted.eq_ignore_ascii_case(found) => {
             let text = format!("error: trace hash is {found}, not {wanted}");
             let _ = writeln!(std::io::stderr(), "{text}");
             ExitStatus::HashDiffers

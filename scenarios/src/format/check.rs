@@ -117,6 +117,7 @@ fn check_qp(s: &Scenario, profile: &Profile) -> Checked {
         ("rq_depth", qp.rq_depth.value(), "nic.max_rq_depth", nic.max_rq_depth),
         ("cq_depth", qp.cq_depth.map_or(0, |d| d.value()), "nic.max_cq_depth", nic.max_cq_depth),
         ("max_inline", qp.max_inline.0.0, "nic.max_inline", nic.max_inline.0),
+        ("max_send_sge", qp.max_send_sge.value(), "nic.max_sge", nic.max_sge),
         ("max_rd_atomic", qp.max_rd_atomic.value(), "nic.max_rd_atomic", nic.max_rd_atomic),
         (
             "max_dest_rd_atomic",
@@ -311,7 +312,7 @@ fn check_script(s: &Scenario, p: &Program, given: &Given) -> Checked {
             Step::Post(post) => {
                 check_op(s, post.op, post.size, &path, &path)?;
                 let granted = s.qp.max_inline.0;
-                if post.inline && post.size.0 > granted.0 {
+                if post.inline && post.size.0 > granted.0 && !post.anyway {
                     let text = format!(
                         "{} inline, and `qp.max_inline` grants {}",
                         post.size.print(),
@@ -319,15 +320,21 @@ fn check_script(s: &Scenario, p: &Program, given: &Given) -> Checked {
                     );
                     return refuse(path, text, "send less, or raise `qp.max_inline`");
                 }
+                let elements = s.qp.max_send_sge.value();
+                if u64::from(post.sge) > elements && !post.anyway {
+                    let text =
+                        format!("{} elements, and `qp.max_send_sge` grants {elements}", post.sge);
+                    return refuse(path, text, "gather from fewer, or raise `qp.max_send_sge`");
+                }
                 post.qp
             }
             Step::Recv { qp, .. } | Step::Ring { qp, .. } | Step::State { qp, .. } => *qp,
-            Step::Load if p.payload == Payload::Virtual => {
-                let text = "a load of memory without contents".to_owned();
+            Step::Load { .. } | Step::Store { .. } if p.payload == Payload::Virtual => {
+                let text = "a load or store of memory without contents".to_owned();
                 return refuse(path, text, "set `payload = \"data\"`");
             }
             Step::Poll { .. } | Step::Wait { .. } | Step::Compute { .. } => 0,
-            Step::Fence | Step::Load => 0,
+            Step::Fence | Step::Load { .. } | Step::Store { .. } => 0,
         };
         if u64::from(qp) >= qps {
             let text = format!("queue pair {qp}, and the program has {qps}, counted from 0");

@@ -3,7 +3,7 @@
 use doorbell_core::units::Bytes;
 
 use super::check::{Checked, refuse};
-use super::{Initiator, Op, Payload, Program, ProgramKind, Scenario};
+use super::{Initiator, Op, Payload, Program, ProgramKind, Receives, Scenario};
 use crate::quantity::Unit;
 use crate::workloads::payload::HEADER_BYTES;
 
@@ -83,6 +83,9 @@ pub(super) fn check_kind_limits(
         let text = format!("`initiator = \"cpu-proxy\"` in `{}`", p.kind.word());
         return refuse(path("initiator"), text, "only `produce` has a proxy");
     }
+    if rate {
+        check_rate(s, p, &path)?;
+    }
     match p.kind {
         ProgramKind::PingPong => check_ping_pong(p, path),
         ProgramKind::Produce => check_produce(s, p, path),
@@ -90,15 +93,31 @@ pub(super) fn check_kind_limits(
     }
 }
 
+/// A window smaller than what one ring or one completion covers would never be filled.
+fn check_rate(s: &Scenario, p: &Program, path: &impl Fn(&str) -> String) -> Checked {
+    let depth = s.qp.sq_depth.value();
+    let window = p.window.map_or(depth, |w| w.value());
+    let keys = [("batch", p.batch.value()), ("signal_every", p.signal_every.value())];
+    if let Some((key, n)) = keys.into_iter().find(|(_, n)| *n > window) {
+        let limit = if window < depth { "`window`" } else { "`qp.sq_depth`" };
+        let text = format!("`{key}` is {n}, and {limit} is {window}");
+        return refuse(path(key), text, format!("at most {window}, or raise {limit}"));
+    }
+    Ok(())
+}
+
 fn check_ping_pong(p: &Program, path: impl Fn(&str) -> String) -> Checked {
     if !matches!(p.op, Op::Send | Op::Write) {
         let text = format!("`ping-pong` has no `{}`", p.op.word());
         return refuse(path("op"), text, "write `op = \"send\"` or `op = \"write\"`");
     }
-    if p.op == Op::Write && (p.payload == Payload::Virtual || p.size.0 == Bytes(0)) {
+    if p.op == Op::Write && p.size.0 == Bytes(0) {
         let text = "the peer sees a WRITE by its last byte, and there is none".to_owned();
-        let help = "write `payload = \"data\"` and a size of at least 1B, or `op = \"send\"`";
-        return refuse(path("payload"), text, help);
+        return refuse(path("size"), text, "a size of at least 1B, or `op = \"send\"`");
+    }
+    if p.receives != Receives::Refill {
+        let text = "`receives` has no use in `ping-pong`".to_owned();
+        return refuse(path("receives"), text, "each side posts the receive that it waits for");
     }
     Ok(())
 }

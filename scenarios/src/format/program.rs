@@ -296,6 +296,9 @@ pub enum RingMode {
     Doorbell,
     /// BlueFlame; refused for what does not fit.
     Blueflame,
+    /// The doorbell, but with `share_qp` a thread that posts one message leaves it to the next one
+    /// that waits for the lock.
+    Combined,
 }
 
 /// Which GPU threads ring.

@@ -22,6 +22,8 @@ pub struct Qp {
     /// Completion queue depth. Without it, room for all that both queues can complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cq_depth: Option<Count<1, { u32::MAX as u64 }>>,
+    /// Scatter/gather elements of a send, at most the profile's `nic.max_sge`.
+    pub max_send_sge: Count<1, 64>,
     /// Inline payload asked for, at most the profile's `nic.max_inline`.
     pub max_inline: Quantity<Bytes>,
     /// Local ACK timeout as its code t: 4.096 us · 2^t. 0: no timeout. 14 is 67.1 ms.
@@ -50,6 +52,7 @@ impl Default for Qp {
             sq_depth: Count::of(128),
             rq_depth: Count::of(512),
             cq_depth: None,
+            max_send_sge: Count::of(1),
             max_inline: Quantity(Bytes(220)),
             timeout: Count::of(14),
             retry_cnt: Count::of(7),

@@ -139,6 +139,18 @@ pub enum ClaimVerdict {
 }
 
 impl ClaimVerdict {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Holds, Self::HoldsWhen, Self::Refuted];
+
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::HoldsWhen => "holds-when",
+            Self::Refuted => "refuted",
+        }
+    }
+
     /// The words in tables.
     pub const fn words(self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 //!
 //! | Step | |
 //! |---|---|
-//! | `post OP SIZE [xN] [inline] [unsignaled] [fence] [qp=N] [pd=N]` | stage N work requests |
+//! | `post OP SIZE [xN] [inline] [unsignaled] [fence] [OPTIONS]` | stage N work requests |
 //! | `recv SIZE [xN] [qp=N]` | the peer posts N receives |
 //! | `ring [doorbell\|blueflame] [qp=N]` | announce what is staged |
 //! | `poll [N]` | poll the CQ once, for at most N completions |
@@ -10,10 +10,14 @@
 //! | `state STATE [qp=N]` | move the queue pair to `reset`, `init`, `rtr`, `rts`, `sqd` or `err` |
 //! | `compute TIME` | let time pass |
 //! | `fence` | order the stores so far before what follows |
-//! | `load` | load the first 8 bytes of the buffer, which must have contents |
+//! | `load [at=SIZE]` | load 8 bytes of the buffer, which must have contents |
+//! | `store N [at=SIZE]` | store a number there |
 //!
-//! `pd=N` takes the buffer from the N-th protection domain; all but 0 are foreign to the queue
-//! pair, which is an error that the verbs define.
+//! Options of `post`: `qp=N` takes the N-th queue pair; `pd=N` takes the buffer from the N-th
+//! protection domain, of which all but 0 are foreign to the queue pair, an error that the verbs
+//! define; `sge=N` gathers the message from N elements; `local=SIZE` and `remote=SIZE` say where it
+//! is in the own buffer and in the peer's. `anyway` posts what would else be reported as a mistake
+//! of the file (more than was granted, a foreign buffer), to show what the verbs answer.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -73,8 +77,18 @@ pub enum Step {
     },
     /// Order the stores so far before what follows.
     Fence,
-    /// Load the first 8 bytes of the buffer.
-    Load,
+    /// Load 8 bytes of the buffer.
+    Load {
+        /// Where.
+        at: Bytes,
+    },
+    /// Store 8 bytes to the buffer.
+    Store {
+        /// The number.
+        value: u32,
+        /// Where.
+        at: Bytes,
+    },
 }
 
 /// Work requests to stage.
@@ -96,6 +110,14 @@ pub struct PostStep {
     pub qp: u32,
     /// Protection domain of the buffer; all but 0 are foreign.
     pub pd: u32,
+    /// Elements that each message is gathered from or scattered to; 0 stands for 1.
+    pub sge: u32,
+    /// Where the message is in the own buffer.
+    pub local: Bytes,
+    /// Where it goes in, or comes from, the peer's.
+    pub remote: Bytes,
+    /// Post it though more is asked for than was granted.
+    pub anyway: bool,
 }
 
 /// State of a queue pair.
@@ -126,8 +148,8 @@ impl StepState {
     ];
 }
 
-const STEPS: [&str; 9] =
-    ["post", "recv", "ring", "poll", "wait", "state", "compute", "fence", "load"];
+const STEPS: [&str; 10] =
+    ["post", "recv", "ring", "poll", "wait", "state", "compute", "fence", "load", "store"];
 
 /// More work requests in one step are refused: no send queue is as deep.
 const MAX_COUNT: u32 = 1 << 20;
@@ -172,20 +194,30 @@ impl<'a> Words<'a> {
         at.map(|at| self.rest.remove(at)).is_some()
     }
 
-    /// Takes `name=N` out wherever it stands.
+    /// Takes `name=VALUE` out wherever it stands.
+    fn option(&mut self, name: &str) -> Option<&'a str> {
+        let value = |w: &'a str| w.strip_prefix(name)?.strip_prefix('=');
+        let at = self.rest.iter().position(|w| value(w).is_some())?;
+        value(self.rest.remove(at))
+    }
+
+    /// Takes `name=N` out.
     fn named(&mut self, name: &str) -> Result<u32, StepError> {
-        let number = |w: &&str| w.strip_prefix(name).and_then(|r| r.strip_prefix('=')).is_some();
-        let Some(at) = self.rest.iter().position(number) else {
+        let Some(text) = self.option(name) else {
             return Ok(0);
         };
-        let word = self.rest.remove(at);
-        match word[name.len() + 1..].parse() {
+        match text.parse() {
             Ok(n) => Ok(n),
             Err(_) => wrong(
-                format!("\"{word}\" in \"{}\" is no number", self.step),
+                format!("\"{name}={text}\" in \"{}\" is no number", self.step),
                 format!("write for example \"{name}=1\""),
             ),
         }
+    }
+
+    /// Takes `name=SIZE` out.
+    fn place(&mut self, name: &str) -> Result<Bytes, StepError> {
+        self.option(name).map_or(Ok(Bytes(0)), quantity)
     }
 
     /// Takes `xN` out wherever it stands.
@@ -272,8 +304,21 @@ impl Step {
                 Ok(Self::Fence)
             }
             "load" => {
-                words.end(&[])?;
-                Ok(Self::Load)
+                let at = words.place("at")?;
+                words.end(&["at=64B"])?;
+                Ok(Self::Load { at })
+            }
+            "store" => {
+                let at = words.place("at")?;
+                let text = words.need("its number", "store 1 at=64B")?;
+                words.end(&["at=64B"])?;
+                match text.parse() {
+                    Ok(value) => Ok(Self::Store { value, at }),
+                    Err(_) => wrong(
+                        format!("\"{text}\" is no number to store"),
+                        "write for example \"store 1 at=64B\"",
+                    ),
+                }
             }
             other => wrong(format!("unknown step \"{other}\""), suggestion(other, STEPS, "steps")),
         }
@@ -282,8 +327,10 @@ impl Step {
     fn parse_post(words: &mut Words<'_>) -> Result<Self, StepError> {
         const EXAMPLE: &str = "post write 16B x12";
         let (qp, pd, count) = (words.named("qp")?, words.named("pd")?, words.times()?);
+        let (sge, local, remote) =
+            (words.named("sge")?, words.place("local")?, words.place("remote")?);
         let (inline, fence) = (words.flag("inline"), words.flag("fence"));
-        let unsignaled = words.flag("unsignaled");
+        let (unsignaled, anyway) = (words.flag("unsignaled"), words.flag("anyway"));
         let word = words.need("its operation", EXAMPLE)?;
         let Some(op) = Op::ALL.into_iter().find(|op| op.word() == word) else {
             let known = Op::ALL.map(Op::word);
@@ -302,8 +349,38 @@ impl Step {
         if inline && !op.takes_inline() {
             return wrong(format!("\"{word}\" cannot be inline"), "only writes and sends can");
         }
-        words.end(&["x16", "inline", "unsignaled", "fence", "qp=0", "pd=0"])?;
-        Ok(Self::Post(PostStep { op, size, count, inline, signaled: !unsignaled, fence, qp, pd }))
+        if u64::from(sge) > size.0.max(1) {
+            let text = format!("{} in {sge} elements", size.print());
+            return wrong(text, "each element has at least a byte");
+        }
+        words.end(&[
+            "x16",
+            "inline",
+            "unsignaled",
+            "fence",
+            "anyway",
+            "qp=0",
+            "pd=0",
+            "sge=2",
+            "local=64B",
+            "remote=64B",
+        ])?;
+        let signaled = !unsignaled;
+        let post = PostStep {
+            op,
+            size,
+            count,
+            inline,
+            signaled,
+            fence,
+            qp,
+            pd,
+            sge,
+            local,
+            remote,
+            anyway,
+        };
+        Ok(Self::Post(post))
     }
 
     fn parse_state(words: &mut Words<'_>) -> Result<Self, StepError> {
@@ -318,6 +395,11 @@ impl Step {
     }
 }
 
+/// `name=size` unless it is zero.
+fn place(f: &mut fmt::Formatter<'_>, name: &str, at: Bytes) -> fmt::Result {
+    if at.0 == 0 { Ok(()) } else { write!(f, " {name}={}", at.print()) }
+}
+
 /// `name=n` unless it is the default.
 fn option(f: &mut fmt::Formatter<'_>, name: &str, n: u32) -> fmt::Result {
     if n == 0 { Ok(()) } else { write!(f, " {name}={n}") }
@@ -328,15 +410,21 @@ impl fmt::Display for Step {
         match self {
             Self::Post(p) => {
                 write!(f, "post {} {} x{}", p.op.word(), p.size.print(), p.count)?;
-                for (word, on) in
-                    [("inline", p.inline), ("unsignaled", !p.signaled), ("fence", p.fence)]
-                {
+                for (word, on) in [
+                    ("inline", p.inline),
+                    ("unsignaled", !p.signaled),
+                    ("fence", p.fence),
+                    ("anyway", p.anyway),
+                ] {
                     if on {
                         write!(f, " {word}")?;
                     }
                 }
                 option(f, "qp", p.qp)?;
-                option(f, "pd", p.pd)
+                option(f, "pd", p.pd)?;
+                option(f, "sge", p.sge)?;
+                place(f, "local", p.local)?;
+                place(f, "remote", p.remote)
             }
             Self::Recv { size, count, qp } => {
                 write!(f, "recv {} x{count}", size.print())?;
@@ -347,6 +435,7 @@ impl fmt::Display for Step {
                     RingMode::Auto => "ring",
                     RingMode::Doorbell => "ring doorbell",
                     RingMode::Blueflame => "ring blueflame",
+                    RingMode::Combined => "ring combined",
                 })?;
                 option(f, "qp", *qp)
             }
@@ -360,7 +449,14 @@ impl fmt::Display for Step {
             }
             Self::Compute { time } => write!(f, "compute {}", time.print()),
             Self::Fence => f.write_str("fence"),
-            Self::Load => f.write_str("load"),
+            Self::Load { at } => {
+                f.write_str("load")?;
+                place(f, "at", *at)
+            }
+            Self::Store { value, at } => {
+                write!(f, "store {value}")?;
+                place(f, "at", *at)
+            }
         }
     }
 }
@@ -431,6 +527,12 @@ mod tests {
             ("compute 1.5us", "compute 1.5us"),
             ("fence", "fence"),
             ("load", "load"),
+            ("load at=64B", "load at=64B"),
+            ("store 7 at=1KiB", "store 7 at=1KiB"),
+            (
+                "post write 64B sge=2 local=64B remote=4KiB anyway",
+                "post write 64B x1 anyway sge=2 local=64B remote=4KiB",
+            ),
         ] {
             let step = Step::parse(text).unwrap_or_else(|e| panic!("{text}: {e:?}"));
             if !printed.is_empty() {
@@ -460,6 +562,10 @@ mod tests {
             ("poll 0", "not a possible count", "from 1"),
             ("wait 1 2", "unknown word \"2\"", "no words are possible"),
             ("state rst", "unknown state \"rst\"", "did you mean"),
+            ("post write 2B sge=3", "2B in 3 elements", "at least a byte"),
+            ("post write 2B local=3", "\"3\" has no unit", "3B"),
+            ("store", "lacks its number", "store 1"),
+            ("store x", "\"x\" is no number", "store 1"),
             ("compute", "lacks its time", "compute 2us"),
             ("compute -1us", "is negative", "2us"),
         ] {

@@ -1,5 +1,6 @@
 //! Reports: tables for a terminal, versioned JSON, JUnit, and writing files whole or not at all.
 
+mod claims;
 mod detail;
 mod figure;
 mod json;
@@ -17,6 +18,7 @@ use crate::expect::{Verdict, judge};
 use crate::format::load::Loaded;
 use crate::run::Run;
 
+pub use claims::claims_markdown;
 pub use figure::timeline_svg;
 pub use json::{REPORT_VERSION, to_json};
 pub use junit::{Suite, to_junit};

@@ -6,7 +6,7 @@ use doorbell_sim::world::World;
 
 use super::programs::{Placed, Role};
 use super::{Effective, Point};
-use crate::format::{ProgramKind, RingMode};
+use crate::format::{Initiator, ProgramKind, RingMode};
 use crate::quantity::Unit;
 use crate::workloads::Results;
 
@@ -43,6 +43,11 @@ fn granted(point: &Point, caps: &QpCaps, out: &mut Vec<Effective>) {
     ));
     let inline = Bytes(caps.max_inline.into()).print();
     out.push(row("qp.max_inline", qp.max_inline.0.print(), inline, ""));
+    let (asked, peer) = (qp.max_rd_atomic.value(), qp.max_dest_rd_atomic.value());
+    if asked > peer {
+        let reason = "the peer takes no more: qp.max_dest_rd_atomic";
+        out.push(row("qp.max_rd_atomic", asked.to_string(), peer.to_string(), reason));
+    }
 }
 
 /// How the first program's rings reached the NIC.
@@ -57,9 +62,13 @@ fn rings(point: &Point, world: &World, p: &Placed, r: &Results, out: &mut Vec<Ef
         RingMode::Auto => "auto",
         RingMode::Doorbell => "doorbell",
         RingMode::Blueflame => "blueflame",
+        RingMode::Combined => "combined",
     };
     let effective = format!("{bf} of {all} by BlueFlame");
-    let reason = "BlueFlame carries exactly one WQE that fits its buffer";
+    let reason = match program.initiator {
+        Initiator::Gpu => "GPU blocks store doorbells only",
+        _ => "BlueFlame carries exactly one WQE that fits its buffer",
+    };
     out.push(row("program.ring", requested.into(), effective, if bf < all { reason } else { "" }));
 }
 

@@ -20,12 +20,16 @@ pub(super) fn mistake(
     results: &Results,
 ) -> Option<RunError> {
     let steps = &point.scenario.program[placed.program].steps;
-    let refused = results.log.iter().find_map(|entry| {
+    let meant = |line: u32| match steps.get(line as usize) {
+        Some(Step::Post(post)) => post.anyway,
+        _ => false,
+    };
+    let refused = results.log.iter().filter(|entry| !meant(entry.line)).find_map(|entry| {
         let (message, help) = refusal(&entry.outcome)?;
         Some(at(placed, entry.line, message, help))
     });
     refused.or_else(|| {
-        let line = foreign(steps, world, placed, results)?;
+        let line = foreign(steps, world, placed, results).filter(|line| !meant(*line))?;
         let Step::Post(PostStep { pd, .. }) = steps.get(line as usize)? else { return None };
         let status = WcStatus::LocProtErr;
         let message = format!(

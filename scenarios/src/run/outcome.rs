@@ -14,6 +14,9 @@
 //! | `doorbells` | count | doorbells that the NIC saw, BlueFlame included |
 //! | `mmio_writes` | count | stores to the device, a BlueFlame block counts once |
 //! | `wqes_posted`, `wqes_executed`, `wqes_unrung` | count | of all send queues |
+//! | `qps_in_error` | count | queue pairs that end in ERR |
+//! | `cq_fill_max` | count | most entries that any completion queue held |
+//! | `rd_atomic_max` | count | most READs and atomics without an answer on any queue pair |
 //! | `data_errors` | count | messages that the peer found wrong or missing |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `latency.FIGURE` | time | from hand-over to the news of completion, see the program |

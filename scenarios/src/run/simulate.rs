@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::QpState;
 use doorbell_sim::fabric::{
     Buffering, DropCause, FabricConfig, Forwarding, Link, Noise as FabricNoise, SwitchConfig,
 };
@@ -18,9 +19,9 @@ use super::{
     ResourceUse, RunError, Runner, hardware,
 };
 use super::{effective, timeline};
-use crate::format::{HostModel, Noise, SwitchMode, TopologyKind};
+use crate::format::{HostModel, Noise, QpKind, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
-use crate::workloads::{Failure, Results};
+use crate::workloads::{Failure, Results, Window};
 
 /// Stages that the timeline recorder keeps: enough for the warm-up of any scenario that asks for
 /// one message.
@@ -145,12 +146,14 @@ fn collect(
             failures.push(format!("program {} (rank {}): {f}", p.program, p.rank));
         }
     }
-    out.exit = exit(end, &failures);
+    out.exit = exit(end, &failures, world);
     let all: Vec<(&Placed, &Results)> =
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
-    let duration = program_metrics(point, world, &all, &mut out);
+    let (first, last) = program_metrics(point, world, &all, &mut out);
     host_metrics(world, &mut out);
-    resources(world, duration, &mut out);
+    queue_metrics(world, &mut out);
+    resources(world, last.since(first), &mut out);
+    unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
     out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
@@ -164,9 +167,24 @@ fn collect(
     Ok(out)
 }
 
-fn exit(end: &RunEnd, failures: &[String]) -> Exit {
+/// Packets that the fabric dropped, as the first line of what went wrong.
+fn losses(world: &World) -> String {
+    let mut text = String::new();
+    for (i, switch) in world.fabric().switches().iter().enumerate() {
+        for cause in DropCause::ALL {
+            let n = switch.dropped().of(cause).packets;
+            if n > 0 {
+                text += &format!("switch {i} dropped {n} packets ({})\n", cause.name());
+            }
+        }
+    }
+    text
+}
+
+fn exit(end: &RunEnd, failures: &[String], world: &World) -> Exit {
     let no_progress = |reasons: &[StallReason]| {
-        reasons.iter().map(StallReason::to_string).collect::<Vec<_>>().join("\n")
+        let lines: Vec<_> = reasons.iter().map(StallReason::to_string).collect();
+        losses(world) + &lines.join("\n")
     };
     match end {
         _ if !failures.is_empty() => {
@@ -184,13 +202,13 @@ fn exit(end: &RunEnd, failures: &[String]) -> Exit {
     }
 }
 
-/// Metrics of the programs; returns the time in which the senders were at work.
+/// Metrics of the programs; returns when the senders began and ended.
 fn program_metrics(
     point: &Point,
     world: &World,
     all: &[(&Placed, &Results)],
     out: &mut Outcome,
-) -> Span {
+) -> (Time, Time) {
     let senders = || all.iter().filter(|(p, _)| p.role == Role::Sender).map(|(_, r)| r);
     let first = senders().filter_map(|r| r.first).min().unwrap_or(Time::ZERO);
     let last = senders().filter_map(|r| r.last).max().unwrap_or(world.now());
@@ -213,7 +231,7 @@ fn program_metrics(
     for (prefix, group) in groups {
         group_metrics(&prefix, &group, out);
     }
-    last.since(first)
+    (first, last)
 }
 
 /// A program and what its initiator spent.
@@ -227,11 +245,23 @@ struct Member<'a> {
 /// Programs whose figures are given together.
 type Group<'a> = Vec<Member<'a>>;
 
+/// The window of a program. One that closes as it opens, because one completion confirmed the
+/// warm-up and all the rest, gives way to the whole run.
+fn measured(r: &Results) -> Option<Window> {
+    let window = r.window?;
+    match (r.first, r.last) {
+        (Some(from), Some(to)) if window.to <= window.from => {
+            Some(Window { from, to, messages: r.messages, bytes: r.bytes })
+        }
+        _ => Some(window),
+    }
+}
+
 fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
     post_metrics(prefix, group, out);
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
     let of = |role: Role| group.iter().filter(move |m| m.role == role).map(|m| m.results);
-    let windows: Vec<_> = of(Role::Sender).filter_map(|r| r.window).collect();
+    let windows: Vec<_> = of(Role::Sender).filter_map(measured).collect();
     let from = windows.iter().map(|w| w.from).min();
     let to = windows.iter().map(|w| w.to).max();
     if let (Some(from), Some(to)) = (from, to) {
@@ -299,11 +329,7 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         doorbells += s.doorbells;
         blueflames += s.blueflames;
         wqes += s.wqes;
-        for (_, q) in host.nic().qps() {
-            posted += u64::from(q.sq.prod());
-            sum("rnr_nak_sent", q.stats.rnr_naks_sent);
-            sum("rnr_nak_received", q.stats.rnr_naks_received);
-        }
+        posted += host.nic().qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
         unrung += host.unrung();
         sum("out_of_buffer", s.out_of_buffer);
         sum("rx_dropped", s.rx_dropped);
@@ -346,8 +372,31 @@ fn host_metrics(world: &World, out: &mut Outcome) {
     put("lock_waited", Metric::time(lock_waited));
 }
 
+/// States and fills of queues, and asynchronous events.
+fn queue_metrics(world: &World, out: &mut Outcome) {
+    let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
+    let (mut in_error, mut cq_fill, mut reads) = (0, 0, 0);
+    for host in world.hosts() {
+        for (_, q) in host.nic().qps() {
+            sum("rnr_nak_sent", q.stats.rnr_naks_sent);
+            sum("rnr_nak_received", q.stats.rnr_naks_received);
+            in_error += u64::from(q.state == QpState::Err);
+            reads = reads.max(q.stats.rd_atomic_peak.into());
+        }
+        for (kind, n) in host.nic().async_events() {
+            sum(&format!("async_{}", kind.as_str_name().to_ascii_lowercase()), n);
+        }
+        let fill = host.nic().completion_queues().map(|q| q.high_water).max();
+        cq_fill = cq_fill.max(fill.unwrap_or(0).into());
+    }
+    let mut put = |name: &str, n| out.metrics.insert(name.to_owned(), Metric::count(n));
+    put("qps_in_error", in_error);
+    put("cq_fill_max", cq_fill);
+    put("rd_atomic_max", reads);
+}
+
 fn resources(world: &World, duration: Span, out: &mut Outcome) {
-    let report = world.report();
+    let report = world.report_after_set_up();
     for r in report.resources {
         let of = duration * u64::from(r.units.max(1));
         let name = format!("host{}.{}", r.host, r.name);
@@ -369,6 +418,30 @@ fn resources(world: &World, duration: Span, out: &mut Outcome) {
             bytes: l.bytes,
             tlps: l.tlps,
         });
+    }
+}
+
+/// Unreliable services: what arrived, not what was sent, is the throughput; and losses are said.
+fn unreliable(point: &Point, world: &World, (first, last): (Time, Time), out: &mut Outcome) {
+    let delivered = world.hosts().iter().map(|h| h.nic().stats.rx_payload).sum::<u64>();
+    out.metrics.insert("delivered_bytes".into(), Metric::bytes(delivered));
+    if point.scenario.qp.kind == QpKind::Rc {
+        return;
+    }
+    // The last bytes arrive after the sender has seen its last completion.
+    let arrived = world.hosts().iter().map(|h| h.nic().last_progress()).max();
+    let span = arrived.unwrap_or(last).max(last).since(first);
+    out.metrics.insert("throughput".into(), Metric::rate(delivered, span));
+    let lost: u64 = ["tail_drop", "no_route", "rx_dropped"]
+        .iter()
+        .filter_map(|name| out.counters.get(*name))
+        .sum();
+    if lost > 0 {
+        let text = "packets were sent and not delivered: an unreliable service tells nobody; \
+                    `messages` and `message_rate` count what was sent, `throughput` and \
+                    `delivered_bytes` what arrived";
+        let (name, text) = ("lost-packets".to_owned(), text.to_owned());
+        out.notes.push(Note { kind: NoteKind::Warning, name, text, count: lost });
     }
 }
 

@@ -65,3 +65,74 @@ fn a_host_has_at_most_128_initiators() {
     let text = error.to_string();
     assert_eq!(text, "`program.0.threads`: more than 128 cores and GPU blocks on host 0");
 }
+
+/// A ring that is left to the next poster is not lost: every WQE is announced by somebody.
+#[test]
+fn a_doorbell_that_is_left_to_the_next_is_rung_by_somebody() {
+    for threads in [1, 2, 7] {
+        let threads = format!("program.0.threads={threads}");
+        let each = outcome(SHARED, &[&threads]);
+        let o = outcome(SHARED, &[&threads, "program.0.ring=combined"]);
+        assert_eq!((o.exit.reason.as_str(), number(&o, "wqes_unrung")), ("", 0.0), "{threads}");
+        assert_eq!(number(&o, "messages"), number(&each, "messages"), "{threads}");
+        let (few, all) = (number(&o, "doorbells"), number(&each, "doorbells"));
+        assert!(if threads.ends_with("=1") { few == all } else { few < all / 2.0 }, "{few} {all}");
+        assert!(few >= all / 32.0, "at least every 32nd rings: {few} of {all}");
+    }
+    // A ring of several WQEs is never left.
+    let set = ["program.0.threads=4", "program.0.batch=2", "program.0.iterations=100"];
+    let each = outcome(SHARED, &set);
+    let o = outcome(SHARED, &[&set[..], &["program.0.ring=combined"]].concat());
+    assert_eq!(number(&o, "doorbells"), number(&each, "doorbells"));
+}
+
+/// Two senders of 400 Gb/s each and a receiver whose slot takes half of one: what does not fit the
+/// receive buffer waits in front of the port, and the slot's rate is what is delivered.
+#[test]
+fn a_narrow_slot_of_the_receiver_holds_the_senders_back() {
+    let sender = |host: u32| {
+        format!(
+            "[[program]]\nname = 'from{host}'\nkind = 'bandwidth'\nhost = {host}\npeer = 0\n\
+             size = '64KiB'\nwindow = 32\niterations = 300\n"
+        )
+    };
+    let text = format!("[topology]\nkind = 'switch'\nhosts = 3\n{}{}", sender(1), sender(2));
+    let o = outcome(&text, &["pcie.width=8"]);
+    let rate = number(&o, "throughput");
+    // 252.1 Gb/s of lanes, 280 bytes for 256.
+    assert!(rate < 236e9 && rate > 225e9, "{rate}");
+    assert!(number(&o, "counter.rx_buffer_waits") > 0.0);
+    assert_eq!(o.limiting.as_deref(), Some("host0.PCIe nic up"));
+}
+
+#[test]
+fn a_script_polls_what_has_come_and_reads_what_was_written() {
+    let text = "[[program]]\nkind = 'script'\npayload = 'data'\nsteps = ['store 7 at=64B', \
+                'post write 8B local=64B remote=4KiB', \
+                'post read 8B sge=2 local=128B remote=4KiB', \
+                'ring', 'compute 20us', 'poll 16', 'load at=128B', 'load']\n";
+    let o = outcome(text, &["qp.max_send_sge=2"]);
+    assert_eq!(number(&o, "step.5.count"), 2.0, "both completed during the computation");
+    assert_eq!(number(&o, "step.6.count"), 7.0, "read back into two elements");
+    assert_eq!(number(&o, "step.7.count"), 0.0);
+    let error = crate::testing::expanded(
+        &format!("title = 't'\nprofile = 'generic-400g'\n{text}"),
+        &["qp.max_send_sge=1"],
+    );
+    let message = error.map(|_| ()).unwrap_err();
+    assert_eq!(message.message(), "2 elements, and `qp.max_send_sge` grants 1");
+}
+
+/// A completion queue overruns once, at the entry behind its last, and takes its queue pairs along.
+#[test]
+fn an_overrun_is_one_event_at_the_exact_entry() {
+    let text = "[qp]\nsq_depth = 16\n[[program]]\nkind = 'message-rate'\nsize = '8B'\n\
+                qps = 4\niterations = 64\npoll_interval = '1ms'\n";
+    let o = outcome(text, &["qp.cq_depth=64"]);
+    assert_eq!((number(&o, "cq_fill_max"), number(&o, "counter.async_cq_err")), (64.0, 0.0));
+    assert_eq!(number(&o, "qps_in_error"), 0.0);
+    let o = outcome(text, &["qp.cq_depth=63"]);
+    assert_eq!((number(&o, "cq_fill_max"), number(&o, "counter.async_cq_err")), (63.0, 1.0));
+    assert_eq!((number(&o, "qps_in_error"), number(&o, "counter.async_qp_fatal")), (4.0, 4.0));
+    assert!(o.exit.reason.contains("completion queue overrun"), "{}", o.exit.reason);
+}

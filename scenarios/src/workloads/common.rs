@@ -289,6 +289,15 @@ pub struct Message {
     pub flags: SendFlags,
 }
 
+/// Where a message goes at the peer, and in how many elements it lies here.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    /// Offset in the peer's region.
+    pub remote: u64,
+    /// Scatter/gather elements; 0 stands for 1.
+    pub sges: u32,
+}
+
 /// Stages messages of one shape from one region; keeps the inline bytes.
 #[derive(Clone, Debug)]
 pub struct Poster {
@@ -320,13 +329,43 @@ impl Poster {
         mr: &Mr,
         message: Message,
     ) -> Result<(), Failure> {
+        self.stage_at(t, lane, mr, message, Place { remote: message.offset, sges: 1 })
+    }
+
+    /// Stages a message that goes to another place at the peer than it has in the own region, in
+    /// several elements of like size; the last one takes what is left.
+    ///
+    /// # Errors
+    /// See [`Poster::stage`].
+    pub fn stage_at<T: Transport>(
+        &self,
+        t: &mut T,
+        lane: &Lane,
+        mr: &Mr,
+        message: Message,
+        place: Place,
+    ) -> Result<(), Failure> {
         let Message { wr_id, n, offset, flags } = message;
         let bytes = self.shape.bytes();
         let need = offset + u64::from(bytes);
-        let sge = mr.sge(offset, bytes).ok_or(Failure::OwnRegion { got: mr.len, need })?;
-        let sge: &[Sge] = if bytes == 0 { &[] } else { &[sge] };
-        let data = if self.shape.inline { Data::Inline(&self.scratch) } else { Data::Sge(sge) };
-        let op = self.shape.op.to_send_op(lane.remote.at(offset), n);
+        let whole = mr.sge(offset, bytes).ok_or(Failure::OwnRegion { got: mr.len, need })?;
+        let mut parts = vec![];
+        let sges: &[Sge] = match place.sges {
+            _ if bytes == 0 => &[],
+            0 | 1 => &[whole],
+            n => {
+                let each = bytes / n;
+                let part = |i: u32| Sge {
+                    addr: whole.addr + u64::from(i * each),
+                    len: if i + 1 == n { bytes - i * each } else { each },
+                    ..whole
+                };
+                parts.extend((0..n).map(part));
+                &parts
+            }
+        };
+        let data = if self.shape.inline { Data::Inline(&self.scratch) } else { Data::Sge(sges) };
+        let op = self.shape.op.to_send_op(lane.remote.at(place.remote), n);
         let dest: Option<UdDest> = lane.dest;
         t.stage(lane.qp, &SendWr { wr_id, op, data, flags, dest })?;
         Ok(())

@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 
 use doorbell_core::transport::{
     Completion, Completions, Control, FenceScope, ModifyError, Mr, Next, PostRecvCause, Program,
-    QpAttr, RecvQueue, RecvWr, Ring, RingError, Rung, StageError, Transport, WaitSet,
+    QpAttr, Range, RecvQueue, RecvWr, Ring, RingError, Rung, StageError, Transport, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{QpAttrMask, QpState, SendFlags};
 
-use super::common::{Failure, Message, Poster, Results, Shape, Window};
+use super::common::{Failure, Message, Place, Poster, Results, Shape, Window};
 use super::connect::{
     ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, ReceiveOrder, Topic, key,
     publish_done,
@@ -35,6 +35,10 @@ pub enum ScriptStep {
         /// Protection domain of the buffer: 0 is that of the QPs. A buffer of another one is
         /// refused when the WQE is executed (`LOC_PROT_ERR`).
         pd: u32,
+        /// Offset in the own region.
+        local: u64,
+        /// Where it goes at the peer, and its elements.
+        place: Place,
     },
     /// Rings for everything that is staged on the QP.
     Ring {
@@ -101,8 +105,18 @@ pub enum ScriptStep {
         /// Scope.
         scope: FenceScope,
     },
-    /// Loads the first 8 bytes of the buffer, which must have contents.
-    Load,
+    /// Loads 8 bytes of the buffer, which must have contents.
+    Load {
+        /// Offset.
+        at: u64,
+    },
+    /// Stores 8 bytes to the buffer.
+    Store {
+        /// Offset.
+        at: u64,
+        /// What.
+        value: u64,
+    },
     /// Asks for a state; on the way from RESET to RTS with the attributes that connected the QP.
     Modify {
         /// QP.
@@ -110,6 +124,15 @@ pub enum ScriptStep {
         /// State.
         to: QpState,
     },
+}
+
+/// What a line posts.
+#[derive(Copy, Clone, Debug)]
+struct Posted {
+    shape: Shape,
+    flags: SendFlags,
+    local: u64,
+    place: Place,
 }
 
 /// What came of a line.
@@ -137,6 +160,8 @@ pub enum Outcome {
     Fenced,
     /// A load, and what it read.
     Loaded(u64),
+    /// A store.
+    Stored,
     /// A modify; work requests that it unstaged.
     Modified(Result<u32, ModifyError>),
 }
@@ -260,7 +285,15 @@ impl Script {
             self.up = true;
             self.results.first = Some(t.now());
         }
+        let mut acted = false;
         while let Some(&step) = self.config.steps.get(self.line) {
+            // A step of a program sees what was there when it began: lines that look begin one.
+            // Loads one after the other are one look.
+            let load = matches!(step, ScriptStep::Load { .. });
+            if acted && (load || matches!(step, ScriptStep::Poll { .. } | ScriptStep::PollEmpty)) {
+                return Ok(Next::Again);
+            }
+            acted = !load;
             if let Some(next) = self.step_line(t, step)? {
                 return Ok(next);
             }
@@ -281,9 +314,10 @@ impl Script {
         step: ScriptStep,
     ) -> Result<Option<Next>, Failure> {
         match step {
-            ScriptStep::Post { qp, count, shape, flags, pd } => {
+            ScriptStep::Post { qp, count, shape, flags, pd, local, place } => {
                 let mr = self.buffer(t, pd)?;
-                self.post(t, qp, count, shape, flags, mr)?
+                let what = Posted { shape, flags, local, place };
+                self.post(t, qp, count, what, mr)?
             }
             ScriptStep::Ring { qp, how } => {
                 let lane = self.lane(qp)?;
@@ -329,15 +363,22 @@ impl Script {
                 t.fence(scope);
                 self.log(t, Outcome::Fenced);
             }
-            ScriptStep::Load => {
-                let mr = self.client.local().mr;
-                let word = mr.range(0, 8).ok_or(Failure::OwnRegion { got: mr.len, need: 8 })?;
-                let value = t.load_u64(word)?;
+            ScriptStep::Load { at } => {
+                let value = t.load_u64(self.word(at)?)?;
                 self.log(t, Outcome::Loaded(value));
+            }
+            ScriptStep::Store { at, value } => {
+                t.store_u64(self.word(at)?, value)?;
+                self.log(t, Outcome::Stored);
             }
             ScriptStep::Modify { qp, to } => self.modify(t, qp, to)?,
         }
         Ok(None)
+    }
+
+    fn word(&self, at: u64) -> Result<Range, Failure> {
+        let mr = &self.client.local().mr;
+        mr.range(at, 8).ok_or(Failure::OwnRegion { got: mr.len, need: at + 8 })
     }
 
     /// The buffer in protection domain `pd`.
@@ -375,16 +416,17 @@ impl Script {
         t: &mut T,
         qp: u32,
         count: u32,
-        shape: Shape,
-        flags: SendFlags,
+        what: Posted,
         mr: Mr,
     ) -> Result<(), Failure> {
+        let Posted { shape, flags, local: offset, place } = what;
         let (lane, poster) = (self.lane(qp)?, Poster::new(shape));
         let mut staged = 0;
         let mut refusal = None;
         while staged < count && refusal.is_none() {
-            let (wr_id, offset) = (self.posted, 0);
-            match poster.stage(t, &lane, &mr, Message { wr_id, n: wr_id, offset, flags }) {
+            let wr_id = self.posted;
+            let message = Message { wr_id, n: wr_id, offset, flags };
+            match poster.stage_at(t, &lane, &mr, message, place) {
                 Ok(()) => {
                     self.posted += 1;
                     staged += 1;

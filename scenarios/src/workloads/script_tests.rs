@@ -1,6 +1,6 @@
 //! Scripts on the ideal back end.
 
-use super::common::Op;
+use super::common::{Op, Place};
 use super::responder::{Responder, ResponderConfig};
 use super::script::*;
 use super::{Failure, Shape};
@@ -13,7 +13,15 @@ use doorbell_core::verbs::{TransitionError, WcStatus};
 
 fn post(count: u32) -> ScriptStep {
     let shape = Shape { op: Op::Send, size: 8, inline: false };
-    ScriptStep::Post { qp: 0, count, shape, flags: SendFlags::SIGNALED, pd: 0 }
+    ScriptStep::Post {
+        qp: 0,
+        count,
+        shape,
+        flags: SendFlags::SIGNALED,
+        pd: 0,
+        local: 0,
+        place: Place::default(),
+    }
 }
 
 const RING: ScriptStep = ScriptStep::Ring { qp: 0, how: Ring::Doorbell };
@@ -131,6 +139,8 @@ fn waiting_for_all_never_ends_with_an_unsignalled_tail() {
         shape: Shape::default(),
         flags: SendFlags::empty(),
         pd: 0,
+        local: 0,
+        place: Place::default(),
     };
     let all = ScriptStep::AwaitAll { deadline: Some(Span::from_us(1)) };
     let (a, ..) = play(vec![tail, RING, all, post(1), RING, all]);
@@ -146,6 +156,8 @@ fn a_buffer_of_another_protection_domain_is_refused_at_execution() {
         shape: Shape::default(),
         flags: SendFlags::SIGNALED,
         pd: 2,
+        local: 0,
+        place: Place::default(),
     };
     let (a, ..) = play(vec![foreign, RING, ScriptStep::AwaitAll { deadline: None }]);
     assert_eq!(outcomes(&a)[0], Outcome::Staged(1, None));

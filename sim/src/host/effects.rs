@@ -21,6 +21,9 @@ enum Outcome {
     Waits(Cause, Time),
 }
 
+/// Doorbells in a row that holders of a lock leave to the next one; then one rings.
+const MOST_LEFT: u32 = 31;
+
 impl Host {
     /// Schedules the next effect of the step, or ends the step.
     pub(super) fn schedule_effect(&mut self, s: &mut Shared, now: Time, initiator: u16) {
@@ -84,11 +87,13 @@ impl Host {
         match effect {
             Effect::Lock { qp } => return self.lock(now, initiator, qp),
             Effect::Unlock { qp } => self.unlock(s, now, qp),
+            Effect::Choose { qp, cost } => self.choose(initiator, qp, cost),
             Effect::Ring { local, qp, count, blueflame } => {
                 let lines = blueflame.div_ceil(WQEBB).max(1);
                 let who = self.initiators[usize::from(initiator)].who;
                 let limit = self.costs_of(who).wc_buffers.max(lines);
                 let init = &mut self.initiators[usize::from(initiator)];
+                let lines = if init.leaves_doorbell { 0 } else { lines };
                 if init.mmio_lines + lines > limit {
                     init.effects.push_front((at, effect));
                     return Outcome::Waits(Cause::Mmio, now);
@@ -142,6 +147,9 @@ impl Host {
             self.nic.post_send(qp, wqe, visible_at + delay);
         }
         l.ringing -= count;
+        if std::mem::take(&mut self.initiators[usize::from(initiator)].leaves_doorbell) {
+            return;
+        }
         let prod = self.nic.qp(qp).map_or(0, |q| q.sq.prod());
         let (nic, mut env) = self.split(s, now);
         nic.ring(&mut env, (from, id), qp, prod, blueflame);
@@ -189,6 +197,20 @@ impl Host {
             lock.waited += granted.since(since);
         }
         self.resume(s, next, Cause::Lock, granted);
+    }
+
+    /// A holder of the lock leaves its doorbell to the next one, but not for ever: a queue that
+    /// always has somebody waiting would never be rung.
+    fn choose(&mut self, initiator: u16, qp: u32, cost: Span) {
+        let lock = self.locks.entry(qp).or_default();
+        let leaves = !lock.waiting.is_empty() && lock.left < MOST_LEFT;
+        lock.left = if leaves { lock.left + 1 } else { 0 };
+        let init = &mut self.initiators[usize::from(initiator)];
+        init.leaves_doorbell = leaves;
+        if !leaves {
+            init.delay += cost;
+            init.stats.post += cost;
+        }
     }
 
     /// What an initiator pays for a lock that another one held last.

@@ -21,6 +21,8 @@ pub(super) enum Effect {
     Lock { qp: u32 },
     /// Gives it back.
     Unlock { qp: u32 },
+    /// Leaves the doorbell to the next holder of the lock if there is one, else pays for it.
+    Choose { qp: u32, cost: Span },
     /// Moves `count` staged WQEs of the local QP into the send queue and rings.
     Ring { local: u32, qp: u32, count: u32, blueflame: u32 },
     /// Posts receives.
@@ -261,6 +263,8 @@ pub(super) struct InitiatorState {
     /// Watches that changed since the last step began.
     pub changed: WaitSet,
     pub mmio_lines: u32,
+    /// Whether the next ring posts without a doorbell: another initiator's will announce it.
+    pub leaves_doorbell: bool,
     pub store_rng: Option<SimRng>,
     pub jitter_rng: Option<SimRng>,
     /// Stores that are visible to their author only.

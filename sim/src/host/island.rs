@@ -67,6 +67,8 @@ pub(super) struct QpLock {
     pub contended: u64,
     pub waited: Span,
     pub taken: u64,
+    /// Doorbells in a row that were left to the next holder.
+    pub left: u32,
     /// Time for which it was held, or on its way from one holder to the next.
     pub busy: Span,
     /// When it was last taken, the way to the holder included.
@@ -213,6 +215,7 @@ impl Host {
             generation: 0,
             changed: WaitSet::EMPTY,
             mmio_lines: 0,
+            leaves_doorbell: false,
             store_rng: stream(costs.store_delay.is_some(), "store-delay"),
             jitter_rng: stream(costs.jitter.is_some(), "jitter"),
             store_buffer: StoreBuffer::default(),

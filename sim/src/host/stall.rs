@@ -70,6 +70,24 @@ pub enum StallReason {
         /// Oldest PSN.
         psn: u32,
     },
+    /// Work requests were executed, and none of them was signalled.
+    NothingSignalled {
+        /// Host.
+        host: u32,
+        /// Queue pair.
+        qpn: Qpn,
+        /// WQEs executed and not confirmed.
+        executed: u32,
+    },
+    /// A QP is in SQD: what was posted is not started.
+    Draining {
+        /// Host.
+        host: u32,
+        /// Queue pair.
+        qpn: Qpn,
+        /// WQEs posted and not started.
+        waiting: u32,
+    },
     /// A program waits and nothing will come.
     Waiting {
         /// Its rank.
@@ -142,8 +160,20 @@ impl fmt::Display for StallReason {
                  retransmission is not modelled yet",
                 qpn.value()
             ),
+            Self::NothingSignalled { host, qpn, executed } => write!(
+                f,
+                "host {host}, QP {}: {executed} WQEs were executed and none of them was \
+                 signalled, so no completion comes; signal the last one",
+                qpn.value()
+            ),
+            Self::Draining { host, qpn, waiting } => write!(
+                f,
+                "host {host}, QP {} is in SQD: {waiting} posted WQEs are not started; move it \
+                 back to RTS",
+                qpn.value()
+            ),
             Self::Waiting { rank, who, since, on } => {
-                write!(f, "program {rank} ({who:?}) waits for {on} since {since}")
+                write!(f, "program {rank} ({}) waits for {on} since {since}", name_of(*who))
             }
             Self::BlockedInStep { rank } => write!(f, "program {rank} is blocked inside a step"),
             Self::CallBudget { rank } => write!(
@@ -158,6 +188,32 @@ impl fmt::Display for StallReason {
                 f,
                 "program {rank} was woken for completion queue {cq} three times and never polled it"
             ),
+        }
+    }
+}
+
+/// An initiator as reports call it.
+fn name_of(who: Initiator) -> String {
+    match who {
+        Initiator::Cpu { core, numa } => format!("core {core} on NUMA node {numa}"),
+        Initiator::GpuBlock { gpu, block } => format!("GPU {gpu} block {block}"),
+    }
+}
+
+impl StallReason {
+    /// Causes before what follows from them: a missing receive before the packets without an
+    /// answer, these before the programs that wait.
+    pub const fn rank_of_cause(&self) -> u8 {
+        match self {
+            Self::CallBudget { .. } | Self::IdleSteps { .. } | Self::Barren { .. } => 0,
+            Self::UnrungWqes { .. } | Self::StaleWqes { .. } => 1,
+            Self::NoReceivePosted { .. } => 2,
+            Self::FullUnsignalled { .. }
+            | Self::NothingSignalled { .. }
+            | Self::Draining { .. }
+            | Self::QpInError { .. } => 3,
+            Self::Unanswered { .. } => 4,
+            Self::BlockedInStep { .. } | Self::Waiting { .. } => 5,
         }
     }
 }
@@ -199,8 +255,15 @@ impl Host {
                 out.push(StallReason::Unanswered { host, qpn, packets: unanswered, psn });
             }
             let used = q.sq.used;
-            if used >= q.caps.max_send_wr && !q.sq.any_signalled() && staged == 0 {
+            let silent = used > 0 && !q.sq.any_signalled() && staged == 0;
+            if silent && used >= q.caps.max_send_wr {
                 out.push(StallReason::FullUnsignalled { host, qpn, used });
+            } else if silent && unanswered == 0 && q.state == QpState::Rts {
+                out.push(StallReason::NothingSignalled { host, qpn, executed: used });
+            }
+            let waiting = q.sq.prod().wrapping_sub(q.sq.started);
+            if q.state == QpState::Sqd && waiting > 0 {
+                out.push(StallReason::Draining { host, qpn, waiting });
             }
         }
         for i in &self.initiators {

@@ -185,7 +185,8 @@ impl<'a> SimTransport<'a> {
     /// or preferred, that fits the buffer (protocol.md §6.2).
     fn blueflame_bytes(&self, l: &LocalQp, count: u32, how: Ring) -> u32 {
         let cfg = self.host.nic.config();
-        if how == Ring::Doorbell || count != 1 || self.is_gpu() {
+        let never = matches!(how, Ring::Doorbell | Ring::Combined);
+        if never || count != 1 || self.is_gpu() {
             return 0;
         }
         let Some((wqe, _)) = l.staged.get(l.ringing as usize) else { return 0 };
@@ -193,6 +194,16 @@ impl<'a> SimTransport<'a> {
         let inline = matches!(wqe.data, WqeData::Inline(_) | WqeData::None);
         let wanted = inline || cfg.prefer_bf;
         if wanted && bytes <= cfg.bf_bytes { bytes } else { 0 }
+    }
+
+    /// Cost of a ring: order, doorbell record, and the store to the device.
+    fn ring_cost(&self, blueflame: u32) -> Span {
+        let c = self.costs();
+        let store = match blueflame {
+            0 => c.doorbell,
+            bytes => c.blueflame_line * u64::from(bytes / WQEBB),
+        };
+        c.ring + self.remote_extra() + store
     }
 
     fn remote_extra(&self) -> Span {
@@ -400,13 +411,8 @@ impl Transport for SimTransport<'_> {
             return Err(RingError { posted: 0, discarded, cause: RingCause::BadState(state) });
         }
         let blueflame = self.blueflame_bytes(l, count, how);
+        let cost = self.ring_cost(blueflame);
         let c = self.costs();
-        let mut cost = c.ring + self.remote_extra();
-        cost += if blueflame > 0 {
-            c.blueflame_line * u64::from(blueflame / WQEBB)
-        } else {
-            c.doorbell
-        };
         let before = self.local;
         if shared {
             let space =
@@ -422,7 +428,11 @@ impl Transport for SimTransport<'_> {
             }
         }
         let start = self.local;
-        self.spend(cost);
+        if shared && count == 1 && how == Ring::Combined {
+            self.effect(Effect::Choose { qp: index, cost });
+        } else {
+            self.spend(cost);
+        }
         self.record_staged(
             qp,
             "ring: doorbell record, fence, MMIO store (core)",

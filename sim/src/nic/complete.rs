@@ -115,9 +115,10 @@ impl Nic {
         }
         env.trace(kind::CQE, u64::from(cqe.qp), cqe.wr_id);
         let Some(q) = self.cq_mut(cq) else { return };
+        let was_lost = q.lost;
         if q.land(cqe) {
             env.wakes.push(Wake::Cq(cq));
-        } else {
+        } else if !was_lost {
             self.cq_overrun(env, cq);
         }
     }
@@ -147,6 +148,7 @@ impl Nic {
         kind: AsyncEventKind,
         object: u32,
     ) {
+        self.raised[kind as usize] += 1;
         self.events.push((owner, NicAsync { kind, object }));
         env.wakes.push(Wake::Async(owner));
     }

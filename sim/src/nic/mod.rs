@@ -30,7 +30,7 @@ mod wqe;
 use std::collections::{BTreeMap, VecDeque};
 
 use doorbell_core::units::{Ratio, Span, Time};
-use doorbell_core::verbs::Qpn;
+use doorbell_core::verbs::{AsyncEventKind, Qpn};
 
 pub use cache::Cache;
 pub use complete::NicAsync;
@@ -124,6 +124,8 @@ pub struct Nic {
     atomic_unit: Busy,
     /// ATOMICs that wait for their bucket, by bucket; an entry exists while one is at work.
     buckets: BTreeMap<u32, VecDeque<u32>>,
+    /// For each bucket since when it is locked, or was last, and how long in all.
+    bucket_held: BTreeMap<u32, (Time, Span)>,
     atomics: Slab<AtomicJob>,
     /// ATOMICs whose bucket was let go before their word was changed, in order.
     atomic_order: VecDeque<u32>,
@@ -150,6 +152,8 @@ pub struct Nic {
     scratch: Vec<u8>,
     /// Asynchronous events that nobody has taken, with the initiator that they are for.
     events: Vec<(u16, NicAsync)>,
+    /// How many there were of each kind.
+    raised: [u64; AsyncEventKind::ALL.len()],
     /// Counters.
     pub stats: NicStats,
 }
@@ -182,6 +186,7 @@ impl Nic {
             rx_device: Busy::new(),
             atomic_unit: Busy::new(),
             buckets: BTreeMap::new(),
+            bucket_held: BTreeMap::new(),
             atomics: Slab::new(),
             atomic_order: VecDeque::new(),
             rx_writes: Slab::new(),
@@ -196,8 +201,19 @@ impl Nic {
             next_pu: 0,
             scratch: Vec::new(),
             events: Vec::new(),
+            raised: [0; AsyncEventKind::ALL.len()],
             stats: NicStats::default(),
         }
+    }
+
+    /// Asynchronous events raised so far, by kind.
+    pub fn async_events(&self) -> impl Iterator<Item = (AsyncEventKind, u64)> {
+        AsyncEventKind::ALL.iter().copied().zip(self.raised)
+    }
+
+    /// Completion queues.
+    pub fn completion_queues(&self) -> impl Iterator<Item = &CompletionQueue> {
+        self.cqs.iter().flatten()
     }
 
     /// Parameters.
@@ -279,6 +295,7 @@ impl Nic {
         };
         let pus = || self.pus.iter().map(|p| &p.busy);
         let pu_count = u32::from(self.cfg.pu_count);
+        let bucket = self.bucket_held.values().map(|(_, held)| *held).max().unwrap_or_default();
         vec![
             most("nic doorbell unit", &mut std::iter::once(&self.doorbell)),
             most("nic processing unit (busiest)", &mut pus()),
@@ -286,6 +303,7 @@ impl Nic {
             most("nic receive device", &mut std::iter::once(&self.rx_device)),
             most("nic receive unit (busiest)", &mut self.rx.iter()),
             most("nic atomic unit", &mut std::iter::once(&self.atomic_unit)),
+            ("nic atomic lock bucket (busiest)", bucket, 1, self.atomic_unit.jobs(), Span::ZERO),
         ]
     }
 

@@ -100,6 +100,8 @@ pub struct QpStats {
     pub stale_wqes: u64,
     /// Payload reads that came before the initiator's stores.
     pub stale_payloads: u64,
+    /// Most READs and ATOMICs without an answer.
+    pub rd_atomic_peak: u8,
     /// RNR NAKs that this QP sent.
     pub rnr_naks_sent: u64,
     /// RNR NAKs that this QP got.
@@ -188,7 +190,10 @@ impl NicQp {
             let desc = r.poll_transmit(now)?;
             return Some((desc, r.read_job(desc.wqe)));
         }
-        self.requester.as_mut()?.poll_transmit(now).map(|d| (d, None))
+        let requester = self.requester.as_mut()?;
+        let desc = requester.poll_transmit(now)?;
+        self.stats.rd_atomic_peak = self.stats.rd_atomic_peak.max(requester.rd_atomic());
+        Some((desc, None))
     }
 
     /// Whether requests went out whose answers the QP needs to go on.

@@ -452,6 +452,7 @@ impl Nic {
             return;
         }
         self.buckets.insert(bucket, VecDeque::new());
+        self.bucket_held.entry(bucket).or_default().0 = env.now;
         self.atomic_start(env, id);
     }
 
@@ -479,6 +480,8 @@ impl Nic {
             Some(next) => self.atomic_start(env, next),
             None => {
                 self.buckets.remove(&bucket);
+                let (since, held) = self.bucket_held.entry(bucket).or_default();
+                *held += env.now.since(*since);
             }
         }
     }

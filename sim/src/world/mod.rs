@@ -71,6 +71,8 @@ pub struct World {
     shared: Shared,
     /// Time of the last event that changed something.
     reached: Time,
+    /// What had been used when the last message of the set-up arrived: before the first doorbell.
+    set_up: Option<RunReport>,
 }
 
 impl World {
@@ -112,6 +114,7 @@ impl World {
             },
             hosts,
             reached: Time::ZERO,
+            set_up: None,
         })
     }
 
@@ -166,6 +169,7 @@ impl World {
         for host in &self.hosts {
             host.stall_reasons(&mut reasons);
         }
+        reasons.sort_by_key(StallReason::rank_of_cause);
         RunEnd::NoProgress(reasons)
     }
 
@@ -178,6 +182,8 @@ impl World {
                 }
             }
             Event::Bootstrap { host, message } => {
+                let rung = |h: &Host| h.nic().stats.doorbells + h.nic().stats.blueflames > 0;
+                let setting_up = !self.hosts.iter().any(rung);
                 let (from, key, bytes, left) = &mut s.messages[message];
                 let (from, key, bytes) = (*from, *key, bytes.clone());
                 *left -= 1;
@@ -185,6 +191,9 @@ impl World {
                     s.messages.remove(message);
                 }
                 self.hosts[host.index()].on_bootstrap(s, now, from, key, &bytes);
+                if setting_up && s.messages.is_empty() {
+                    self.set_up = Some(self.report());
+                }
             }
             Event::Fabric(ev) => {
                 let node = ev.node();

@@ -63,6 +63,19 @@ pub struct RunReport {
 }
 
 impl World {
+    /// The use of all resources without that of the set-up: memory registered, queues filled, peers
+    /// found.
+    pub fn report_after_set_up(&self) -> RunReport {
+        let mut report = self.report();
+        let Some(before) = &self.set_up else { return report };
+        for (r, b) in report.resources.iter_mut().zip(&before.resources) {
+            r.busy = r.busy.saturating_sub(b.busy);
+            r.served = r.served.saturating_sub(b.served);
+            r.waited = r.waited.saturating_sub(b.waited);
+        }
+        report
+    }
+
     /// Gathers the use of all resources since the start.
     pub fn report(&self) -> RunReport {
         let now = self.now();

@@ -37,11 +37,14 @@ pub(super) fn ring(mode: RingMode) -> Ring {
         RingMode::Auto => Ring::Auto,
         RingMode::Doorbell => Ring::Doorbell,
         RingMode::Blueflame => Ring::BlueFlame,
+        RingMode::Combined => Ring::Combined,
     }
 }
 
 fn contents(p: &Program) -> Contents {
     match p.payload {
+        // The answer to a WRITE is seen in its bytes.
+        _ if p.kind == ProgramKind::PingPong => Contents::Data,
         Payload::Data => Contents::Data,
         Payload::Virtual => Contents::Virtual,
     }
@@ -82,7 +85,11 @@ impl Placer<'_> {
             _ => u64::from(self.window(p)) * p.qps.value(),
         };
         let posted = p.steps.iter().map(|s| match s {
-            Step::Post(post) => u64::from(post.count) * post.size.0.next_multiple_of(64).max(64),
+            Step::Post(post) => {
+                let messages = u64::from(post.count) * post.size.0.next_multiple_of(64).max(64);
+                messages + post.local.0.max(post.remote.0)
+            }
+            Step::Load { at } | Step::Store { at, .. } => at.0 + 8,
             Step::Recv { size, .. } => size.0,
             _ => 0,
         });
@@ -124,7 +131,7 @@ impl Placer<'_> {
             size: QpSize {
                 max_send_wr: self.sq_depth(),
                 max_recv_wr: qp.rq_depth.value() as u32,
-                max_send_sge: 1,
+                max_send_sge: qp.max_send_sge.value() as u32,
                 max_inline: qp.max_inline.0.0 as u32,
             },
             attr: QpAttr {
@@ -134,7 +141,8 @@ impl Placer<'_> {
                 retry_cnt: RetryCnt::new(code(qp.retry_cnt.value())).expect("checked"),
                 rnr_retry: RnrRetry::new(code(qp.rnr_retry.value())).expect("checked"),
                 min_rnr_timer: RnrTimer::new(code(qp.min_rnr_timer.value())).expect("checked"),
-                max_rd_atomic: code(qp.max_rd_atomic.value()),
+                // As a connection manager agrees on it.
+                max_rd_atomic: code(qp.max_rd_atomic.value().min(qp.max_dest_rd_atomic.value())),
                 max_dest_rd_atomic: code(qp.max_dest_rd_atomic.value()),
                 ..QpAttr::default()
             },

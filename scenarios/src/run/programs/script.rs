@@ -5,7 +5,7 @@ use doorbell_core::verbs::{QpState, SendFlags};
 
 use super::config::{op, ring};
 use crate::format::{Step, StepState};
-use crate::workloads::{ScriptStep, Shape};
+use crate::workloads::{Place, ScriptStep, Shape};
 
 /// What a step of the file asks of the program. `inline`: payloads up to this size go inline.
 pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
@@ -23,6 +23,8 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
                 shape: Shape { op, size: post.size.0 as u32, inline },
                 flags,
                 pd: post.pd,
+                local: post.local.0,
+                place: Place { remote: post.remote.0, sges: post.sge },
             }
         }
         Step::Recv { size, count, qp } => {
@@ -45,6 +47,7 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
         },
         Step::Compute { time } => ScriptStep::Compute { time: *time },
         Step::Fence => ScriptStep::Fence { scope: FenceScope::System },
-        Step::Load => ScriptStep::Load,
+        Step::Load { at } => ScriptStep::Load { at: at.0 },
+        Step::Store { value, at } => ScriptStep::Store { at: at.0, value: u64::from(*value) },
     }
 }
