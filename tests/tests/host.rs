@@ -34,6 +34,7 @@ fn sharers() -> (Lab, [QpId; 2], Side, Remote) {
 #[test]
 fn a_doorbell_that_arrives_is_no_grant_of_a_lock() {
     let (mut lab, qps, owner, to) = sharers();
+    let began = lab.call(0, |t| t.now());
     for (rank, qp) in qps.into_iter().enumerate() {
         lab.start(rank, move |t| {
             for i in 0..100 {
@@ -43,6 +44,14 @@ fn a_doorbell_that_arrives_is_no_grant_of_a_lock() {
             }
         });
     }
+    // The next step of a rank comes when all of these rings are done. They were 200, one at a time.
+    let ended = [0, 1].map(|rank| lab.call(rank, |t| t.now())).into_iter().max().unwrap();
+    let host = &lab.world().hosts()[0];
+    let (cpu, (handed_over, _)) = (&host.config().cpu, host.lock_waits());
+    let inside = cpu.post_wqe + cpu.ring + cpu.doorbell;
+    let alone = inside * 200 + cpu.lock_transfer * handed_over;
+    let took = ended.since(began);
+    assert!(took >= alone, "{took} < {alone}: two were inside at once");
     lab.settle();
     let got = lab.call(0, move |t| drain(t, owner.send_cq));
     let mut ids: Vec<u64> = got

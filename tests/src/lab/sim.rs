@@ -90,6 +90,12 @@ impl Lab {
         rank: usize,
         body: impl FnOnce(&mut Handle<'_>) -> R + Send + 'static,
     ) -> R {
+        for _ in 0..1_000 {
+            if self.boxes[rank].0.lock().expect("no test panics inside a step").is_none() {
+                break;
+            }
+            self.pass(PERIOD);
+        }
         let answer = Arc::new(Mutex::new(None));
         let to = answer.clone();
         let job: Job = Box::new(move |t| *to.lock().expect("set once") = Some(body(t)));

@@ -82,7 +82,14 @@ impl Side {
 
 /// Attributes and masks of INIT, RTR and RTS.
 pub fn attributes(s: &Spec, me: &Endpoint, peer: &Endpoint) -> [(QpAttr, QpAttrMask); 3] {
-    let attr = QpAttr { access: s.access, path_mtu: s.mtu, qkey: QKEY, ..QpAttr::default() };
+    let attr = QpAttr {
+        access: s.access,
+        path_mtu: s.mtu,
+        qkey: QKEY,
+        max_rd_atomic: 16,
+        max_dest_rd_atomic: 16,
+        ..QpAttr::default()
+    };
     steps(s.ty, attr, me, peer)
 }
 
