@@ -7,7 +7,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::Time;
 use doorbell_core::verbs::WcStatus;
 
-use super::{Metric, Outcome};
+use super::{Metric, Note, NoteKind, Outcome};
 use crate::workloads::{Outcome as Logged, Results};
 
 /// What a line of the log says: how many things, and how it ended.
@@ -87,6 +87,11 @@ pub(super) fn script_metrics(prefix: &str, results: &Results, out: &mut Outcome)
             out.metrics.insert(format!("{step}.count"), Metric::count(count));
             out.metrics.insert(format!("{step}.time"), Metric::time(entry.at.since(began)));
             out.words.insert(format!("{step}.result"), word.to_owned());
+            if word != "ok" {
+                let text = format!("`{step}` ended with {word} after {count}");
+                let (kind, name) = (NoteKind::Warning, "step-refused".to_owned());
+                out.notes.push(Note { kind, name, text, count: 1 });
+            }
         }
         if let Logged::Completed(c) = entry.outcome {
             let status = match c {
@@ -130,6 +135,7 @@ mod tests {
         assert_eq!(out.metrics["a.step.0.count"], Metric::count(16));
         assert_eq!(out.metrics["a.step.0.time"], Metric::time(Span::from_ns(20)));
         assert_eq!(out.words["a.step.0.result"], "sq-full");
+        assert_eq!(out.notes[0].text, "`a.step.0` ended with sq-full after 16");
         assert_eq!(out.metrics["a.step.1.count"], Metric::count(1));
         assert_eq!(out.counters["a.wc_wr_flush_err"], 1);
     }
