@@ -39,9 +39,6 @@ const ROOT_FILES: [&str; 14] = [
 const README_COMMANDS: [&str; 2] =
     ["cargo run --release -- run scenarios/library/hello.toml", "cargo test --workspace"];
 
-/// Linked files that do not exist yet. An entry whose file has arrived fails: remove it then.
-const OWED: [&str; 1] = ["docs/long-run.md"];
-
 /// Each has a line of its own in the header comment of every scenario of the library.
 const SCENARIO_HEADER: [&str; 3] = ["question", "expected", "closed form"];
 
@@ -561,16 +558,12 @@ fn local_links_lead_somewhere() {
     for file in files().iter().filter(|file| file.path.ends_with(".md")) {
         let folder = root.join(&file.path).parent().expect("a file has a folder").to_path_buf();
         for link in local_links(file.text.as_deref().unwrap_or_default()) {
-            let owed = OWED.iter().any(|path| folder.join(link) == root.join(path));
-            if !owed && !folder.join(link).exists() {
+            if !folder.join(link).exists() {
                 broken.push(format!("{}: {link}", file.path));
             }
         }
     }
     assert_none("links to files that do not exist", &broken);
-    for path in OWED {
-        assert!(!root.join(path).exists(), "{path} has arrived: remove it from OWED");
-    }
 }
 
 // ---- the checks can fail ---------------------------------------------------------------------

@@ -294,7 +294,7 @@ pub enum RingMode {
     Auto,
     /// Always the 8-byte doorbell.
     Doorbell,
-    /// BlueFlame; refused for what does not fit.
+    /// BlueFlame; a doorbell where the rule forbids it: several WQEs, or one beyond `nic.bf_bytes`.
     Blueflame,
     /// The doorbell, but with `share_qp` a thread that posts one message leaves it to the next one
     /// that waits for the lock.
