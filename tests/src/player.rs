@@ -96,6 +96,8 @@ pub struct Player {
     plan: Arc<Plan>,
     at: Layout,
     me: usize,
+    /// Rank of the pair's first program.
+    first_rank: u32,
     stage: Stage,
     objects: Option<Objects>,
     next: usize,
@@ -110,8 +112,13 @@ impl Player {
     /// Rank `me` of a plan.
     pub fn new(plan: Arc<Plan>, me: usize) -> Self {
         let (stage, objects, record) = (Stage::Start, None, Record::default());
-        let at = Layout::of(&plan);
-        Self { plan, at, me, stage, objects, next: 0, staged: 0, record, worked: None }
+        let (at, first_rank) = (Layout::of(&plan), 0);
+        Self { plan, at, me, first_rank, stage, objects, next: 0, staged: 0, record, worked: None }
+    }
+
+    /// One of several pairs: its ranks are `first_rank` and the next.
+    pub fn in_pair(self, first_rank: u32) -> Self {
+        Self { first_rank, ..self }
     }
 
     fn side(&self) -> &Side {
@@ -119,7 +126,7 @@ impl Player {
     }
 
     fn peer(&self) -> u32 {
-        1 - self.me as u32
+        self.first_rank + 1 - self.me as u32
     }
 
     /// Operations that a side rings, and those of them that take a receive.

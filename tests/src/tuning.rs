@@ -24,6 +24,8 @@ pub struct Tuning {
     pub rq_fetch: u32,
     /// WQEs of outstanding READs on the chip.
     pub wqe_cache: u32,
+    /// QP contexts on the chip.
+    pub qp_cache: u32,
     /// Bytes between memory and wire.
     pub tx_buffer: u32,
     /// When ACKs leave.
@@ -90,7 +92,7 @@ pub fn tunings() -> impl Strategy<Value = Tuning> {
         (1..17u32, 1..5u32, 1..20u32),
         (1..5u16, 1..5u16),
         1..9u32,
-        1..6u32,
+        (1..6u32, 1..5u32),
         1..70_000u32,
         (1..5u32, any::<bool>()),
         proptest::sample::select(vec![0, 64, 128, 256]),
@@ -104,7 +106,8 @@ pub fn tunings() -> impl Strategy<Value = Tuning> {
         fetch: nic.0,
         units: nic.1,
         rq_fetch: nic.2,
-        wqe_cache: nic.3,
+        wqe_cache: nic.3.0,
+        qp_cache: nic.3.1,
         tx_buffer: nic.4,
         atomics: nic.5,
         bf_bytes: nic.6,
@@ -129,6 +132,7 @@ impl Tuning {
         (host.nic.pu_count, host.nic.rx_count) = self.units;
         host.nic.rq_fetch = self.rq_fetch;
         host.nic.wqe_cache = self.wqe_cache;
+        host.nic.qp_cache = self.qp_cache;
         host.nic.tx_buffer = self.tx_buffer;
         (host.nic.atomic.buckets, host.nic.atomic.hold_over_pcie) = self.atomics;
         host.nic.bf_bytes = self.bf_bytes;
@@ -205,5 +209,11 @@ impl Tuning {
     pub const fn initiator(&self) -> InitiatorConfig {
         let poll = if self.event { PollMode::Event } else { PollMode::Busy };
         InitiatorConfig { who: Initiator::Cpu { core: 0, numa: self.socket }, poll }
+    }
+
+    /// Where the program of pair `pair` runs: each has a core of its own.
+    pub const fn initiator_of(&self, pair: u16) -> InitiatorConfig {
+        let InitiatorConfig { poll, .. } = self.initiator();
+        InitiatorConfig { who: Initiator::Cpu { core: pair, numa: self.socket }, poll }
     }
 }

@@ -112,7 +112,8 @@ impl Nic {
                 Deferred::Doorbell { prod, blueflame } => {
                     self.on_doorbell(env, qp, prod, blueflame);
                 }
-                Deferred::Rx(packet) => self.rx_queue(env, packet),
+                // Behind those that came before and wait for the receive buffer.
+                Deferred::Rx(packet) => self.rx_buffer(env, packet),
             }
         }
     }

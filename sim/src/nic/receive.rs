@@ -69,7 +69,7 @@ impl Nic {
 
     /// Takes a packet into the receive buffer, or leaves it in front of the port when PCIe does
     /// not drain the buffer fast enough: the link's flow control holds the sender back.
-    fn rx_buffer(&mut self, env: &mut Env<'_>, packet: PacketId) {
+    pub(super) fn rx_buffer(&mut self, env: &mut Env<'_>, packet: PacketId) {
         if !self.rx_held.is_empty() || self.rx_full() {
             self.stats.rx_buffer_waits += 1;
             return self.rx_held.push_back(packet);
@@ -97,7 +97,7 @@ impl Nic {
     }
 
     /// Queues a packet at the receive unit of its QP.
-    pub(super) fn rx_queue(&mut self, env: &mut Env<'_>, packet: PacketId) {
+    fn rx_queue(&mut self, env: &mut Env<'_>, packet: PacketId) {
         let p = &env.packets[packet.0];
         let desc = p.desc;
         let qp = Self::qp_index(desc.dest).expect("checked on arrival");

@@ -6,11 +6,11 @@ use doorbell_core::transport::Ring;
 use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, Psn, QpType, SendFlags};
 use doorbell_sim::engine::NoiseTable;
-use doorbell_sim::world::WorldConfig;
+use doorbell_sim::world::{RunEnd, WorldConfig};
 use doorbell_tests::machine;
 use doorbell_tests::plan::{Kind, Op, Plan, Side};
 
-use super::{idealise, same, simulate_on};
+use super::{LIMIT, idealise, records_of, same, same_records, simulate_on, together};
 
 fn op(kind: Kind, len: u32, place: u64) -> Op {
     let (elements, inline, flags) = (1, false, SendFlags::SIGNALED);
@@ -104,4 +104,27 @@ fn a_completion_never_precedes_its_payload_to_the_other_socket() {
     let sends = (0..20).map(|i| op(Kind::Send, 10 + 30 * i, 0)).collect();
     let reads = (0..20).map(|i| op(Kind::Read, 10 + 30 * i as u32, i % 8)).collect();
     check(&plan((1, 0), [sends, reads]), &quiet());
+}
+
+#[test]
+fn packets_that_wait_for_a_context_stay_behind_those_that_wait_for_room() {
+    let ops = |kind, n| (0..n).map(|i| op(kind, 600, i % 8)).collect::<Vec<Op>>();
+    let plans = [
+        plan((0, 0), [ops(Kind::Write, 40), ops(Kind::Read, 30)]),
+        plan((0, 0), [ops(Kind::Send, 40), ops(Kind::Send, 40)]),
+    ];
+    let mut config = quiet();
+    for host in &mut config.hosts {
+        host.nic.qp_cache = 1;
+        host.nic.tx_buffer = 300;
+        // So slow a slot that the receive buffer is always full.
+        for node in &mut host.pcie.nodes {
+            (node.link.width, node.link.credits.posted_headers) = (1, 1);
+        }
+    }
+    let mut world = together(&plans, &config, machine::core);
+    assert_eq!(world.run(LIMIT), RunEnd::Done);
+    for (first, plan) in [(0, &plans[0]), (2, &plans[1])] {
+        same_records(records_of(&world, first), idealise(plan)).unwrap_or_else(|e| panic!("{e}"));
+    }
 }

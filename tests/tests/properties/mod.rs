@@ -38,8 +38,28 @@ fn simulate_on(plan: &Arc<Plan>, config: &WorldConfig, on: InitiatorConfig) -> W
     world
 }
 
+/// Several pairs on the same two hosts.
+fn together(
+    plans: &[Arc<Plan>],
+    config: &WorldConfig,
+    on: impl Fn(u16) -> InitiatorConfig,
+) -> World {
+    let mut world = World::new(config).unwrap();
+    for (pair, plan) in (0..).zip(plans) {
+        for me in 0..2 {
+            let program = Player::new(plan.clone(), me).in_pair(2 * u32::from(pair));
+            world.add_program(HostId(me as u32), on(pair), Time::ZERO, program);
+        }
+    }
+    world
+}
+
 fn records(world: &World) -> [Record; 2] {
-    [0, 1].map(|rank| world.program::<Player>(rank).unwrap().record.clone())
+    records_of(world, 0)
+}
+
+fn records_of(world: &World, first: u32) -> [Record; 2] {
+    [0, 1].map(|me| world.program::<Player>(first + me).unwrap().record.clone())
 }
 
 /// Both ranks on the ideal back end.
@@ -51,7 +71,11 @@ fn idealise(plan: &Arc<Plan>) -> [Record; 2] {
 
 /// Completions per queue, immediate data and memory of both ranks.
 fn same(world: &World, ideal: [Record; 2]) -> Result<(), TestCaseError> {
-    for (rank, (got, want)) in records(world).into_iter().zip(ideal).enumerate() {
+    same_records(records(world), ideal)
+}
+
+fn same_records(got: [Record; 2], ideal: [Record; 2]) -> Result<(), TestCaseError> {
+    for (rank, (got, want)) in got.into_iter().zip(ideal).enumerate() {
         prop_assert_eq!(&got.sent, &want.sent, "send completions of rank {}", rank);
         prop_assert_eq!(&got.received, &want.received, "receives of rank {}", rank);
         prop_assert_eq!(&got.errors, &want.errors);
@@ -78,6 +102,21 @@ proptest! {
         same(&world, idealise(&plan))?;
         prop_assert_eq!(world.left_over(), []);
         prop_assert_eq!(world.fabric().balance().map(|b| b.dropped.total().packets), Ok(0));
+    }
+
+    #[test]
+    fn pairs_that_share_their_hosts_get_what_they_would_get_alone(
+        plans in proptest::collection::vec(plans(), 2..5),
+        tuning in tunings(),
+    ) {
+        let plans: Vec<_> = plans.into_iter().map(Arc::new).collect();
+        let on = |pair| tuning.initiator_of(pair);
+        let mut world = together(&plans, &tuning.world(plans[0].seed), on);
+        prop_assert_eq!(world.run(LIMIT), RunEnd::Done);
+        for (first, plan) in (0..).step_by(2).zip(&plans) {
+            same_records(records_of(&world, first), idealise(plan))?;
+        }
+        prop_assert_eq!(world.left_over(), []);
     }
 
     #[test]
