@@ -7,7 +7,7 @@ use doorbell_sim::pcie::bench::{
     BenchConfig, DmaEngineConfig, Interface, Mix, Stage, bandwidth, read_latency,
     write_then_read_latency,
 };
-use doorbell_sim::pcie::{Generation, Target, TlpFormat};
+use doorbell_sim::pcie::{Target, TlpFormat};
 
 use super::expression::Term;
 use super::file::{BenchOp, BenchTest, Calibration, Formula, Row};
@@ -118,12 +118,12 @@ impl Bench<'_> {
         } else if let Some(formula) = &row.formula {
             match formula {
                 Formula::UsableRate(link) => {
-                    let generation = generation(link.generation);
+                    let generation = hardware::generation(link.generation.into());
                     generation.usable_rate(link.width, 256, 26, 16, 4).as_bps() as f64
                 }
-                Formula::EncodedRate(link) => {
-                    generation(link.generation).encoded_rate(link.width).as_bps() as f64
-                }
+                Formula::EncodedRate(link) => hardware::generation(link.generation.into())
+                    .encoded_rate(link.width)
+                    .as_bps() as f64,
                 Formula::MmioLines => mmio_lines(own()?),
                 Formula::ReadPayload => read_payload(own()?),
             }
@@ -234,21 +234,10 @@ impl Bench<'_> {
     }
 }
 
-fn generation(n: u8) -> Generation {
-    match n {
-        1 => Generation::Gen1,
-        2 => Generation::Gen2,
-        3 => Generation::Gen3,
-        4 => Generation::Gen4,
-        5 => Generation::Gen5,
-        _ => Generation::Gen6,
-    }
-}
-
 /// The rate and the format of the NIC's link.
 fn link(profile: &Profile) -> (f64, TlpFormat) {
     let format = hardware::host(profile, false).pcie.format;
-    let generation = generation(profile.pcie.generation as u8);
+    let generation = hardware::generation(profile.pcie.generation);
     (generation.encoded_rate(profile.pcie.width as u8).as_bps() as f64, format)
 }
 

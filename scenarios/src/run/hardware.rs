@@ -336,7 +336,8 @@ fn pcie(p: &Profile, noise: bool) -> (PcieConfig, NodeId, Vec<NodeId>) {
     (config, nic_node, gpus)
 }
 
-fn generation(n: u64) -> Generation {
+/// The generation of a profile's number, 1 to 6.
+pub fn generation(n: u64) -> Generation {
     match n {
         1 => Generation::Gen1,
         2 => Generation::Gen2,
