@@ -35,3 +35,13 @@
 //!
 //! [`Transport`]: doorbell_core::transport::Transport
 //! [`Control`]: doorbell_core::transport::Control
+
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "hardware runs on the wall clock; nothing here decides in the simulator"
+)]
+
+pub mod bootstrap;
+#[cfg(feature = "verbs")]
+pub mod verbs;

@@ -342,3 +342,31 @@ impl fmt::Display for AttachError {
 }
 
 impl core::error::Error for AttachError {}
+
+/// A lookup that can never be answered.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum LookupError {
+    /// No program of the run has that rank.
+    NoSuchRank {
+        /// What was asked for.
+        rank: u32,
+        /// How many there are.
+        size: u32,
+    },
+    /// The peer has ended, or the connection to it is lost, and it had not published the key.
+    PeerGone {
+        /// Which.
+        rank: u32,
+    },
+}
+
+impl fmt::Display for LookupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchRank { rank, size } => write!(f, "rank {rank} of {size}"),
+            Self::PeerGone { rank } => write!(f, "rank {rank} has ended without publishing that"),
+        }
+    }
+}
+
+impl core::error::Error for LookupError {}

@@ -155,6 +155,10 @@ pub struct AsyncEvent {
     pub srq: Option<SrqId>,
 }
 
+/// Longest value of [`Control::publish`], in bytes. Enough for 2,000 endpoints; what is longer
+/// belongs on the data path.
+pub const MAX_PUBLISHED_BYTES: usize = 64 << 10;
+
 /// Set-up and recovery.
 pub trait Control: Transport {
     /// Limits of the device.

@@ -1,0 +1,5 @@
+//! The binding to libibverbs.
+
+pub mod objects;
+pub mod provider;
+pub mod sys;
