@@ -13,6 +13,13 @@ pub enum Event {
     Host(HostId, HostEvent),
     /// Of a link, a switch or a host's port.
     Fabric(FabricEvent),
+    /// The out-of-band network tells a host that a program has ended.
+    Ended {
+        /// Who is told.
+        host: HostId,
+        /// Rank of the program.
+        rank: u32,
+    },
     /// A message of the out-of-band network arrives.
     Bootstrap {
         /// Destination.

@@ -171,10 +171,14 @@ impl Player {
             Some(Objects { send_cq, recv_cq, mr, qp, remote: Target::default(), dest: None });
     }
 
+    fn said<T: Control>(&self, t: &mut T, key: u64) -> bool {
+        t.lookup(self.peer(), key, &mut []).unwrap().is_some()
+    }
+
     /// Connects once the peer's card is there, and posts every receive that will be needed.
     fn connect<T: Control>(&mut self, t: &mut T) -> bool {
         let mut bytes = [0; Card::ENCODED_BYTES];
-        if t.lookup(self.peer(), KEY_CARD, &mut bytes).is_none() {
+        if t.lookup(self.peer(), KEY_CARD, &mut bytes).unwrap().is_none() {
             return false;
         }
         let card = Card::decode(&bytes).unwrap();
@@ -376,7 +380,7 @@ impl Program for Player {
                     }
                     self.stage = Stage::Ready;
                 }
-                Stage::Ready if t.lookup(self.peer(), KEY_READY, &mut []).is_none() => return boot,
+                Stage::Ready if !self.said(t, KEY_READY) => return boot,
                 Stage::Ready => self.stage = Stage::Work,
                 Stage::Work => {
                     let o = self.objects.unwrap();
@@ -390,9 +394,7 @@ impl Program for Player {
                     t.publish(KEY_DONE, &[]);
                     self.stage = Stage::PeerDone;
                 }
-                Stage::PeerDone if t.lookup(self.peer(), KEY_DONE, &mut []).is_none() => {
-                    return boot;
-                }
+                Stage::PeerDone if !self.said(t, KEY_DONE) => return boot,
                 Stage::PeerDone => self.stage = Stage::Quiet(t.now() + QUIET),
                 Stage::Quiet(until) if t.now() < until => {
                     return Next::Wait { on: WaitSet::EMPTY, until: Some(until) };

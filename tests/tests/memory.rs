@@ -65,7 +65,7 @@ impl Program for Idle {
         }
         while let Some(&qp) = self.qps.get(self.linked) {
             let mut bytes = [0; Endpoint::ENCODED_BYTES];
-            if t.lookup(self.peer, self.linked as u64, &mut bytes).is_none() {
+            if t.lookup(self.peer, self.linked as u64, &mut bytes).unwrap().is_none() {
                 return Next::Wait { on: WaitSet::BOOTSTRAP, until: None };
             }
             let (me, peer) = (t.endpoint(qp).unwrap(), Endpoint::decode(&bytes).unwrap());

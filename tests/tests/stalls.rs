@@ -125,7 +125,7 @@ impl Stuck {
                 Next::Done
             }
             Mistake::SpinOnLookup => {
-                while t.lookup(1, 4711, &mut []).is_none() {}
+                while t.lookup(1, 4711, &mut []) == Ok(None) {}
                 Next::Done
             }
             Mistake::Barren => forever(both),

@@ -41,12 +41,6 @@ impl Handle<'_> {
         self.w.ranks.get(owner as usize).is_some_and(|r| r.place.host == host)
     }
 
-    fn wake_bootstrap(&mut self) {
-        for r in &mut self.w.ranks {
-            r.ready = r.ready.or(WaitSet::BOOTSTRAP);
-        }
-    }
-
     fn granted(&self, init: &QpInit) -> QpCaps {
         let gpu = matches!(self.me().place.initiator, Initiator::GpuBlock { .. });
         QpCaps {
@@ -110,21 +104,36 @@ impl Control for Handle<'_> {
     }
 
     fn publish(&mut self, key: u64, bytes: &[u8]) {
+        assert!(bytes.len() <= MAX_PUBLISHED_BYTES, "a published value of {} B", bytes.len());
         self.w.published.insert((self.rank as u32, key), bytes.to_vec());
-        self.wake_bootstrap();
+        self.w.wake_bootstrap();
     }
 
-    fn lookup(&mut self, peer: u32, key: u64, out: &mut [u8]) -> Option<usize> {
-        let bytes = self.w.published.get(&(peer, key))?;
-        let n = bytes.len().min(out.len());
-        out[..n].copy_from_slice(&bytes[..n]);
-        Some(n)
+    fn lookup(
+        &mut self,
+        peer: u32,
+        key: u64,
+        out: &mut [u8],
+    ) -> Result<Option<usize>, LookupError> {
+        let size = self.size();
+        let Some(owner) = self.w.ranks.get(peer as usize) else {
+            return Err(LookupError::NoSuchRank { rank: peer, size });
+        };
+        match self.w.published.get(&(peer, key)) {
+            Some(bytes) => {
+                let n = bytes.len().min(out.len());
+                out[..n].copy_from_slice(&bytes[..n]);
+                Ok(Some(bytes.len()))
+            }
+            None if owner.ended => Err(LookupError::PeerGone { rank: peer }),
+            None => Ok(None),
+        }
     }
 
     fn create_pd(&mut self) -> Result<PdId, CreateError> {
         let pds = &mut self.w.ranks[self.rank].pds;
-        *pds += 1;
-        Ok(PdId::new(*pds - 1, 0, self.issuer()))
+        pds.push(true);
+        Ok(PdId::new(pds.len() as u32 - 1, 0, self.issuer()))
     }
 
     fn alloc_mr(
@@ -155,17 +164,17 @@ impl Control for Handle<'_> {
         limit("cqe", depth.into(), 1, self.w.limits.device.max_cqe.into())?;
         let i = self.w.cqs.len();
         let entries = VecDeque::new();
-        self.w.cqs.push(Cq { rank: self.rank, depth, entries, lost: false });
+        self.w.cqs.push(Cq { rank: self.rank, alive: true, depth, entries, lost: false });
         self.w.ranks[self.rank].cqs.push(i);
         Ok(self.w.local_cq(self.rank, i))
     }
 
     fn create_srq(&mut self, pd: PdId, depth: u32) -> Result<SrqId, CreateError> {
-        self.pd(pd).ok_or(CreateError::BadHandle)?;
+        let pd = self.pd(pd).ok_or(CreateError::BadHandle)?;
         limit("max_wr", depth.into(), 1, self.w.limits.device.max_srq_wr.into())?;
         let i = self.w.srqs.len();
         let rq = VecDeque::new();
-        self.w.srqs.push(Srq { rank: self.rank, depth, rq, limit: 0 });
+        self.w.srqs.push(Srq { rank: self.rank, pd, alive: true, depth, rq, limit: 0 });
         self.w.ranks[self.rank].srqs.push(i);
         Ok(self.w.local_srq(self.rank, i))
     }
@@ -209,10 +218,10 @@ impl Control for Handle<'_> {
     }
 
     fn create_ah(&mut self, pd: PdId, _to: Address) -> Result<AhId, CreateError> {
-        self.pd(pd).ok_or(CreateError::BadHandle)?;
+        let pd = self.pd(pd).ok_or(CreateError::BadHandle)?;
         let ahs = &mut self.w.ranks[self.rank].ahs;
-        *ahs += 1;
-        Ok(AhId::new(*ahs - 1, 0, self.issuer()))
+        ahs.push(Some(pd));
+        Ok(AhId::new(ahs.len() as u32 - 1, 0, self.issuer()))
     }
 
     fn modify_qp(&mut self, qp: QpId, attr: &QpAttr, mask: QpAttrMask) -> Result<u32, ModifyError> {
@@ -285,7 +294,7 @@ impl Control for Handle<'_> {
     fn share_qp(&mut self, qp: QpId, key: u64) -> Result<(), Unsupported> {
         let q = self.qp(qp).map_err(|_| BAD_HANDLE)?;
         self.w.shared_qps.insert((self.rank as u32, key), q);
-        self.wake_bootstrap();
+        self.w.wake_bootstrap();
         Ok(())
     }
 
@@ -304,7 +313,7 @@ impl Control for Handle<'_> {
     fn share_mr(&mut self, mr: MrId, key: u64) -> Result<(), Unsupported> {
         let i = self.mr(mr).map_err(|_| BAD_HANDLE)?;
         self.w.shared_mrs.insert((self.rank as u32, key), i);
-        self.wake_bootstrap();
+        self.w.wake_bootstrap();
         Ok(())
     }
 
@@ -326,6 +335,45 @@ impl Control for Handle<'_> {
         qp.staged.clear();
         qp.sq.clear();
         qp.rq.clear();
+        Ok(())
+    }
+
+    fn destroy_cq(&mut self, cq: CqId) -> Result<(), DestroyError> {
+        let c = self.cq(cq).ok_or(DestroyError::BadHandle)?;
+        if self.w.qps.iter().any(|q| q.alive && (q.send_cq == c || q.recv_cq == c)) {
+            return Err(DestroyError::Busy);
+        }
+        self.w.cqs[c].alive = false;
+        self.w.cqs[c].entries.clear();
+        Ok(())
+    }
+
+    fn destroy_srq(&mut self, srq: SrqId) -> Result<(), DestroyError> {
+        let s = self.srq(srq).ok_or(DestroyError::BadHandle)?;
+        if self.w.qps.iter().any(|q| q.alive && q.srq == Some(s)) {
+            return Err(DestroyError::Busy);
+        }
+        self.w.srqs[s].alive = false;
+        self.w.srqs[s].rq.clear();
+        Ok(())
+    }
+
+    fn destroy_ah(&mut self, ah: AhId) -> Result<(), DestroyError> {
+        self.ah(ah).ok_or(DestroyError::BadHandle)?;
+        self.w.ranks[self.rank].ahs[ah.index() as usize] = None;
+        Ok(())
+    }
+
+    fn dealloc_pd(&mut self, pd: PdId) -> Result<(), DestroyError> {
+        let own = self.pd(pd).ok_or(DestroyError::BadHandle)?;
+        let used = self.w.qps.iter().any(|q| q.alive && q.pd == own)
+            || self.w.regions.iter().any(|r| r.alive && r.pd == own)
+            || self.w.srqs.iter().any(|s| s.alive && s.pd == own)
+            || self.me().ahs.contains(&Some(own));
+        if used {
+            return Err(DestroyError::Busy);
+        }
+        self.w.ranks[self.rank].pds[pd.index() as usize] = false;
         Ok(())
     }
 }

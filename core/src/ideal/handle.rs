@@ -57,17 +57,26 @@ impl Handle<'_> {
 
     pub(super) fn cq(&self, id: CqId) -> Option<usize> {
         let known = id.issuer() == self.issuer();
-        self.me().cqs.get(id.index() as usize).copied().filter(|_| known)
+        let cq = self.me().cqs.get(id.index() as usize).copied().filter(|_| known);
+        cq.filter(|&c| self.w.cqs[c].alive)
     }
 
     pub(super) fn srq(&self, id: SrqId) -> Option<usize> {
         let known = id.issuer() == self.issuer();
-        self.me().srqs.get(id.index() as usize).copied().filter(|_| known)
+        let srq = self.me().srqs.get(id.index() as usize).copied().filter(|_| known);
+        srq.filter(|&s| self.w.srqs[s].alive)
     }
 
     pub(super) fn pd(&self, id: PdId) -> Option<Pd> {
-        let known = id.issuer() == self.issuer() && id.index() < self.me().pds;
-        known.then_some((self.rank, id.index()))
+        let known = id.issuer() == self.issuer();
+        let alive = known && self.me().pds.get(id.index() as usize) == Some(&true);
+        alive.then_some((self.rank, id.index()))
+    }
+
+    /// The protection domain of an address handle.
+    pub(super) fn ah(&self, id: AhId) -> Option<Pd> {
+        let known = id.issuer() == self.issuer();
+        self.me().ahs.get(id.index() as usize).copied().flatten().filter(|_| known)
     }
 
     pub(super) fn mr(&self, id: MrId) -> Result<usize, BadHandle> {
@@ -120,8 +129,7 @@ impl Handle<'_> {
         if (qp.ty == QpType::Ud) != wr.dest.is_some() {
             return unsupported("a destination belongs to datagrams and to nothing else");
         }
-        if wr.dest.is_some_and(|d| d.ah.issuer() != self.issuer() || d.ah.index() >= self.me().ahs)
-        {
+        if wr.dest.is_some_and(|d| self.ah(d.ah).is_none()) {
             return Err(StageError::BadHandle);
         }
         if can_post_send(qp.state) == PostVerdict::Refused {

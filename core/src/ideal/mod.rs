@@ -44,7 +44,7 @@
 //!     /// INIT, RTR, RTS as soon as the peer's endpoint is known.
 //!     fn connect<T: Control>(&mut self, t: &mut T, qp: QpId, mr: &Mr) -> bool {
 //!         let mut bytes = [0; Endpoint::ENCODED_BYTES];
-//!         if t.lookup(1 - t.rank(), 0, &mut bytes).is_none() {
+//!         if t.lookup(1 - t.rank(), 0, &mut bytes).unwrap().is_none() {
 //!             return false;
 //!         }
 //!         let (local, peer) = (t.endpoint(qp).unwrap(), Endpoint::decode(&bytes).unwrap());

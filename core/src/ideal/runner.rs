@@ -111,6 +111,7 @@ pub fn run_bounded(
 ) -> Result<(), Stalled> {
     assert_eq!(programs.len(), w.ranks.len(), "one program per rank");
     let mut next = alloc::vec![Next::Again; programs.len()];
+    (0..programs.len()).for_each(|rank| w.set_ended(rank, false));
     let mut steps = 0;
     loop {
         let mut stepped = false;
@@ -126,6 +127,9 @@ pub fn run_bounded(
             w.ranks[rank].ready = WaitSet::EMPTY;
             w.ranks[rank].polled = 0;
             next[rank] = program.step(&mut w.at(rank));
+            if next[rank] == Next::Done {
+                w.set_ended(rank, true);
+            }
             if let Some(cq) = unpolled(w, rank, next[rank]) {
                 return Err(Stalled::Unpolled { rank: rank as u32, cq });
             }

@@ -75,8 +75,9 @@ pub struct Ideal {
 #[derive(Debug)]
 pub(super) struct Rank {
     pub place: Place,
-    pub pds: u32,
-    pub ahs: u32,
+    /// Whether each protection domain is alive.
+    pub pds: Vec<bool>,
+    pub ahs: Vec<Option<Pd>>,
     pub qps: Vec<Option<usize>>,
     pub cqs: Vec<usize>,
     pub srqs: Vec<usize>,
@@ -87,6 +88,8 @@ pub(super) struct Rank {
     pub ready: WaitSet,
     /// Completion queues that the current step has polled to empty, as bits.
     pub polled: u64,
+    /// Whether its program has returned `Done`.
+    pub ended: bool,
 }
 
 #[derive(Debug)]
@@ -174,6 +177,8 @@ impl Qp {
 #[derive(Debug)]
 pub(super) struct Srq {
     pub rank: usize,
+    pub pd: Pd,
+    pub alive: bool,
     pub depth: u32,
     pub rq: VecDeque<RecvWr>,
     /// Armed limit, 0 for none.
@@ -200,6 +205,7 @@ pub(super) enum What {
 #[derive(Debug)]
 pub(super) struct Cq {
     pub rank: usize,
+    pub alive: bool,
     pub depth: u32,
     pub entries: VecDeque<Cqe>,
     pub lost: bool,
@@ -220,8 +226,8 @@ impl Ideal {
     pub fn with_places(places: &[Place], limits: Limits) -> Self {
         let rank = |&place: &Place| Rank {
             place,
-            pds: 0,
-            ahs: 0,
+            pds: vec![],
+            ahs: vec![],
             qps: vec![],
             cqs: vec![],
             srqs: vec![],
@@ -230,6 +236,7 @@ impl Ideal {
             events: VecDeque::new(),
             ready: WaitSet::EMPTY,
             polled: 0,
+            ended: false,
         };
         Self {
             limits,
@@ -285,6 +292,18 @@ impl Ideal {
     pub(super) fn region_of(&self, key: u32) -> Option<usize> {
         let i = (key >> 8).checked_sub(1)? as usize;
         (key & 0xFF == 0 && self.regions.get(i)?.alive).then_some(i)
+    }
+
+    /// The program of `rank` has ended, or begins; whoever waits for what it publishes is told.
+    pub(super) fn set_ended(&mut self, rank: usize, ended: bool) {
+        self.ranks[rank].ended = ended;
+        self.wake_bootstrap();
+    }
+
+    pub(super) fn wake_bootstrap(&mut self) {
+        for r in &mut self.ranks {
+            r.ready = r.ready.or(WaitSet::BOOTSTRAP);
+        }
     }
 
     /// Tells the watches of every rank but `by` that bytes changed.

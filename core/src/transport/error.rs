@@ -143,12 +143,21 @@ pub enum PostRecvCause {
     BadHandle,
     /// The QP takes its receives from a shared receive queue.
     UsesSrq,
+    /// An error code without the first refused receive: nobody can tell what was posted. Reset the
+    /// QP, or destroy the shared receive queue, before posting again.
+    Indeterminate,
     /// An `errno`.
     Os(i32),
 }
 
 impl fmt::Display for PostRecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.cause == PostRecvCause::Indeterminate {
+            return f.write_str(
+                "the provider does not tell which receives were posted: reset the QP or destroy \
+                 the shared receive queue, then post again",
+            );
+        }
         write!(f, "receive {} of the list: {:?}", self.posted, self.cause)
     }
 }
@@ -213,8 +222,15 @@ pub enum MemError {
         /// The limit.
         max: u64,
     },
+    /// The process may not lock that much memory.
+    Memlock {
+        /// Bytes that it may lock in all (RLIMIT_MEMLOCK).
+        limit: u64,
+    },
     /// The back end cannot do that.
     Unsupported(Unsupported),
+    /// An `errno`.
+    Os(i32),
 }
 
 impl fmt::Display for MemError {
@@ -231,7 +247,13 @@ impl fmt::Display for MemError {
             Self::Misaligned { element } => write!(f, "not a multiple of {element} B"),
             Self::InvalidAccess => f.write_str("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE"),
             Self::NoMemory { max } => write!(f, "limit of {max} reached"),
+            Self::Memlock { limit } => write!(
+                f,
+                "the process may lock {limit} bytes (RLIMIT_MEMLOCK): raise it with `ulimit -l`, \
+                 or LimitMEMLOCK= of the service"
+            ),
             Self::Unsupported(u) => u.fmt(f),
+            Self::Os(errno) => write!(f, "errno {errno}"),
         }
     }
 }
@@ -316,6 +338,31 @@ impl fmt::Display for ModifyError {
 
 impl core::error::Error for ModifyError {}
 
+/// An object that was not destroyed. Nothing changed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum DestroyError {
+    /// The id is not valid here.
+    BadHandle,
+    /// Something still uses the object: destroy that first.
+    Busy,
+    /// An `errno`.
+    Os(i32),
+}
+
+impl fmt::Display for DestroyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadHandle => BadHandle.fmt(f),
+            Self::Busy => f.write_str(
+                "still in use: destroy QPs before their CQs and SRQs, and all before their PD",
+            ),
+            Self::Os(errno) => write!(f, "errno {errno}"),
+        }
+    }
+}
+
+impl core::error::Error for DestroyError {}
+
 /// A shared object that was not attached.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum AttachError {
@@ -363,10 +410,31 @@ pub enum LookupError {
 impl fmt::Display for LookupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchRank { rank, size } => write!(f, "rank {rank} of {size}"),
+            Self::NoSuchRank { rank, size } => {
+                write!(f, "there is no rank {rank}: the run has {size}, numbered from 0")
+            }
             Self::PeerGone { rank } => write!(f, "rank {rank} has ended without publishing that"),
         }
     }
 }
 
 impl core::error::Error for LookupError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn messages_name_the_remedy() {
+        let memlock = MemError::Memlock { limit: 65_536 }.to_string();
+        assert!(memlock.contains("lock 65536 bytes") && memlock.contains("ulimit -l"), "{memlock}");
+        let unknown = PostRecvError { posted: 0, cause: PostRecvCause::Indeterminate }.to_string();
+        assert!(unknown.contains("reset the QP") && !unknown.contains("receive 0"), "{unknown}");
+        let busy = DestroyError::Busy.to_string();
+        assert!(busy.contains("QPs before their CQs"), "{busy}");
+        let rank = LookupError::NoSuchRank { rank: 4, size: 4 }.to_string();
+        assert_eq!(rank, "there is no rank 4: the run has 4, numbered from 0");
+        assert_eq!(MemError::Os(12).to_string(), "errno 12");
+    }
+}

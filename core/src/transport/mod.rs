@@ -18,7 +18,8 @@
 //! | [`modify_qp`](Control::modify_qp) | `ibv_modify_qp` with the exact mask | same | command queue | takes effect at the local clock | – |
 //! | [`share_qp`](Control::share_qp) | QP behind a lock, in a table of the process | refused: the provider's lock is held from stage to ring | SQ spin lock | lock with a modelled cost and queue | – |
 //! | [`share_mr`](Control::share_mr) | region in a table of the process | same | – | coherent memory of the host, with the distance of the reader | – |
-//! | [`publish`](Control::publish), [`lookup`](Control::lookup) | TCP rendezvous | same | – | out-of-band network with a latency | – |
+//! | [`publish`](Control::publish), [`lookup`](Control::lookup) | TCP rendezvous | same | – | out-of-band network with a latency; the end of a program is announced over it too | – |
+//! | [`destroy_cq`](Control::destroy_cq), [`destroy_srq`](Control::destroy_srq), [`destroy_ah`](Control::destroy_ah), [`dealloc_pd`](Control::dealloc_pd) | `ibv_destroy_cq`, `ibv_destroy_srq`, `ibv_destroy_ah`, `ibv_dealloc_pd`; EBUSY is [`DestroyError::Busy`] | same | command queue | the id is stale at once; the NIC's object goes at the local clock | – |
 //!
 //! # Finite queues
 //!
@@ -28,6 +29,7 @@
 
 mod caps;
 mod error;
+mod forward;
 mod handles;
 mod memory;
 mod program;
@@ -87,7 +89,8 @@ pub trait Transport {
     /// Announces everything staged on `qp`, in one burst.
     ///
     /// # Errors
-    /// See [`RingError`]: a prefix may have been posted.
+    /// See [`RingError`]: a prefix may have been posted. Nothing is staged afterwards: the rest was
+    /// discarded, or, after [`RingCause::Indeterminate`], nobody can tell.
     fn ring(&mut self, qp: QpId, how: Ring) -> Result<Rung, RingError>;
 
     /// Forgets what is staged; returns how many work requests that were.
@@ -170,12 +173,23 @@ pub trait Control: Transport {
     /// How many programs take part.
     fn size(&self) -> u32;
 
-    /// Makes `bytes` known to every peer under `key`, on the out-of-band network.
+    /// Makes `bytes` known to every peer under `key`, on the out-of-band network. A key that is
+    /// published again has the new value.
+    ///
+    /// # Panics
+    /// When there are more than [`MAX_PUBLISHED_BYTES`].
     fn publish(&mut self, key: u64, bytes: &[u8]);
 
-    /// Copies what `peer` published under `key` into `out`; `None` until it has arrived. Wait on
-    /// [`WaitSet::BOOTSTRAP`], with a deadline.
-    fn lookup(&mut self, peer: u32, key: u64, out: &mut [u8]) -> Option<usize>;
+    /// Copies what `peer` published under `key` into `out`, and returns the length of the *whole*
+    /// value: when it is above that of `out`, only the front was copied. `None` until the value has
+    /// arrived: wait on [`WaitSet::BOOTSTRAP`], with a deadline; a new value and the end of a
+    /// program wake.
+    ///
+    /// # Errors
+    /// See [`LookupError`]: the value can never come. What a peer published before its end can
+    /// still be looked up.
+    fn lookup(&mut self, peer: u32, key: u64, out: &mut [u8])
+    -> Result<Option<usize>, LookupError>;
 
     /// Creates a protection domain.
     ///
@@ -294,4 +308,29 @@ pub trait Control: Transport {
     /// # Errors
     /// A stale or foreign id.
     fn destroy_qp(&mut self, qp: QpId) -> Result<(), BadHandle>;
+
+    /// Destroys a completion queue. Completions that were not polled are lost. Sets of later waits
+    /// must not name it.
+    ///
+    /// # Errors
+    /// See [`DestroyError`]; `Busy` while a QP completes into it.
+    fn destroy_cq(&mut self, cq: CqId) -> Result<(), DestroyError>;
+
+    /// Destroys a shared receive queue. Its receives are lost, without completions.
+    ///
+    /// # Errors
+    /// See [`DestroyError`]; `Busy` while a QP takes its receives from it.
+    fn destroy_srq(&mut self, srq: SrqId) -> Result<(), DestroyError>;
+
+    /// Destroys an address handle. Sends that were staged with it go on.
+    ///
+    /// # Errors
+    /// See [`DestroyError`].
+    fn destroy_ah(&mut self, ah: AhId) -> Result<(), DestroyError>;
+
+    /// Frees a protection domain.
+    ///
+    /// # Errors
+    /// See [`DestroyError`]; `Busy` while a QP, region, SRQ or address handle belongs to it.
+    fn dealloc_pd(&mut self, pd: PdId) -> Result<(), DestroyError>;
 }

@@ -1,7 +1,7 @@
 //! What the workloads share: the shape of a message, failures, results.
 
 use doorbell_core::transport::{
-    AttachError, Completion, CreateError, Data, MemError, ModifyError, Mr, PollError,
+    AttachError, Completion, CreateError, Data, LookupError, MemError, ModifyError, Mr, PollError,
     PostRecvError, QpCaps, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport, UdDest,
     Unsupported, WorkQueue,
 };
@@ -101,6 +101,9 @@ pub enum Failure {
         /// What is missing.
         what: &'static str,
     },
+    /// What the peer should have published can never come.
+    #[error("bootstrap: {0}")]
+    Lookup(#[from] LookupError),
     /// What the peer published cannot be read.
     #[error("rank {peer} published something that is no endpoint")]
     BadCard {

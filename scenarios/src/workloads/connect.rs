@@ -6,8 +6,8 @@
 //! least in RTR and its receives are posted.
 
 use doorbell_core::transport::{
-    Contents, Control, CqId, Endpoint, MemKind, Mr, Next, PdId, QpAttr, QpId, QpInit, QpSize,
-    RcParams, Remote, UdDest, WaitSet,
+    Contents, Control, CqId, Endpoint, LookupError, MemKind, Mr, Next, PdId, QpAttr, QpId, QpInit,
+    QpSize, RcParams, Remote, UdDest, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AccessFlags, Mtu, QKey, QpAttrMask, QpState, QpType, Rkey};
@@ -218,7 +218,7 @@ impl Card {
     /// The card that `owner` published for item `index` of its link to `reader`.
     ///
     /// # Errors
-    /// [`Failure::BadCard`].
+    /// [`Failure::BadCard`], and [`Failure::Lookup`] when it can never come.
     pub fn lookup<T: Control>(
         t: &mut T,
         owner: u32,
@@ -226,13 +226,11 @@ impl Card {
         index: u32,
     ) -> Result<Option<Self>, Failure> {
         let mut bytes = [0; Self::ENCODED_BYTES];
-        match t.lookup(owner, key(Topic::Card, reader, index), &mut bytes) {
-            None => Ok(None),
-            Some(n) => {
-                let card = Self::decode(&bytes[..n.min(bytes.len())]);
-                card.map(Some).ok_or(Failure::BadCard { peer: owner })
-            }
-        }
+        let Some(len) = t.lookup(owner, key(Topic::Card, reader, index), &mut bytes)? else {
+            return Ok(None);
+        };
+        let card = if len == bytes.len() { Self::decode(&bytes) } else { None };
+        card.map(Some).ok_or(Failure::BadCard { peer: owner })
     }
 }
 
@@ -331,7 +329,7 @@ impl Connect {
             Stage::Linked => return Ok(Progress::Linked),
             Stage::Announced => {
                 let ready = key(Topic::Ready, t.rank(), 0);
-                if t.lookup(self.config.peer, ready, &mut []).is_none() {
+                if t.lookup(self.config.peer, ready, &mut [])?.is_none() {
                     return self.wait(t, "that it is ready");
                 }
                 self.stage = Stage::Ready;
@@ -523,10 +521,14 @@ pub fn publish_done<T: Control>(t: &mut T, peer: u32, receives: u64) {
 }
 
 /// What `peer` said with [`publish_done`].
-pub fn lookup_done<T: Control>(t: &mut T, peer: u32) -> Option<u64> {
+///
+/// # Errors
+/// [`LookupError`]: it has ended without a word.
+pub fn lookup_done<T: Control>(t: &mut T, peer: u32) -> Result<Option<u64>, LookupError> {
     let mut bytes = [0; 8];
     let me = t.rank();
-    t.lookup(peer, key(Topic::Done, me, 0), &mut bytes).map(|_| u64::from_be_bytes(bytes))
+    let found = t.lookup(peer, key(Topic::Done, me, 0), &mut bytes)?;
+    Ok(found.map(|_| u64::from_be_bytes(bytes)))
 }
 
 /// Receives that a script asks its peer to post.
@@ -550,10 +552,11 @@ impl ReceiveOrder {
         t.publish(key(Topic::PostReceives, peer, n), &out);
     }
 
-    /// Order number `n` of `peer`, if it has come.
+    /// Order number `n` of `peer`, if it has come. A peer that has ended gives no more, and need
+    /// not have given any.
     pub fn lookup<T: Control>(t: &mut T, peer: u32, n: u32) -> Option<Self> {
         let (mut b, me) = ([0; 12], t.rank());
-        t.lookup(peer, key(Topic::PostReceives, me, n), &mut b)?;
+        t.lookup(peer, key(Topic::PostReceives, me, n), &mut b).ok()??;
         let at = |i: usize| u32::from_be_bytes(b[i..i + 4].try_into().expect("4 bytes"));
         Some(Self { qp: at(0), count: at(4), bytes: at(8) })
     }

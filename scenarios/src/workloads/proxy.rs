@@ -181,7 +181,7 @@ impl Proxy {
         for l in 0..lanes {
             more |= self.serve(t, l)?;
         }
-        if self.finished(t) {
+        if self.finished(t)? {
             self.leave(t);
             return Ok(Next::Done);
         }
@@ -269,9 +269,13 @@ impl Proxy {
         Ok(())
     }
 
-    fn finished<T: Control>(&self, t: &mut T) -> bool {
-        let ranks = self.config.producers.iter();
-        ranks.zip(&self.producers).all(|(&r, p)| lookup_done(t, r).is_some_and(|n| p.done >= n))
+    fn finished<T: Control>(&self, t: &mut T) -> Result<bool, Failure> {
+        for (&rank, producer) in self.config.producers.iter().zip(&self.producers) {
+            if lookup_done(t, rank)?.is_none_or(|n| producer.done < n) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn leave<T: Control>(&self, t: &mut T) {

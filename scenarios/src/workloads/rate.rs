@@ -281,7 +281,7 @@ impl Rate {
             Arrivals::Saturate => self.serve_all(t, now, start)?,
             Arrivals::Every(interval) => self.serve_arrived(t, now, start, interval)?,
         };
-        if self.all_handed(now, start) && self.settled(t) {
+        if self.all_handed(now, start) && self.settled(t)? {
             self.leave(t);
             return Ok(Next::Done);
         }
@@ -484,9 +484,9 @@ impl Rate {
     }
 
     /// Whether every signalled message has completed, those of sharers included.
-    fn settled<T: Control>(&self, t: &mut T) -> bool {
+    fn settled<T: Control>(&self, t: &mut T) -> Result<bool, Failure> {
         let mine = self.flows.iter().all(|f| f.staged == 0 && f.signals == 0);
-        self.credits.is_attached() || (mine && self.credits.all_left(t))
+        Ok(self.credits.is_attached() || (mine && self.credits.all_left(t)?))
     }
 
     fn leave<T: Control>(&mut self, t: &mut T) {

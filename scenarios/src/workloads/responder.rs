@@ -252,13 +252,13 @@ impl Responder {
     }
 
     /// Whether every peer is done and, on RC, everything that it sent was seen.
-    fn finished<T: Control>(&self, t: &mut T) -> bool {
+    fn finished<T: Control>(&self, t: &mut T) -> Result<bool, Failure> {
         let mut expected = 0;
         for l in &self.config.links {
-            let Some(n) = lookup_done(t, l.link.peer) else { return false };
+            let Some(n) = lookup_done(t, l.link.peer)? else { return Ok(false) };
             expected += if l.link.ty == QpType::Rc { n } else { 0 };
         }
-        self.results.received >= expected || self.results.failure.is_some()
+        Ok(self.results.received >= expected || self.results.failure.is_some())
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
@@ -275,7 +275,7 @@ impl Responder {
         let local = self.local.expect("connect opened it");
         if connecting.is_none() {
             self.obey(t, &local)?;
-            if self.finished(t) {
+            if self.finished(t)? {
                 return Ok(Next::Done);
             }
         }

@@ -399,7 +399,7 @@ impl Script {
             o.publish(t, peer, self.orders);
             self.since = Some(t.now());
         }
-        if t.lookup(peer, key(Topic::ReceivesPosted, me, self.orders), &mut []).is_none() {
+        if t.lookup(peer, key(Topic::ReceivesPosted, me, self.orders), &mut [])?.is_none() {
             let until = self.since.map(|s| s + self.config.link.deadline);
             if until.is_some_and(|u| t.now() >= u) {
                 return Err(Failure::NoPeer { peer, what: "that its receives are posted" });

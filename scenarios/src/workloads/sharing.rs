@@ -172,16 +172,19 @@ impl Credits {
     }
 
     /// Whether every sharer has left and all of its signalled messages have completed.
-    pub fn all_left<T: Control>(&self, t: &mut T) -> bool {
-        let Sharing::Owner { sharers } = &self.sharing else { return true };
+    ///
+    /// # Errors
+    /// [`Failure::Lookup`]: a sharer has ended without a word.
+    pub fn all_left<T: Control>(&self, t: &mut T) -> Result<bool, Failure> {
+        let Sharing::Owner { sharers } = &self.sharing else { return Ok(true) };
         let mut expected = 0;
         for &s in sharers {
             let mut bytes = [0; 8];
-            if t.lookup(s, key(Topic::SharerDone, self.rank, 0), &mut bytes).is_none() {
-                return false;
+            if t.lookup(s, key(Topic::SharerDone, self.rank, 0), &mut bytes)?.is_none() {
+                return Ok(false);
             }
             expected += u64::from_be_bytes(bytes);
         }
-        self.others >= expected
+        Ok(self.others >= expected)
     }
 }

@@ -183,7 +183,7 @@ impl Verify {
         }
         let peer = self.client.peer();
         let mut until = None;
-        if let Some(n) = lookup_done(t, peer) {
+        if let Some(n) = lookup_done(t, peer)? {
             let end = *self.lost_after.get_or_insert(t.now() + GRACE);
             if self.results.received >= n || t.now() >= end {
                 return self.finish(t);

@@ -123,6 +123,8 @@ impl Host {
                 let (nic, mut env) = self.split(s, now);
                 nic.destroy_qp(&mut env, qp);
             }
+            Effect::DestroyCq { cq } => self.nic.destroy_cq(cq),
+            Effect::DestroySrq { srq } => self.nic.destroy_srq(srq),
             Effect::Publish { key, bytes } => self.publish(s, now, initiator, key, bytes),
         }
         Outcome::Done
@@ -299,6 +301,17 @@ impl Host {
         for host in 0..hosts {
             let ev = Event::Bootstrap { host: crate::wire::HostId(host), message };
             s.engine.schedule(id, at, Class::Arrival, ev);
+        }
+    }
+
+    /// A program has ended at `end`: every host is told over the out-of-band network, as late as
+    /// by a publication and behind all of the program's own.
+    pub(super) fn announce_end(&self, s: &mut Shared, end: Time, initiator: u16) {
+        let init = &self.initiators[usize::from(initiator)];
+        let at = end + s.bootstrap_latency;
+        for host in 0..s.hosts {
+            let ev = Event::Ended { host: crate::wire::HostId(host), rank: init.rank };
+            s.engine.schedule(init.id, at, Class::Arrival, ev);
         }
     }
 }

@@ -42,6 +42,10 @@ pub(super) enum Effect {
     },
     /// Destroys a QP.
     Destroy { qp: u32 },
+    /// Destroys a completion queue.
+    DestroyCq { cq: u32 },
+    /// Destroys a shared receive queue.
+    DestroySrq { srq: u32 },
     /// Publishes a key.
     Publish { key: u64, bytes: Box<[u8]> },
 }
@@ -107,6 +111,15 @@ impl<T> Table<T> {
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.0.get_mut(index as usize)?.as_mut()
     }
+
+    /// Takes an object out. Its place stays empty, so that its handles stay stale.
+    pub fn remove(&mut self, index: u32) -> Option<T> {
+        self.0.get_mut(index as usize)?.take()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().flatten()
+    }
 }
 
 /// A watched range.
@@ -124,7 +137,8 @@ pub(super) struct Handles {
     pub pds: Table<u32>,
     pub mrs: Table<(Mr, RegionId)>,
     pub cqs: Table<u32>,
-    pub srqs: Table<u32>,
+    /// NIC index and protection domain.
+    pub srqs: Table<(u32, u32)>,
     pub qps: Table<LocalQp>,
     pub ahs: Table<(u32, HostId)>,
     pub watches: Table<Watch>,

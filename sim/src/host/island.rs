@@ -1,6 +1,6 @@
 //! The island: dispatch of events, wake-ups, steps.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use doorbell_core::transport::{Address, DeviceCaps, Initiator, Mr, Next, WaitSet};
@@ -99,6 +99,8 @@ pub struct Host {
     pub(super) shared_qps: BTreeMap<(u32, u64), u32>,
     pub(super) shared_mrs: BTreeMap<(u32, u64), (Mr, RegionId)>,
     pub(super) bootstrap: BTreeMap<(u32, u64), Box<[u8]>>,
+    /// Ranks of the programs of which this host knows that they have ended.
+    pub(super) ended: BTreeSet<u32>,
     pub(super) caps: DeviceCaps,
     pub(super) next_pd: u32,
     pub(super) next_psn: SimRng,
@@ -153,6 +155,7 @@ impl Host {
             shared_qps: BTreeMap::new(),
             shared_mrs: BTreeMap::new(),
             bootstrap: BTreeMap::new(),
+            ended: BTreeSet::new(),
             caps: DeviceCaps {
                 max_qp: l.max_qp,
                 max_qp_wr: l.max_qp_wr,
@@ -424,6 +427,18 @@ impl Host {
         self.wake_bootstrap(s, now);
     }
 
+    /// The program with `rank` has ended, and this host has heard of it. False: nobody waited.
+    pub fn on_ended(&mut self, s: &mut Shared, now: Time, rank: u32) -> bool {
+        self.ended.insert(rank);
+        let waits = |i: &InitiatorState| {
+            let Activity::Waiting { on, .. } = i.activity else { return false };
+            on.intersects(WaitSet::BOOTSTRAP)
+        };
+        let noticed = self.initiators.iter().any(waits);
+        self.wake_bootstrap(s, now);
+        noticed
+    }
+
     pub(super) fn wake_bootstrap(&mut self, s: &mut Shared, now: Time) {
         for i in 0..self.initiators.len() {
             self.initiators[i].bootstrap_seen = true;
@@ -598,7 +613,10 @@ impl Host {
         let Activity::Acting { next, end } = self.initiators[i].activity else { return };
         let end = (end + self.initiators[i].delay).max(now);
         match next {
-            Next::Done => self.initiators[i].activity = Activity::Done(end),
+            Next::Done => {
+                self.initiators[i].activity = Activity::Done(end);
+                self.announce_end(s, end, initiator);
+            }
             Next::Again => {
                 let cost = self.costs_of(self.initiators[i].who).step;
                 let at = (end + cost).max(now + Span::from_ps(1));

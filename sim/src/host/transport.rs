@@ -404,8 +404,10 @@ impl Transport for SimTransport<'_> {
             return Ok(Rung { wqes: 0, by: RungBy::Nothing });
         }
         let (index, shared, unfenced) = (l.qp, l.shared, l.unfenced);
-        let state = self.host.nic.qp(index).map(|q| q.host_state);
-        let state = state.ok_or(bad(RingCause::BadHandle))?;
+        let Some(state) = self.host.nic.qp(index).map(|q| q.host_state) else {
+            let discarded = self.unstage(qp);
+            return Err(RingError { posted: 0, discarded, cause: RingCause::BadHandle });
+        };
         if can_post_send(state) == PostVerdict::Refused {
             let discarded = self.unstage(qp);
             return Err(RingError { posted: 0, discarded, cause: RingCause::BadState(state) });
@@ -497,7 +499,7 @@ impl Transport for SimTransport<'_> {
             }
             RecvQueue::Srq(id) => {
                 let own = id.issuer() == self.issuer;
-                let srq = self.init().handles.srqs.get(id.index()).copied().filter(|_| own);
+                let srq = self.init().handles.srqs.get(id.index()).filter(|_| own).map(|s| s.0);
                 let srq = srq.ok_or(refused(PostRecvCause::BadHandle))?;
                 let rq = self.host.nic.srq(srq).ok_or(refused(PostRecvCause::BadHandle))?;
                 (0, Some(srq), rq.depth().saturating_sub(rq.reserved()))

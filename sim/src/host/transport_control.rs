@@ -2,8 +2,9 @@
 
 use doorbell_core::transport::{
     Address, AhId, AsyncEvent, AttachError, BadHandle, Contents, Control, CqId, CreateError,
-    DeviceCaps, Endpoint, Initiator, MemError, MemKind, ModifyError, Mr, MrId, PdId, QpAttr,
-    QpCaps, QpId, QpInit, Range, SrqId, Transport, Unsupported, WaitSet, WatchId,
+    DestroyError, DeviceCaps, Endpoint, Initiator, LookupError, MAX_PUBLISHED_BYTES, MemError,
+    MemKind, ModifyError, Mr, MrId, PdId, QpAttr, QpCaps, QpId, QpInit, Range, SrqId, Transport,
+    Unsupported, WaitSet, WatchId,
 };
 use doorbell_core::verbs::{
     AccessFlags, AsyncObject, Psn, QpAttrMask, QpState, QpType, check_transition,
@@ -13,7 +14,7 @@ use super::initiator::{Effect, LocalQp, Watch};
 use super::island::{address_of, host_of};
 use super::transport::SimTransport;
 use crate::memory::{Contents as RegionContents, Pd, RegionKind, RegisterError};
-use crate::nic::{QpRequest, WQEBB};
+use crate::nic::{NicQp, QpRequest, WQEBB};
 
 /// Work requests that may be staged before a ring.
 const MAX_STAGED: u32 = 1024;
@@ -32,7 +33,7 @@ impl SimTransport<'_> {
     }
 
     fn srq(&self, srq: SrqId) -> Option<u32> {
-        self.id(srq.issuer(), srq.index(), |t, i| t.init().handles.srqs.get(i).copied())
+        self.id(srq.issuer(), srq.index(), |t, i| t.init().handles.srqs.get(i).map(|s| s.0))
     }
 
     /// Memory of the initiator's own: where the pages of its completion queues come to lie, since
@@ -153,15 +154,30 @@ impl Control for SimTransport<'_> {
 
     fn publish(&mut self, key: u64, bytes: &[u8]) {
         self.call();
+        assert!(bytes.len() <= MAX_PUBLISHED_BYTES, "a published value of {} B", bytes.len());
         self.effect(Effect::Publish { key, bytes: bytes.into() });
     }
 
-    fn lookup(&mut self, peer: u32, key: u64, out: &mut [u8]) -> Option<usize> {
+    fn lookup(
+        &mut self,
+        peer: u32,
+        key: u64,
+        out: &mut [u8],
+    ) -> Result<Option<usize>, LookupError> {
         self.call();
-        let found = self.host.bootstrap.get(&(peer, key))?;
-        let n = found.len().min(out.len());
-        out[..n].copy_from_slice(&found[..n]);
-        Some(n)
+        let size = self.shared.size;
+        if peer >= size {
+            return Err(LookupError::NoSuchRank { rank: peer, size });
+        }
+        match self.host.bootstrap.get(&(peer, key)) {
+            Some(found) => {
+                let n = found.len().min(out.len());
+                out[..n].copy_from_slice(&found[..n]);
+                Ok(Some(found.len()))
+            }
+            None if self.host.ended.contains(&peer) => Err(LookupError::PeerGone { rank: peer }),
+            None => Ok(None),
+        }
     }
 
     fn create_pd(&mut self) -> Result<PdId, CreateError> {
@@ -236,14 +252,14 @@ impl Control for SimTransport<'_> {
 
     fn create_srq(&mut self, pd: PdId, depth: u32) -> Result<SrqId, CreateError> {
         self.call();
-        self.pd(pd).ok_or(CreateError::BadHandle)?;
+        let pd = self.pd(pd).ok_or(CreateError::BadHandle)?;
         let max = self.host.caps.max_srq_wr;
         if depth == 0 || depth > max {
             let (got, max) = (depth.into(), max.into());
             return Err(CreateError::Limit { field: "max_wr", got, max });
         }
         let index = self.host.nic.create_srq(depth);
-        let local = self.init_mut().handles.srqs.push(index);
+        let local = self.init_mut().handles.srqs.push((index, pd));
         Ok(SrqId::new(local, 0, self.issuer))
     }
 
@@ -355,18 +371,19 @@ impl Control for SimTransport<'_> {
         let e = self.host.nic.next_async(self.me)?;
         self.acted = true;
         let h = &self.init().handles;
-        let find = |t: &[Option<u32>]| t.iter().position(|o| *o == Some(e.object));
         let me = self.issuer;
         let object = e.kind.object();
         Some(AsyncEvent {
             kind: e.kind,
             qp: (object == AsyncObject::Qp).then(|| h.by_nic.get(&e.object).copied()).flatten(),
             cq: (object == AsyncObject::Cq)
-                .then(|| find(&h.cqs.0).map(|i| CqId::new(i as u32, 0, me)))
-                .flatten(),
+                .then(|| h.cqs.0.iter().position(|c| *c == Some(e.object)))
+                .flatten()
+                .map(|i| CqId::new(i as u32, 0, me)),
             srq: (object == AsyncObject::Srq)
-                .then(|| find(&h.srqs.0).map(|i| SrqId::new(i as u32, 0, me)))
-                .flatten(),
+                .then(|| h.srqs.0.iter().position(|s| s.is_some_and(|s| s.0 == e.object)))
+                .flatten()
+                .map(|i| SrqId::new(i as u32, 0, me)),
         })
     }
 
@@ -446,9 +463,61 @@ impl Control for SimTransport<'_> {
         self.effect(Effect::Destroy { qp: index });
         Ok(())
     }
+
+    fn destroy_cq(&mut self, cq: CqId) -> Result<(), DestroyError> {
+        self.call();
+        let index = self.cq(cq).ok_or(DestroyError::BadHandle)?;
+        if self.own_qps().any(|q| q.send_cq == index || q.recv_cq == index) {
+            return Err(DestroyError::Busy);
+        }
+        self.init_mut().handles.cqs.remove(cq.index());
+        self.effect(Effect::DestroyCq { cq: index });
+        Ok(())
+    }
+
+    fn destroy_srq(&mut self, srq: SrqId) -> Result<(), DestroyError> {
+        self.call();
+        let index = self.srq(srq).ok_or(DestroyError::BadHandle)?;
+        if self.own_qps().any(|q| q.srq == Some(index)) {
+            return Err(DestroyError::Busy);
+        }
+        self.init_mut().handles.srqs.remove(srq.index());
+        self.effect(Effect::DestroySrq { srq: index });
+        Ok(())
+    }
+
+    fn destroy_ah(&mut self, ah: AhId) -> Result<(), DestroyError> {
+        self.call();
+        if ah.issuer() != self.issuer {
+            return Err(DestroyError::BadHandle);
+        }
+        let gone = self.init_mut().handles.ahs.remove(ah.index());
+        gone.map(|_| ()).ok_or(DestroyError::BadHandle)
+    }
+
+    fn dealloc_pd(&mut self, pd: PdId) -> Result<(), DestroyError> {
+        self.call();
+        let own = self.pd(pd).ok_or(DestroyError::BadHandle)?;
+        let h = &self.init().handles;
+        let in_pd = |region| self.host.regions.get(region).is_some_and(|r| r.pd == Pd(own));
+        let used = self.own_qps().any(|q| q.pd == own)
+            || h.mrs.iter().any(|m| in_pd(m.1))
+            || h.srqs.iter().any(|s| s.1 == own)
+            || h.ahs.iter().any(|a| a.0 == own);
+        if used {
+            return Err(DestroyError::Busy);
+        }
+        self.init_mut().handles.pds.remove(pd.index());
+        Ok(())
+    }
 }
 
 impl SimTransport<'_> {
+    /// The QPs that this handle has made and not destroyed. Only they can use its other objects.
+    fn own_qps(&self) -> impl Iterator<Item = &NicQp> {
+        self.init().handles.by_nic.keys().filter_map(|&q| self.host.nic.qp(q))
+    }
+
     fn not_shared(&self, owner: u32) -> AttachError {
         let here = self.host.initiators.iter().any(|i| i.rank == owner);
         if here { AttachError::NotShared } else { AttachError::OtherHost }

@@ -47,9 +47,9 @@ impl Nic {
         self.qps.len() as u32
     }
 
-    /// Number of CQs.
+    /// Number of CQs that exist.
     pub fn cq_count(&self) -> u32 {
-        self.cqs.len() as u32
+        self.cqs.len() as u32 - self.cqs_destroyed
     }
 
     /// Makes a QP in RESET; returns its index.
@@ -102,6 +102,20 @@ impl Nic {
     pub fn create_cq(&mut self, depth: u32, owner: u16, space: RegionKind) -> u32 {
         self.cqs.push(Some(CompletionQueue::new(depth, owner, space)));
         self.cqs.len() as u32 - 1
+    }
+
+    /// Destroys a CQ that no QP uses; completions that were not polled are lost.
+    pub fn destroy_cq(&mut self, cq: u32) {
+        debug_assert!(self.qps().all(|(_, q)| q.send_cq != cq && q.recv_cq != cq));
+        if self.cqs[cq as usize].take().is_some() {
+            self.cqs_destroyed += 1;
+        }
+    }
+
+    /// Destroys an SRQ that no QP uses, with its receives.
+    pub fn destroy_srq(&mut self, srq: u32) {
+        debug_assert!(self.qps().all(|(_, q)| q.srq != Some(srq)));
+        self.srqs[srq as usize] = None;
     }
 
     /// Makes an SRQ; returns its index.

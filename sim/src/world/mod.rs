@@ -195,6 +195,11 @@ impl World {
                     self.set_up = Some(self.report());
                 }
             }
+            Event::Ended { host, rank } => {
+                if !self.hosts[host.index()].on_ended(s, now, rank) {
+                    return;
+                }
+            }
             Event::Fabric(ev) => {
                 let node = ev.node();
                 let outcome = s.fabric.on_event(now, ev, &s.packets, &mut s.fabric_out);

@@ -1,0 +1,292 @@
+//! Doorbell batching with a latency budget.
+
+use core::fmt;
+
+use crate::transport::{
+    FenceScope, QpCaps, QpId, Ring, RingCause, RingError, Rung, RungBy, SendWr, StageError,
+    Transport,
+};
+use crate::units::{Bytes, Span, Time};
+
+#[cfg(test)]
+mod tests;
+
+/// When a [`Batcher`] rings.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct BatchConfig {
+    /// Rings when so many work requests are staged; 0 counts as 1. Higher: fewer doorbells, and
+    /// the first one waits longer. It is lowered to what the QP can stage and to its depth.
+    pub max_wrs: u32,
+    /// Rings when so many bytes of messages are staged. Higher: fewer doorbells for long messages,
+    /// which gain little from them.
+    pub max_bytes: Bytes,
+    /// Rings when the oldest staged work request is so old: the part of the latency budget that
+    /// batching may use. Zero: every push rings.
+    pub max_delay: Span,
+    /// How to ring.
+    pub ring: Ring,
+}
+
+impl Default for BatchConfig {
+    /// 16 work requests, 64 KiB, 1 us: beyond 16 a doorbell costs little per WQE any more, 64 KiB
+    /// are a microsecond of a 400 Gb/s link, and so is the delay.
+    fn default() -> Self {
+        let (max_bytes, max_delay) = (Bytes(64 << 10), Span::from_us(1));
+        Self { max_wrs: 16, max_bytes, max_delay, ring: Ring::Auto }
+    }
+}
+
+/// What a batcher has done. Counters saturate.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct BatchStats {
+    /// Rings that announced at least one WQE.
+    pub rings: u64,
+    /// WQEs that were announced.
+    pub wqes: u64,
+    /// WQEs that a failed ring discarded.
+    pub discarded: u64,
+    /// WQEs of which nobody can tell, after [`RingCause::Indeterminate`].
+    pub unknown: u64,
+}
+
+/// What a push did beyond staging the work request.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Pushed {
+    /// WQEs that it announced.
+    pub rung: u32,
+    /// WQEs that are staged and wait, until [`Batcher::deadline`] at most.
+    pub held: u32,
+}
+
+/// A push that failed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PushError {
+    /// The work request was not staged. After `SqFull` nothing is held any more: poll until a
+    /// completion has come, then push again. After other errors what was held is still held.
+    Refused(StageError),
+    /// A ring failed. `posted` WQEs are with the NIC, the oldest ones; `discarded` are gone, or
+    /// nobody knows, after [`RingCause::Indeterminate`].
+    Ring {
+        /// What became of the WQEs that were held.
+        error: RingError,
+        /// Whether the pushed work request was one of them, the last. If not it was not staged.
+        staged: bool,
+    },
+}
+
+impl fmt::Display for PushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(e) => e.fmt(f),
+            Self::Ring { error, staged: true } => error.fmt(f),
+            Self::Ring { error, staged: false } => {
+                write!(f, "{error}; the new work request was not staged")
+            }
+        }
+    }
+}
+
+impl core::error::Error for PushError {}
+
+/// Stages work requests on one QP and rings for several of them at once.
+///
+/// It rings at `max_wrs`, at `max_bytes`, when the oldest staged work request is `max_delay` old,
+/// at an urgent one, and at [`flush`](Batcher::flush). A full queue makes it ring what it holds,
+/// since a WQE that was not rung never completes and would keep the queue full.
+///
+/// What it promises, if nobody else stages on the QP with this handle:
+///
+/// - WQEs are announced in the order of the pushes.
+/// - Between calls at most `max_wrs - 1` WQEs are held, and fewer than `max_bytes` bytes.
+/// - A ring announces at least one WQE.
+/// - No WQE is held past its deadline, if [`tick`](Batcher::tick) is called at
+///   [`deadline`](Batcher::deadline) or before, and then at the time that it returned.
+/// - Every WQE is announced, or reported by an error: as discarded, or as one of those of which
+///   nobody can tell.
+/// - Where the handle's rings do not order its stores, it fences before it rings.
+///
+/// `modify_qp` and `destroy_qp` unstage: flush before, or say [`forget`](Batcher::forget) after.
+#[derive(Clone, Debug)]
+pub struct Batcher {
+    qp: QpId,
+    how: Ring,
+    fences: bool,
+    held: u32,
+    max_wrs: u32,
+    bytes: u64,
+    max_bytes: u64,
+    max_delay: Span,
+    /// Of the oldest WQE; means nothing when none is held.
+    deadline: Time,
+    stats: BatchStats,
+}
+
+impl Batcher {
+    /// A batcher for `qp`, to which `caps` was granted. Nothing may be staged on it.
+    pub fn new(config: BatchConfig, qp: QpId, caps: &QpCaps) -> Self {
+        let BatchConfig { max_wrs, max_bytes, max_delay, ring } = config;
+        Self {
+            qp,
+            how: ring,
+            fences: !caps.ring_orders_stores,
+            held: 0,
+            max_wrs: max_wrs.min(caps.max_staged).min(caps.max_send_wr).max(1),
+            bytes: 0,
+            max_bytes: max_bytes.0,
+            max_delay,
+            deadline: Time::ZERO,
+            stats: BatchStats::default(),
+        }
+    }
+
+    /// Work requests at which it rings: the configured number, or what the QP allows.
+    pub const fn max_wrs(&self) -> u32 {
+        self.max_wrs
+    }
+
+    /// WQEs that are staged and wait.
+    pub const fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// When [`tick`](Batcher::tick) has to be called; `None` while nothing is held.
+    pub const fn deadline(&self) -> Option<Time> {
+        if self.held > 0 { Some(self.deadline) } else { None }
+    }
+
+    /// What it has done.
+    pub const fn stats(&self) -> BatchStats {
+        self.stats
+    }
+
+    /// Stages a work request, and rings when a limit is reached or the request is urgent.
+    ///
+    /// # Errors
+    /// See [`PushError`]. `SqFull` is back-pressure.
+    #[inline]
+    pub fn push(
+        &mut self,
+        t: &mut impl Transport,
+        now: Time,
+        wr: &SendWr<'_>,
+        urgent: bool,
+    ) -> Result<Pushed, PushError> {
+        match t.stage(self.qp, wr) {
+            Ok(()) => self.took(t, now, wr.data.len(), urgent),
+            Err(e) => self.refused(t, now, wr, urgent, e),
+        }
+    }
+
+    /// Rings when the oldest WQE is due. Gives the time of the next call, if one is needed.
+    ///
+    /// # Errors
+    /// See [`RingError`]; what was held is reported there.
+    #[inline]
+    pub fn tick(&mut self, t: &mut impl Transport, now: Time) -> Result<Option<Time>, RingError> {
+        if self.held > 0 && now >= self.deadline {
+            self.ring(t)?;
+        }
+        Ok(self.deadline())
+    }
+
+    /// Rings for what is held.
+    ///
+    /// # Errors
+    /// See [`RingError`]; what was held is reported there.
+    #[inline]
+    pub fn flush(&mut self, t: &mut impl Transport) -> Result<Rung, RingError> {
+        if self.held == 0 {
+            return Ok(Rung { wqes: 0, by: RungBy::Nothing });
+        }
+        self.ring(t)
+    }
+
+    /// What was held is no longer staged, since the QP was changed or destroyed. Gives its number.
+    pub fn forget(&mut self) -> u32 {
+        self.bytes = 0;
+        core::mem::take(&mut self.held)
+    }
+
+    /// A work request of `len` bytes was staged.
+    #[inline]
+    fn took(
+        &mut self,
+        t: &mut impl Transport,
+        now: Time,
+        len: u64,
+        urgent: bool,
+    ) -> Result<Pushed, PushError> {
+        if self.held == 0 {
+            self.deadline = now + self.max_delay;
+        }
+        self.held += 1;
+        // Messages have 32-bit lengths and counts too, so this cannot overflow.
+        self.bytes += len;
+        let full = self.held >= self.max_wrs || self.bytes >= self.max_bytes;
+        if !full && !urgent && now < self.deadline {
+            return Ok(Pushed { rung: 0, held: self.held });
+        }
+        match self.ring(t) {
+            Ok(rung) => Ok(Pushed { rung: rung.wqes, held: 0 }),
+            Err(error) => Err(PushError::Ring { error, staged: true }),
+        }
+    }
+
+    /// The work request was not staged. Where that is for want of room, what is held goes first.
+    #[cold]
+    fn refused(
+        &mut self,
+        t: &mut impl Transport,
+        now: Time,
+        wr: &SendWr<'_>,
+        urgent: bool,
+        why: StageError,
+    ) -> Result<Pushed, PushError> {
+        let no_room = matches!(why, StageError::SqFull | StageError::StagedFull);
+        if !no_room || self.held == 0 {
+            return Err(PushError::Refused(why));
+        }
+        let rung = self.ring(t).map_err(|error| PushError::Ring { error, staged: false })?;
+        if why == StageError::SqFull {
+            return Err(PushError::Refused(why));
+        }
+        t.stage(self.qp, wr).map_err(PushError::Refused)?;
+        let pushed = self.took(t, now, wr.data.len(), urgent)?;
+        Ok(Pushed { rung: rung.wqes + pushed.rung, ..pushed })
+    }
+
+    #[inline]
+    fn ring(&mut self, t: &mut impl Transport) -> Result<Rung, RingError> {
+        if self.fences {
+            t.fence(FenceScope::System);
+        }
+        let held = self.forget();
+        match t.ring(self.qp, self.how) {
+            Ok(rung) => {
+                self.count(rung.wqes);
+                Ok(rung)
+            }
+            Err(e) => Err(self.failed(held, e)),
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, wqes: u32) {
+        self.stats.rings = self.stats.rings.saturating_add(u64::from(wqes > 0));
+        self.stats.wqes = self.stats.wqes.saturating_add(wqes.into());
+    }
+
+    /// Counts what became of `held` WQEs. Nothing is staged after a failed ring, so what was not
+    /// posted is gone; a back end that does not know the handle any more cannot say how many.
+    #[cold]
+    fn failed(&mut self, held: u32, e: RingError) -> RingError {
+        self.count(e.posted);
+        let rest = held.saturating_sub(e.posted);
+        let indeterminate = e.cause == RingCause::Indeterminate;
+        let discarded = if indeterminate { e.discarded } else { rest };
+        let unknown = rest.saturating_sub(discarded);
+        self.stats.discarded = self.stats.discarded.saturating_add(discarded.into());
+        self.stats.unknown = self.stats.unknown.saturating_add(unknown.into());
+        RingError { discarded, ..e }
+    }
+}
