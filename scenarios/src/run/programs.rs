@@ -4,7 +4,7 @@ mod config;
 mod script;
 
 use doorbell_core::transport::{Initiator, MemKind};
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_sim::host::{InitiatorConfig, PollMode};
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
@@ -44,36 +44,62 @@ impl Placed {
     }
 }
 
-/// Puts all programs of a point on initiators.
+/// A program with its initiator, ready to run on any back end.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// What it is for.
+    pub placed: Placed,
+    /// Who runs it, and how it waits.
+    pub on: InitiatorConfig,
+    /// The program.
+    pub what: Workload,
+}
+
+/// Decides which programs a point has, rank by rank. Peers have `deadline` to find each other.
+///
+/// # Errors
+/// What the profile cannot give.
+pub fn plan(point: &Point, deadline: Span) -> Result<Vec<Planned>, RunError> {
+    let mut planner = Planner {
+        point,
+        deadline,
+        cores: vec![0; point.scenario.topology.hosts.value() as usize],
+        blocks: vec![0; point.scenario.topology.hosts.value() as usize],
+        planned: Vec::new(),
+    };
+    for (index, program) in point.scenario.program.iter().enumerate() {
+        planner.program(index, program)?;
+    }
+    Ok(planner.planned)
+}
+
+/// How long simulated peers may take to find each other.
+const DEADLINE: Span = Span::from_ms(1000);
+
+/// Puts all programs of a point on initiators of a world.
 ///
 /// # Errors
 /// What the profile cannot give.
 pub fn place(point: &Point, world: &mut World) -> Result<Vec<Placed>, RunError> {
-    let mut placer = Placer {
-        point,
-        cores: vec![0; point.scenario.topology.hosts.value() as usize],
-        blocks: vec![0; point.scenario.topology.hosts.value() as usize],
-        next: 0,
-        placed: Vec::new(),
+    let add = |p: Planned| {
+        let rank = world.add_program(HostId(p.placed.host), p.on, Time::ZERO, p.what);
+        debug_assert_eq!(rank, p.placed.rank);
+        p.placed
     };
-    for (index, program) in point.scenario.program.iter().enumerate() {
-        placer.program(world, index, program)?;
-    }
-    Ok(placer.placed)
+    Ok(plan(point, DEADLINE)?.into_iter().map(add).collect())
 }
 
 /// Initiators of a host that a handle can name.
 const MAX_INITIATORS: usize = 128;
 
-struct Placer<'a> {
+struct Planner<'a> {
     point: &'a Point,
+    deadline: Span,
     /// Cores used, by host.
     cores: Vec<u16>,
     /// GPU blocks used, by host.
     blocks: Vec<u16>,
-    /// Rank of the next program.
-    next: u32,
-    placed: Vec<Placed>,
+    planned: Vec<Planned>,
 }
 
 fn bad(index: usize, field: &str, message: impl Into<String>, help: &str) -> RunError {
@@ -84,15 +110,20 @@ fn bad(index: usize, field: &str, message: impl Into<String>, help: &str) -> Run
     }
 }
 
-impl Placer<'_> {
-    fn program(&mut self, world: &mut World, index: usize, p: &Program) -> Result<(), RunError> {
+impl Planner<'_> {
+    /// Rank of the next program.
+    fn next(&self) -> u32 {
+        self.planned.len() as u32
+    }
+
+    fn program(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
         if p.initiator == format::Initiator::CpuProxy {
-            return self.proxied(world, index, p);
+            return self.proxied(index, p);
         }
         let threads = p.threads.value() as u32;
         let (host, peer) = (p.host.value() as u32, p.peer.value() as u32);
         // Senders first, then one peer for each that has queue pairs of its own.
-        let first = self.next;
+        let first = self.next();
         let answered = if p.share_qp { 1 } else { threads };
         for t in 0..threads {
             let on = self.initiator(index, p, host)?;
@@ -103,7 +134,7 @@ impl Placer<'_> {
                 (true, _) => Sharing::Attached { owner: first },
             };
             let sender = self.sender(index, p, to, sharing)?;
-            self.add(world, (index, host, Role::Sender), on, sender)?;
+            self.add((index, host, Role::Sender), on, sender)?;
         }
         for t in 0..answered {
             // Half of a round trip is half of two like ways: the other side is the same kind.
@@ -112,47 +143,45 @@ impl Placer<'_> {
                 _ => self.core(peer, 0, PollMode::Busy),
             };
             let answer = self.peer(index, p, first + t, 1)?;
-            self.add(world, (index, peer, Role::Peer), on, answer)?;
+            self.add((index, peer, Role::Peer), on, answer)?;
         }
         Ok(())
     }
 
     /// GPU blocks that produce, a core that posts for all of them, and the peer.
-    fn proxied(&mut self, world: &mut World, index: usize, p: &Program) -> Result<(), RunError> {
+    fn proxied(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
         let threads = p.threads.value() as u32;
         let (host, peer) = (p.host.value() as u32, p.peer.value() as u32);
-        let producers: Vec<u32> = (self.next..self.next + threads).collect();
-        let proxy = self.next + threads;
+        let producers: Vec<u32> = (self.next()..self.next() + threads).collect();
+        let proxy = self.next() + threads;
         for source in 0..threads {
             let on = self.block(index, host)?;
             let producer = self.producer_of(index, p, proxy, source as u16)?;
-            self.add(world, (index, host, Role::Sender), on, producer.into())?;
+            self.add((index, host, Role::Sender), on, producer.into())?;
         }
         let numa = self.numa(index, p)?;
         let on = self.core(host, numa, poll_mode(p));
         let config = self.proxy(index, p, proxy + 1, producers)?;
-        self.add(world, (index, host, Role::Proxy), on, Proxy::new(config).into())?;
+        self.add((index, host, Role::Proxy), on, Proxy::new(config).into())?;
         let on = self.core(peer, 0, PollMode::Busy);
         let answer = self.peer(index, p, proxy, threads)?;
-        self.add(world, (index, peer, Role::Peer), on, answer)
+        self.add((index, peer, Role::Peer), on, answer)
     }
 
     fn add(
         &mut self,
-        world: &mut World,
         (program, host, role): (usize, u32, Role),
         on: InitiatorConfig,
         what: Workload,
     ) -> Result<(), RunError> {
-        if self.placed.iter().filter(|p| p.host == host).count() == MAX_INITIATORS {
+        let there = self.planned.iter().filter(|p| p.placed.host == host).count();
+        if there == MAX_INITIATORS {
             let text = format!("more than {MAX_INITIATORS} cores and GPU blocks on host {host}");
             let help = "a handle names no more: lower `threads`, or use another host";
             return Err(bad(program, "threads", text, help));
         }
-        let rank = world.add_program(HostId(host), on, Time::ZERO, what);
-        debug_assert_eq!(rank, self.next);
-        self.next = rank + 1;
-        self.placed.push(Placed { program, rank, host, role });
+        let placed = Placed { program, rank: self.next(), host, role };
+        self.planned.push(Planned { placed, on, what });
         Ok(())
     }
 

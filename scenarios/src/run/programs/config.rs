@@ -4,7 +4,7 @@ use doorbell_core::transport::{Contents, MemKind, QpAttr, QpSize, Ring};
 use doorbell_core::units::Span;
 use doorbell_core::verbs::{AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, RnrTimer};
 
-use super::{Placer, script};
+use super::{Planner, script};
 use crate::format::{
     self, Payload, Program, ProgramKind, QpKind, Receives, RingBy, RingMode, Step,
 };
@@ -16,9 +16,6 @@ use crate::workloads::{
     ResponderConfig, ResponderLink, Script, ScriptConfig, Shape, Sharing, Stop, Verify,
     VerifyConfig, Workload,
 };
-
-/// How long peers may take to find each other.
-const DEADLINE: Span = Span::from_ms(1000);
 
 pub(super) fn op(op: format::Op) -> Op {
     match op {
@@ -54,7 +51,7 @@ fn slots(p: &Program, sq_depth: u32) -> u32 {
     p.slots.map_or(sq_depth, |n| n.value() as u32)
 }
 
-impl Placer<'_> {
+impl Planner<'_> {
     fn sq_depth(&self) -> u32 {
         self.point.scenario.qp.sq_depth.value() as u32
     }
@@ -149,7 +146,7 @@ impl Placer<'_> {
             path_mtu: Some(mtu),
             queue_memory: self.queue_memory(index, p)?,
             signal_all: qp.sig_all,
-            deadline: DEADLINE,
+            deadline: self.deadline,
         })
     }
 
@@ -273,7 +270,8 @@ impl Placer<'_> {
         source: u16,
     ) -> Result<Produce, RunError> {
         self.memory(index, "memory", p.memory)?;
-        let path = ProducePath::Proxy { rank: proxy, deadline: DEADLINE, contents: contents(p) };
+        let path =
+            ProducePath::Proxy { rank: proxy, deadline: self.deadline, contents: contents(p) };
         Ok(Produce::new(self.produce(p, path, source)))
     }
 
