@@ -43,5 +43,9 @@
 )]
 
 pub mod bootstrap;
+pub mod gid;
+pub mod limits;
+pub mod rc_pingpong;
+pub mod sysfs;
 #[cfg(feature = "verbs")]
 pub mod verbs;
