@@ -1,8 +1,23 @@
 //! The binding to libibverbs.
 
+mod control;
+mod convert;
 pub mod device;
+mod events;
 pub mod info;
 pub mod objects;
-pub mod open_error;
+mod open_error;
+mod positions;
 pub mod provider;
+mod queue_pair;
+mod region;
+mod runner;
+mod staging;
 pub mod sys;
+mod table;
+mod transport;
+
+pub use control::{HwConfig, MAX_WATCHED_BYTES};
+pub use open_error::{OpenError, PortState};
+pub use runner::{RunConfig, RunError, RunReport, WaitMode, run};
+pub use transport::HwTransport;

@@ -106,6 +106,12 @@ impl Context {
     pub fn provider(&self) -> &Arc<dyn Provider> {
         &self.provider
     }
+
+    /// The descriptor of asynchronous events.
+    pub fn async_fd(&self) -> c_int {
+        // SAFETY: the context is open; the library never changes the field.
+        unsafe { (*self.ptr).async_fd }
+    }
 }
 
 impl Drop for Context {
@@ -197,13 +203,16 @@ impl Cq {
 }
 
 impl Srq {
-    /// `ibv_create_srq`; the granted sizes are written back into `attr`.
+    /// `ibv_create_srq`; the granted sizes are written back into `sizes`.
     ///
     /// # Errors
     /// The `errno`.
-    pub fn create(pd: &Arc<Pd>, attr: &mut ibv_srq_init_attr) -> Result<Arc<Self>, Errno> {
+    pub fn create(pd: &Arc<Pd>, sizes: &mut ibv_srq_attr) -> Result<Arc<Self>, Errno> {
+        let attr = ibv_srq_attr { srq_limit: 0, ..*sizes };
+        let mut init = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
         // SAFETY: the domain is alive, the attributes are complete.
-        let ptr = made(unsafe { pd.provider().create_srq(pd.ptr, attr) })?;
+        let ptr = made(unsafe { pd.provider().create_srq(pd.ptr, &raw mut init) })?;
+        *sizes = init.attr;
         Ok(Arc::new(Self { ptr, pd: pd.clone() }))
     }
 

@@ -27,8 +27,8 @@ pub struct SendId {
 
 impl SendId {
     /// As 64 bits, the top one clear.
-    #[inline(always)]
-    pub const fn encode(self) -> u64 {
+    #[cfg(test)]
+    const fn encode(self) -> u64 {
         self.position as u64 | prefix(self.qp, self.life)
     }
 

@@ -62,20 +62,10 @@ impl Region {
         self.bytes.as_ptr().expose_provenance() as u64
     }
 
-    /// Bytes.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
     /// Local and remote key.
     pub fn keys(&self) -> (u32, u32) {
         // SAFETY: the registration is alive.
         unsafe { ((*self.mr).lkey, (*self.mr).rkey) }
-    }
-
-    /// The protection domain.
-    pub fn pd(&self) -> &Arc<Pd> {
-        &self.pd
     }
 
     /// The pointer to `len` bytes at `offset`.

@@ -21,7 +21,7 @@ use super::queue_pair::QueuePair;
 use super::region::Region;
 use super::staging::{self, Destination, PostFailure, RawArray, RecvChain};
 use super::sys::*;
-use super::table::{Id, Table};
+use super::table::Table;
 use crate::bootstrap::Bootstrap;
 
 /// Completions that one call to the provider brings.
