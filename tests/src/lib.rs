@@ -6,4 +6,5 @@ pub mod lab;
 pub mod machine;
 pub mod plan;
 pub mod player;
+pub mod tour;
 pub mod tuning;

@@ -11,3 +11,4 @@ mod on_ideal;
 mod on_sim;
 mod properties;
 mod stalls;
+mod tour;

@@ -1,0 +1,6 @@
+//! The conformance bodies on libibverbs.
+
+pub use doorbell_tests::lab::hw as backend;
+
+#[path = "../conformance/mod.rs"]
+mod conformance;
