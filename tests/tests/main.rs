@@ -9,5 +9,6 @@ mod host;
 mod no_progress;
 mod on_ideal;
 mod on_sim;
+mod peer_gone;
 mod properties;
 mod stalls;

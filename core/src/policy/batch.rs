@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::transport::{
-    FenceScope, QpCaps, QpId, Ring, RingCause, RingError, Rung, RungBy, SendWr, StageError,
+    Data, FenceScope, QpCaps, QpId, Ring, RingCause, RingError, Rung, RungBy, SendWr, StageError,
     Transport,
 };
 use crate::units::{Bytes, Span, Time};
@@ -172,7 +172,7 @@ impl Batcher {
         urgent: bool,
     ) -> Result<Pushed, PushError> {
         match t.stage(self.qp, wr) {
-            Ok(()) => self.took(t, now, wr.data.len(), urgent),
+            Ok(()) => self.took(t, now, wr, urgent),
             Err(e) => self.refused(t, now, wr, urgent, e),
         }
     }
@@ -207,13 +207,13 @@ impl Batcher {
         core::mem::take(&mut self.held)
     }
 
-    /// A work request of `len` bytes was staged.
+    /// A work request was staged.
     #[inline]
     fn took(
         &mut self,
         t: &mut impl Transport,
         now: Time,
-        len: u64,
+        wr: &SendWr<'_>,
         urgent: bool,
     ) -> Result<Pushed, PushError> {
         if self.held == 0 {
@@ -221,7 +221,10 @@ impl Batcher {
         }
         self.held += 1;
         // Messages have 32-bit lengths and counts too, so this cannot overflow.
-        self.bytes += len;
+        self.bytes += match wr.data {
+            Data::Sge([one]) => one.len.into(),
+            ref data => data.len(),
+        };
         let full = self.held >= self.max_wrs || self.bytes >= self.max_bytes;
         if !full && !urgent && now < self.deadline {
             return Ok(Pushed { rung: 0, held: self.held });
@@ -251,7 +254,7 @@ impl Batcher {
             return Err(PushError::Refused(why));
         }
         t.stage(self.qp, wr).map_err(PushError::Refused)?;
-        let pushed = self.took(t, now, wr.data.len(), urgent)?;
+        let pushed = self.took(t, now, wr, urgent)?;
         Ok(Pushed { rung: rung.wqes + pushed.rung, ..pushed })
     }
 

@@ -208,7 +208,8 @@ fn a_tick_rings_at_the_deadline_and_a_flush_at_once() {
 
 #[test]
 fn limits_of_the_qp_and_zeros() {
-    let max = |depth, max_staged, max_wrs| rig(depth, max_staged, config(max_wrs, 1, 1)).1.max_wrs();
+    let max =
+        |depth, max_staged, max_wrs| rig(depth, max_staged, config(max_wrs, 1, 1)).1.max_wrs();
     assert_eq!([max(16, 8, 9), max(16, 8, 8), max(16, 8, 7)], [8, 8, 7]);
     assert_eq!([max(4, 8, 9), max(4, 8, 0)], [4, 1]);
     for zero in [config(0, 100, 100), config(9, 0, 100), config(9, 100, 0)] {
