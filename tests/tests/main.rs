@@ -9,6 +9,7 @@ mod host;
 mod no_progress;
 mod on_ideal;
 mod on_sim;
+mod peer_gone;
 mod properties;
 mod stalls;
 mod tour;

@@ -701,3 +701,70 @@ fn every_short_sequence_of_calls() {
         assert_eq!(sum, Ok(m.executed), "{sequence}");
     }
 }
+
+/// Ends at once; with its own publication, if it has one.
+struct Ends(Option<u64>);
+
+impl Program for Ends {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        if let Some(key) = self.0 {
+            t.publish(key, b"last words");
+        }
+        Next::Done
+    }
+}
+
+/// Looks up key 1 of rank 0, through a borrowed handle, until it is answered.
+#[derive(Default)]
+struct Asks {
+    answer: Option<Result<usize, LookupError>>,
+    steps: u32,
+}
+
+impl Asks {
+    fn step_by_value<T: Control>(&mut self, mut t: T) -> Next {
+        self.steps += 1;
+        self.answer = t.lookup(0, 1, &mut []).transpose();
+        match self.answer {
+            None => Next::Wait { on: WaitSet::BOOTSTRAP, until: None },
+            Some(_) => Next::Done,
+        }
+    }
+}
+
+impl Program for Asks {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        self.step_by_value(t)
+    }
+}
+
+#[test]
+fn who_waits_for_a_peer_that_ends_is_told() {
+    let gone = Err(LookupError::PeerGone { rank: 0 });
+    for (published, answer) in [(None, gone), (Some(1), Ok(10)), (Some(2), gone)] {
+        // Ranked behind and before, so that it asks after the end and before.
+        let mut w = Ideal::new(2);
+        let (mut ends, mut asks) = (Ends(published), Asks::default());
+        run(&mut w, &mut [&mut ends, &mut asks]).unwrap();
+        assert_eq!((asks.answer, asks.steps), (Some(answer), 1));
+        // A second run on the same fabric begins with everybody there.
+        let mut waits = Asks::default();
+        let mut patient = Patient(3, Ends(published));
+        run(&mut w, &mut [&mut patient, &mut waits]).unwrap();
+        assert_eq!(waits.answer, Some(answer));
+        assert_eq!(waits.steps > 1, published != Some(1), "{published:?}");
+    }
+}
+
+/// Does nothing for some steps, then what the other does.
+struct Patient(u32, Ends);
+
+impl Program for Patient {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        if self.0 == 0 {
+            return Program::step(&mut self.1, t);
+        }
+        self.0 -= 1;
+        Next::Again
+    }
+}

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::transport::{
-    FenceScope, QpCaps, QpId, Ring, RingCause, RingError, Rung, RungBy, SendWr, StageError,
+    Data, FenceScope, QpCaps, QpId, Ring, RingCause, RingError, Rung, RungBy, SendWr, StageError,
     Transport,
 };
 use crate::units::{Bytes, Span, Time};
@@ -61,14 +61,16 @@ pub struct Pushed {
 /// A push that failed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PushError {
-    /// The work request was not staged. After `SqFull` nothing is held any more: poll until a
-    /// completion has come, then push again. After other errors what was held is still held.
+    /// The work request was not staged. For want of room what was held has been rung: after
+    /// `SqFull` poll until a completion has come, then push again. Otherwise it is still held.
     Refused(StageError),
     /// A ring failed. `posted` WQEs are with the NIC, the oldest ones; `discarded` are gone, or
     /// nobody knows, after [`RingCause::Indeterminate`].
     Ring {
-        /// What became of the WQEs that were held.
+        /// What became of the WQEs for which it rang.
         error: RingError,
+        /// WQEs before them that this push had announced, to make room.
+        rung: u32,
         /// Whether the pushed work request was one of them, the last. If not it was not staged.
         staged: bool,
     },
@@ -78,8 +80,8 @@ impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(e) => e.fmt(f),
-            Self::Ring { error, staged: true } => error.fmt(f),
-            Self::Ring { error, staged: false } => {
+            Self::Ring { error, staged: true, .. } => error.fmt(f),
+            Self::Ring { error, staged: false, .. } => {
                 write!(f, "{error}; the new work request was not staged")
             }
         }
@@ -172,7 +174,7 @@ impl Batcher {
         urgent: bool,
     ) -> Result<Pushed, PushError> {
         match t.stage(self.qp, wr) {
-            Ok(()) => self.took(t, now, wr.data.len(), urgent),
+            Ok(()) => self.took(t, now, wr, urgent, 0),
             Err(e) => self.refused(t, now, wr, urgent, e),
         }
     }
@@ -207,28 +209,32 @@ impl Batcher {
         core::mem::take(&mut self.held)
     }
 
-    /// A work request of `len` bytes was staged.
+    /// A work request was staged, after `before` others were rung.
     #[inline]
     fn took(
         &mut self,
         t: &mut impl Transport,
         now: Time,
-        len: u64,
+        wr: &SendWr<'_>,
         urgent: bool,
+        before: u32,
     ) -> Result<Pushed, PushError> {
         if self.held == 0 {
             self.deadline = now + self.max_delay;
         }
         self.held += 1;
         // Messages have 32-bit lengths and counts too, so this cannot overflow.
-        self.bytes += len;
+        self.bytes += match wr.data {
+            Data::Sge([one]) => one.len.into(),
+            ref data => data.len(),
+        };
         let full = self.held >= self.max_wrs || self.bytes >= self.max_bytes;
         if !full && !urgent && now < self.deadline {
-            return Ok(Pushed { rung: 0, held: self.held });
+            return Ok(Pushed { rung: before, held: self.held });
         }
         match self.ring(t) {
-            Ok(rung) => Ok(Pushed { rung: rung.wqes, held: 0 }),
-            Err(error) => Err(PushError::Ring { error, staged: true }),
+            Ok(rung) => Ok(Pushed { rung: before + rung.wqes, held: 0 }),
+            Err(error) => Err(PushError::Ring { error, rung: before, staged: true }),
         }
     }
 
@@ -246,13 +252,13 @@ impl Batcher {
         if !no_room || self.held == 0 {
             return Err(PushError::Refused(why));
         }
-        let rung = self.ring(t).map_err(|error| PushError::Ring { error, staged: false })?;
+        let failed = |error| PushError::Ring { error, rung: 0, staged: false };
+        let rung = self.ring(t).map_err(failed)?.wqes;
         if why == StageError::SqFull {
             return Err(PushError::Refused(why));
         }
         t.stage(self.qp, wr).map_err(PushError::Refused)?;
-        let pushed = self.took(t, now, wr.data.len(), urgent)?;
-        Ok(Pushed { rung: rung.wqes + pushed.rung, ..pushed })
+        self.took(t, now, wr, urgent, rung)
     }
 
     #[inline]

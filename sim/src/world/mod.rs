@@ -71,6 +71,8 @@ pub struct World {
     shared: Shared,
     /// Time of the last event that changed something.
     reached: Time,
+    /// Announcements of the end of a program that changed nothing.
+    unheard: u64,
     /// What had been used when the last message of the set-up arrived: before the first doorbell.
     set_up: Option<RunReport>,
 }
@@ -114,6 +116,7 @@ impl World {
             },
             hosts,
             reached: Time::ZERO,
+            unheard: 0,
             set_up: None,
         })
     }
@@ -197,6 +200,7 @@ impl World {
             }
             Event::Ended { host, rank } => {
                 if !self.hosts[host.index()].on_ended(s, now, rank) {
+                    self.unheard += 1;
                     return;
                 }
             }
@@ -229,9 +233,10 @@ impl World {
         self.reached
     }
 
-    /// Events handled.
+    /// Events handled. An announcement that nobody waited for is none: a run that is cut between
+    /// the end of the last program and its announcement has the same number.
     pub fn events(&self) -> u64 {
-        self.shared.engine.events()
+        self.shared.engine.events() - self.unheard
     }
 
     /// Hash of everything that happened.

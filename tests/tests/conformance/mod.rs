@@ -6,11 +6,14 @@
 
 use super::backend;
 
+mod bootstrap;
 mod cq_srq;
+mod destroy;
 mod flush;
 mod handles;
 mod limits;
 mod operations;
 pub mod pair;
+mod policies;
 mod protection;
 mod states;

@@ -24,8 +24,8 @@ struct Wire {
     fences: u32,
     /// Answers to the next calls of `stage`; `None` lets it through.
     stage_faults: VecDeque<Option<StageError>>,
-    /// How many WQEs the next failing ring posts, and why it fails.
-    ring_fault: Option<(u32, RingCause)>,
+    /// Answers to the next rings: how many WQEs are posted, and why it fails.
+    ring_faults: VecDeque<Option<(u32, RingCause)>>,
 }
 
 impl Wire {
@@ -83,7 +83,7 @@ impl Transport for Wire {
         assert_eq!((qp, how), (QP, Ring::Doorbell));
         let wqes = self.staged.len() as u32;
         assert!(wqes > 0, "an empty ring");
-        let Some((posted, cause)) = self.ring_fault.take() else {
+        let Some((posted, cause)) = self.ring_faults.pop_front().flatten() else {
             self.rings += 1;
             self.unpolled += wqes;
             self.rung.append(&mut self.staged);
@@ -208,7 +208,8 @@ fn a_tick_rings_at_the_deadline_and_a_flush_at_once() {
 
 #[test]
 fn limits_of_the_qp_and_zeros() {
-    let max = |depth, max_staged, max_wrs| rig(depth, max_staged, config(max_wrs, 1, 1)).1.max_wrs();
+    let max =
+        |depth, max_staged, max_wrs| rig(depth, max_staged, config(max_wrs, 1, 1)).1.max_wrs();
     assert_eq!([max(16, 8, 9), max(16, 8, 8), max(16, 8, 7)], [8, 8, 7]);
     assert_eq!([max(4, 8, 9), max(4, 8, 0)], [4, 1]);
     for zero in [config(0, 100, 100), config(9, 0, 100), config(9, 100, 0)] {
@@ -253,11 +254,19 @@ fn failed_rings_are_accounted_for() {
     let (mut w, mut b) = rig(16, 8, config(8, 1 << 20, 500));
     push(&mut b, &mut w, at(0), (0, 1), false).unwrap();
     w.stage_faults.push_back(Some(StageError::StagedFull));
-    w.ring_fault = Some((0, RingCause::Os(5)));
+    w.ring_faults.push_back(Some((0, RingCause::Os(5))));
     let error = RingError { posted: 0, discarded: 1, cause: RingCause::Os(5) };
-    let failed = PushError::Ring { error, staged: false };
+    let failed = PushError::Ring { error, rung: 0, staged: false };
     assert_eq!(push(&mut b, &mut w, at(1), (1, 1), false), Err(failed));
     assert_eq!((w.lost.as_slice(), b.held()), (&[0][..], 0));
+    // Room was made, and the ring for the new one failed.
+    push(&mut b, &mut w, at(2), (2, 1), false).unwrap();
+    w.stage_faults.push_back(Some(StageError::StagedFull));
+    w.ring_faults.extend([None, Some((0, RingCause::Indeterminate))]);
+    let error = RingError { posted: 0, discarded: 0, cause: RingCause::Indeterminate };
+    let later = PushError::Ring { error, rung: 1, staged: true };
+    assert_eq!(push(&mut b, &mut w, at(3), (3, 1), true), Err(later));
+    assert_eq!((w.rung.as_slice(), w.lost.as_slice()), (&[2][..], &[0, 3][..]));
     use std::string::ToString;
     assert!(failed.to_string().ends_with("the new work request was not staged"));
 }
@@ -273,7 +282,7 @@ fn vec_of_outcomes() -> Vec<(u64, u64, u64)> {
         let (mut w, mut b) = rig(16, 8, config(3, 1 << 20, 500));
         push(&mut b, &mut w, at(0), (0, 1), false).unwrap();
         push(&mut b, &mut w, at(0), (1, 1), false).unwrap();
-        w.ring_fault = Some(fault);
+        w.ring_faults.push_back(Some(fault));
         let failed = push(&mut b, &mut w, at(0), (2, 1), false);
         assert!(matches!(failed, Err(PushError::Ring { staged: true, .. })), "{failed:?}");
         assert_eq!((b.held(), b.deadline()), (0, None));
@@ -309,12 +318,21 @@ fn what_was_unstaged_is_forgotten() {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Push { len: u32, urgent: bool },
-    Pass { ns: u64 },
-    Poll { slots: u32 },
+    Push {
+        len: u32,
+        urgent: bool,
+    },
+    Pass {
+        ns: u64,
+    },
+    Poll {
+        slots: u32,
+    },
     Flush,
     StageFault(StageError),
     RingFault(u32, RingCause),
+    /// Puts a good ring before the next fault.
+    RingOk,
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -336,6 +354,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Flush),
         1 => stage.prop_map(Op::StageFault),
         1 => (0..9u32, cause).prop_map(|(n, c)| Op::RingFault(n, c)),
+        1 => Just(Op::RingOk),
     ];
     prop::collection::vec(op, 0..120)
 }
@@ -378,13 +397,9 @@ impl Caller {
                 self.rang(before - b.held());
                 assert!(!no_room || b.held() == 0, "it keeps a full queue full");
             }
-            Err(PushError::Ring { error, staged }) => {
+            Err(PushError::Ring { error, rung, staged }) => {
+                self.rang(rung);
                 if staged {
-                    // A ring that made room, before the one that failed, is not told apart.
-                    let held = error.posted + error.discarded;
-                    if error.cause != RingCause::Indeterminate && held <= before {
-                        self.rang(before + 1 - held);
-                    }
                     self.held.push_back((self.next, self.now, len));
                     self.next += 1;
                 }
@@ -454,7 +469,8 @@ proptest! {
                 Op::Poll { slots } => w.unpolled = w.unpolled.saturating_sub(slots),
                 Op::Flush => caller.flush(&mut b, &mut w),
                 Op::StageFault(e) => w.stage_faults.push_back(Some(e)),
-                Op::RingFault(posted, cause) => w.ring_fault = Some((posted, cause)),
+                Op::RingFault(n, cause) => w.ring_faults.push_back(Some((n, cause))),
+                Op::RingOk => w.ring_faults.push_back(None),
             }
             caller.check(&b, &w, &c);
         }

@@ -1,0 +1,71 @@
+//! Policies run unchanged, on a handle and on a borrowed one.
+
+use doorbell_core::policy::{BatchConfig, BatchStats, Batcher, PushError};
+use doorbell_core::transport::*;
+use doorbell_core::units::Span;
+
+use super::pair::{Pair, Side, drain, send};
+
+/// Pushes `n` WRITEs of 8 bytes as fast as the queue takes them and returns the ids of the
+/// completions and the counts. It takes the handle by value: only a borrowed one can be given.
+fn push<T: Control>(mut t: T, me: Side, to: Remote, ids: std::ops::Range<u64>) -> BatchStats {
+    let caps = t.qp_caps(me.qp).unwrap();
+    let config = BatchConfig { max_wrs: 4, max_delay: Span::from_ms(1), ..BatchConfig::default() };
+    let mut batcher = Batcher::new(config, me.qp, &caps);
+    let list = [me.sge(0, 8)];
+    for wr_id in ids {
+        let now = t.now();
+        let wr = send(SendOp::Write(to), wr_id, Data::Sge(&list));
+        batcher.push(&mut t, now, &wr, false).unwrap();
+    }
+    let due = batcher.deadline().expect("an incomplete batch is held");
+    assert_eq!(batcher.tick(&mut t, due), Ok(None));
+    batcher.stats()
+}
+
+#[test]
+fn a_batcher_rings_for_several_and_leaves_nobody_behind() {
+    let mut pair = Pair::rc();
+    let to = pair.sides[1].remote(0);
+    let stats = pair.on(0, move |t, me| push(t, me, to, 0..10));
+    assert_eq!((stats.rings, stats.wqes), (3, 10));
+    let sent: Vec<u64> = pair.sent(0).iter().map(wr_id).collect();
+    assert_eq!(sent, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_full_queue_is_handed_to_the_caller() {
+    let mut pair = Pair::rc();
+    let to = pair.sides[1].remote(0);
+    // Sixteen fit: the seventeenth finds fifteen rung and one held.
+    pair.on(0, move |t, me| {
+        let config = BatchConfig { max_wrs: 15, ..BatchConfig::default() };
+        let config = BatchConfig { max_delay: Span::from_ms(1), ..config };
+        let mut batcher = Batcher::new(config, me.qp, &t.qp_caps(me.qp).unwrap());
+        let list = [me.sge(0, 8)];
+        // Through a trait object, too.
+        let mut handle: &mut dyn Transport = t;
+        for wr_id in 0..17 {
+            let now = handle.now();
+            let wr = send(SendOp::Write(to), wr_id, Data::Sge(&list));
+            let pushed = batcher.push(&mut handle, now, &wr, false);
+            let full = Err(PushError::Refused(StageError::SqFull));
+            assert!(if wr_id < 16 { pushed.is_ok() } else { pushed == full }, "{pushed:?}");
+        }
+        assert_eq!((batcher.held(), batcher.stats().wqes), (0, 16));
+    });
+    assert_eq!(pair.sent(0).len(), 16);
+    let stats = pair.on(0, move |t, me| {
+        let stats = push(&mut *t, me, to, 16..17);
+        drain(t, me.send_cq);
+        stats
+    });
+    assert_eq!(stats.rings, 1);
+}
+
+fn wr_id(c: &Completion) -> u64 {
+    match *c {
+        Completion::Send { wr_id, .. } => wr_id,
+        ref other => panic!("{other:?}"),
+    }
+}
