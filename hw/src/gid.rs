@@ -17,6 +17,7 @@ const SHOWN: usize = 8;
 #[serde(rename_all = "kebab-case")]
 pub enum LinkLayer {
     /// InfiniBand: peers are addressed by LID.
+    #[serde(rename = "infiniband")]
     InfiniBand,
     /// Ethernet: peers are addressed by GID.
     Ethernet,
@@ -38,8 +39,10 @@ pub enum GidType {
     /// InfiniBand.
     Ib,
     /// RoCE version 1: an Ethernet type of its own, not routable.
+    #[serde(rename = "roce-v1")]
     RoceV1,
     /// RoCE version 2: UDP over IPv4 or IPv6.
+    #[serde(rename = "roce-v2")]
     RoceV2,
 }
 
@@ -58,8 +61,8 @@ impl fmt::Display for GidType {
 pub struct Gid {
     /// Index in the table.
     pub index: u32,
-    /// The 16 bytes in network order, shown as an IPv6 address.
-    #[serde(serialize_with = "as_address")]
+    /// The 16 bytes in network order; serialised as an IPv6 address.
+    #[serde(rename = "address", serialize_with = "as_address")]
     pub raw: [u8; 16],
     /// Type.
     #[serde(rename = "type")]

@@ -139,3 +139,37 @@ fn the_library_expands() {
         assert_eq!(output.status.code(), Some(0), "{path:?}: {}", text(&output.stderr));
     }
 }
+
+#[test]
+#[cfg(not(feature = "hw"))]
+fn without_the_back_end_hw_says_how_to_get_it() {
+    refused(
+        &["hw", "info"],
+        &["this build has no hardware back end", "build with `--features hw`"],
+    );
+}
+
+/// Whether libibverbs can list a device here.
+#[cfg(feature = "hw")]
+fn has_rdma() -> bool {
+    fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some())
+}
+
+#[test]
+#[cfg(feature = "hw")]
+fn hw_info_without_devices_says_why_and_what_to_do() {
+    if has_rdma() {
+        println!("skipped: this machine has an RDMA device");
+        return;
+    }
+    for args in [&["hw", "info"][..], &["hw", "info", "--json", "--device", "mlx5_0"]] {
+        refused(args, &["no RDMA device: ", "`rdma link`", "`modprobe mlx5_ib`"]);
+    }
+}
+
+#[test]
+fn wrong_hw_command_lines() {
+    refused(&["hw"], &["Usage: doorbell hw"]);
+    refused(&["hw", "infos"], &["infos"]);
+    refused(&["hw", "info", "--device"], &["--device <NAME>"]);
+}

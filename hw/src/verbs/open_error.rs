@@ -40,9 +40,9 @@ impl serde::Serialize for PortState {
 pub enum OpenError {
     /// The kernel lists no RDMA device.
     #[error(
-        "no RDMA device: {}; `rdma link` shows what the kernel has, the driver of the NIC brings \
-         it (`modprobe mlx5_ib`, for example), in a container /sys/class/infiniband must be there",
-        if *.supported { "the kernel lists none" } else { "the kernel module ib_uverbs is not loaded" }
+        "no RDMA device: {}; load the NIC's driver (`modprobe mlx5_ib`, for example); `rdma link` \
+         shows what the kernel has",
+        if *.supported { "the kernel lists none" } else { "no verbs in the kernel (ib_uverbs)" }
     )]
     NoDevices {
         /// Whether the kernel knows of RDMA at all.
@@ -173,8 +173,14 @@ mod tests {
         let down = OpenError::PortNotActive { device: device(), port: 1, state: PortState(1) };
         let there = vec![device(), "mlx5_1".to_owned()];
         let cases = [
-            (OpenError::NoDevices { supported: false }, "ib_uverbs is not loaded; `rdma link`"),
-            (OpenError::NoDevices { supported: true }, "kernel lists none; `rdma link`"),
+            (
+                OpenError::NoDevices { supported: false },
+                "no verbs in the kernel (ib_uverbs); load the",
+            ),
+            (
+                OpenError::NoDevices { supported: true },
+                "the kernel lists none; load the NIC's driver (`modprobe mlx5_ib`",
+            ),
             (
                 OpenError::NoSuchDevice { name: "x".to_owned(), there },
                 "no RDMA device \"x\"; there are mlx5_0, mlx5_1",

@@ -40,6 +40,9 @@ pub enum Command {
     /// Run the published measurements and print the fidelity table (docs/fidelity.md)
     #[command(after_help = EXIT_STATUS)]
     Fidelity(FidelityArgs),
+    /// Use the RDMA devices of this machine (builds with `--features hw`)
+    #[command(after_help = EXIT_STATUS)]
+    Hw(HwArgs),
 }
 
 /// A scenario with changes.
@@ -142,4 +145,31 @@ pub struct FidelityArgs {
     /// Change a value of every run, such as nic.pu_wqe=80ns; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
+}
+
+/// `doorbell hw`
+#[derive(ClapArgs, Debug)]
+pub struct HwArgs {
+    /// What to do with them.
+    #[command(subcommand)]
+    pub command: HwCommand,
+}
+
+/// What to do with the devices of this machine.
+#[derive(Subcommand, Debug)]
+pub enum HwCommand {
+    /// Show devices, limits, ports and GIDs, and warn of what costs speed or will fail
+    #[command(after_help = EXIT_STATUS)]
+    Info(HwInfoArgs),
+}
+
+/// `doorbell hw info`
+#[derive(ClapArgs, Debug)]
+pub struct HwInfoArgs {
+    /// Only this device, such as mlx5_0
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
 }

@@ -5,6 +5,7 @@ mod check;
 mod common;
 mod explain;
 mod fidelity;
+mod hw;
 mod list;
 mod run;
 mod status;
@@ -29,6 +30,7 @@ pub fn main(runner: &dyn Runner) -> ExitCode {
         Command::Schema(args) => list::schema(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Fidelity(args) => fidelity::fidelity(runner, &args),
+        Command::Hw(args) => hw::hw(&args),
     };
     ExitCode::from(status.code())
 }
