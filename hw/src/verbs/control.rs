@@ -43,10 +43,8 @@ impl Default for HwConfig {
 /// each wait: a flag or a counter is meant, not a buffer.
 pub const MAX_WATCHED_BYTES: u64 = 4096;
 
-const GPU: Unsupported = Unsupported {
-    capability: "GPU memory",
-    reason: "this back end registers host memory only",
-};
+const GPU: Unsupported =
+    Unsupported { capability: "GPU memory", reason: "this back end registers host memory only" };
 const VIRTUAL: Unsupported = Unsupported {
     capability: "a virtual region",
     reason: "memory of hardware has bytes: Contents::Data",
@@ -335,7 +333,11 @@ impl Control for HwTransport {
             let actual = pair.state();
             pair.enter(actual);
             let moved = actual != from;
-            return Err(if moved { ModifyError::CurState { actual } } else { ModifyError::Os(errno) });
+            return Err(if moved {
+                ModifyError::CurState { actual }
+            } else {
+                ModifyError::Os(errno)
+            });
         }
         pair.enter(to);
         Ok(unstaged)

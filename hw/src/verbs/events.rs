@@ -123,8 +123,5 @@ impl HwTransport {
 
 /// Events after which a queue pair takes no part any more.
 fn is_fatal(kind: AsyncEventKind) -> bool {
-    matches!(
-        kind,
-        AsyncEventKind::QpFatal | AsyncEventKind::QpReqErr | AsyncEventKind::QpAccessErr
-    )
+    matches!(kind, AsyncEventKind::QpFatal | AsyncEventKind::QpReqErr | AsyncEventKind::QpAccessErr)
 }

@@ -4,6 +4,8 @@ mod control;
 mod convert;
 pub mod device;
 mod events;
+#[cfg(feature = "fake")]
+pub mod fake;
 pub mod info;
 pub mod objects;
 mod open_error;

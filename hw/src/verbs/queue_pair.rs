@@ -3,17 +3,14 @@
 use doorbell_core::transport::{
     CqId, Data, QpCaps, RingCause, RingError, Rung, RungBy, SendWr, StageError, Unsupported,
 };
-use doorbell_core::verbs::{
-    PostVerdict, Psn, QpState, QpType, SendFlags, WrOpcode, can_post_send,
-};
+use doorbell_core::verbs::{PostVerdict, Psn, QpState, QpType, SendFlags, WrOpcode, can_post_send};
 
 use super::objects::{Posting, Qp};
 use super::positions::{Positions, Request, SendId};
 use super::staging::{Builder, Chain, Destination, PostFailure};
 
 /// What the caller sets; `INLINE` follows from the data.
-const FLAGS: SendFlags =
-    SendFlags::SIGNALED.union(SendFlags::FENCE).union(SendFlags::SOLICITED);
+const FLAGS: SendFlags = SendFlags::SIGNALED.union(SendFlags::FENCE).union(SendFlags::SOLICITED);
 
 /// How requests reach the provider.
 #[derive(Debug)]
@@ -189,9 +186,8 @@ impl QueuePair {
     #[cold]
     fn refusal(&self, wr: &SendWr<'_>) -> StageError {
         let op = wr.op.opcode();
-        let unsupported = |reason| {
-            StageError::Unsupported(Unsupported { capability: op.as_str_name(), reason })
-        };
+        let unsupported =
+            |reason| StageError::Unsupported(Unsupported { capability: op.as_str_name(), reason });
         if self.ops >> op.value() & 1 == 0 {
             return unsupported("not on a QP of this type");
         }

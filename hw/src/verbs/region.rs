@@ -189,7 +189,9 @@ unsafe fn store_bytes(to: *mut u8, from: *const u8, len: usize) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     for i in 0..len {
         // SAFETY: in range; an atomic store of the device's memory, a plain load of ours.
-        unsafe { core::sync::atomic::AtomicU8::from_ptr(to.add(i)).store(*from.add(i), Ordering::Relaxed) };
+        unsafe {
+            core::sync::atomic::AtomicU8::from_ptr(to.add(i)).store(*from.add(i), Ordering::Relaxed)
+        };
     }
 }
 
@@ -207,7 +209,9 @@ unsafe fn load_bytes(to: *mut u8, from: *mut u8, len: usize) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     for i in 0..len {
         // SAFETY: in range; an atomic load of the device's memory, a plain store to ours.
-        unsafe { *to.add(i) = core::sync::atomic::AtomicU8::from_ptr(from.add(i)).load(Ordering::Relaxed) };
+        unsafe {
+            *to.add(i) = core::sync::atomic::AtomicU8::from_ptr(from.add(i)).load(Ordering::Relaxed)
+        };
     }
 }
 

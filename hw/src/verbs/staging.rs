@@ -186,12 +186,8 @@ impl Chain {
                     };
                 }
                 SendOp::FetchAdd { remote: r, add } => {
-                    (*at).wr.atomic = atomic_t {
-                        remote_addr: r.addr,
-                        compare_add: add,
-                        swap: 0,
-                        rkey: r.rkey.0,
-                    };
+                    (*at).wr.atomic =
+                        atomic_t { remote_addr: r.addr, compare_add: add, swap: 0, rkey: r.rkey.0 };
                 }
             }
         }
@@ -354,8 +350,7 @@ pub struct RecvChain {
 impl RecvChain {
     /// See [`RECV_CHAIN`].
     pub fn new() -> Self {
-        let chain =
-            Self { wrs: RawArray::zeroed(RECV_CHAIN), sges: RawArray::zeroed(RECV_CHAIN) };
+        let chain = Self { wrs: RawArray::zeroed(RECV_CHAIN), sges: RawArray::zeroed(RECV_CHAIN) };
         for i in 0..RECV_CHAIN {
             // SAFETY: elements of our own arrays.
             unsafe {

@@ -263,9 +263,8 @@ impl Transport for HwTransport {
                 let Ok(slot) = self.srqs.get(id) else { return fail(PostRecvCause::BadHandle) };
                 let srq = slot.srq.as_ptr();
                 // SAFETY: the queue is alive, and the chain well-formed during the call.
-                let done = self.recvs.post(wrs, |wr, bad| unsafe {
-                    ibv_post_srq_recv(srq, wr, bad)
-                });
+                let done =
+                    self.recvs.post(wrs, |wr, bad| unsafe { ibv_post_srq_recv(srq, wr, bad) });
                 (done, None)
             }
             RecvQueue::Qp(id) => {
@@ -279,8 +278,7 @@ impl Transport for HwTransport {
                 }
                 let ptr = slot.pair.qp().as_ptr();
                 // SAFETY: as above.
-                let done =
-                    self.recvs.post(wrs, |wr, bad| unsafe { ibv_post_recv(ptr, wr, bad) });
+                let done = self.recvs.post(wrs, |wr, bad| unsafe { ibv_post_recv(ptr, wr, bad) });
                 (done, Some(id))
             }
         };
