@@ -144,6 +144,15 @@ impl HwTransport {
         self.strangers
     }
 
+    /// The library's objects behind a queue pair and a completion queue, for what the trait does
+    /// not have. Using them behind the handle's back breaks its accounts.
+    ///
+    /// # Errors
+    /// A stale or foreign id.
+    pub fn raw(&self, qp: QpId, cq: CqId) -> Result<(*mut ibv_qp, *mut ibv_cq), BadHandle> {
+        Ok((self.qps.get(qp)?.pair.qp().as_ptr(), self.cqs.get(cq)?.cq.as_ptr()))
+    }
+
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
