@@ -140,8 +140,7 @@ fn hand(bed: &Bed, batch: u32, wqes: u32) -> u64 {
         for i in 0..count {
             (*wr.add(i)).sg_list = sge.add(i);
             (*wr.add(i)).num_sge = 1;
-            (*wr.add(i)).next =
-                if i + 1 < count { wr.add(i + 1) } else { core::ptr::null_mut() };
+            (*wr.add(i)).next = if i + 1 < count { wr.add(i + 1) } else { core::ptr::null_mut() };
         }
         let mut wc: [ibv_wc; 16] = core::mem::zeroed();
         for n in 0..wqes {
@@ -169,6 +168,43 @@ fn hand(bed: &Bed, batch: u32, wqes: u32) -> u64 {
     rings
 }
 
+/// The same with extended verbs.
+fn hand_extended(bed: &Bed, batch: u32, wqes: u32) -> u64 {
+    let (qp, cq) = bed.t.raw(bed.qp, bed.cq).expect("both are alive");
+    let (mut outstanding, mut rings) = (0, 0);
+    // SAFETY: the QP was made for extended posting; it and the CQ are alive and used by nobody
+    // else. All-zero is a valid value of a completion.
+    unsafe {
+        let qp = ibv_qp_to_qp_ex_of(qp);
+        let mut wc: [ibv_wc; 16] = core::mem::zeroed();
+        for n in 0..wqes {
+            if n % batch == 0 {
+                ibv_wr_start(qp);
+            }
+            (*qp).wr_id = n.into();
+            (*qp).wr_flags = flags(n).bits();
+            ibv_wr_rdma_write(qp, 7, 0x1000 + u64::from(n % 64) * 64);
+            let addr = bed.mr.addr + u64::from(n % 1024) * u64::from(BYTES);
+            ibv_wr_set_sge(qp, bed.mr.lkey.0, addr, BYTES);
+            if n % batch == batch - 1 {
+                assert_eq!(ibv_wr_complete(qp), 0);
+                rings += 1;
+                outstanding += batch;
+                while outstanding + batch > DEPTH {
+                    let polled = ibv_poll_cq(cq, 16, wc.as_mut_ptr());
+                    outstanding -= polled as u32 * SIGNAL_EVERY;
+                }
+            }
+        }
+    }
+    rings
+}
+
+/// An `ibv_qp` that was made for extended posting is the first member of an `ibv_qp_ex`.
+const fn ibv_qp_to_qp_ex_of(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    qp.cast()
+}
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let [way, posting, batch, wqes] = args.as_slice() else {
@@ -185,6 +221,7 @@ fn main() -> ExitCode {
     };
     let mut bed = bed(posting);
     let rings = match way.as_str() {
+        "hand" if posting == Posting::Extended => hand_extended(&bed, batch, wqes),
         "hand" => hand(&bed, batch, wqes),
         "stage" => bed.stage(batch, wqes),
         _ => bed.batcher(batch, wqes),

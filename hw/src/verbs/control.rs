@@ -297,7 +297,7 @@ impl Control for HwTransport {
             cqs: [init.send_cq, init.recv_cq],
         };
         let pair = QueuePair::new(qp, facts);
-        let slot = QpSlot { pair, sig_all: init.sq_sig_all, srq: init.srq };
+        let slot = QpSlot { pair, srq: init.srq };
         let id = self.qps.insert(slot).ok_or(full)?;
         self.by_number.insert(number, id.index());
         Ok(id)

@@ -69,8 +69,8 @@ pub struct Positions {
     prefix: u64,
     /// Next position to stage.
     head: u32,
-    /// Requests staged and not rung, the last ones before `head`.
-    staged: u32,
+    /// Positions before this one were rung; those from here to `head` are staged.
+    rung: u32,
     /// Positions before this one have come back.
     retired: u32,
     depth: u32,
@@ -87,9 +87,9 @@ impl Positions {
     pub fn new(qp: u32, depth: u32, max_staged: u32) -> Self {
         let none = Request { wr_id: 0, len: 0, op: WrOpcode::Send };
         let requests = vec![none; depth.next_power_of_two() as usize].into();
-        let (head, staged, retired, room, life) = (0, 0, 0, 0, 0);
+        let (head, rung, retired, room, life) = (0, 0, 0, 0, 0);
         let prefix = prefix(qp, life);
-        Self { requests, prefix, head, staged, retired, depth, max_staged, room, qp, life }
+        Self { requests, prefix, head, rung, retired, depth, max_staged, room, qp, life }
     }
 
     /// How many more can be staged now; 0 while the queue is closed.
@@ -106,17 +106,17 @@ impl Positions {
     /// Requests staged and not rung.
     #[inline(always)]
     pub const fn staged(&self) -> u32 {
-        self.staged
+        self.head.wrapping_sub(self.rung)
     }
 
     /// Requests rung and not retired.
     pub const fn outstanding(&self) -> u32 {
-        self.head.wrapping_sub(self.retired) - self.staged
+        self.rung.wrapping_sub(self.retired)
     }
 
     /// Lets requests be staged: the state of the queue pair takes them.
     pub fn open(&mut self) {
-        self.room = self.free().min(self.max_staged - self.staged);
+        self.room = self.free().min(self.max_staged - self.staged());
     }
 
     /// Lets none be staged: the state refuses them.
@@ -134,7 +134,6 @@ impl Positions {
         let mask = self.requests.len() - 1;
         self.requests[position as usize & mask] = request;
         self.head = position.wrapping_add(1);
-        self.staged += 1;
         self.room -= 1;
         self.prefix | u64::from(position)
     }
@@ -142,9 +141,9 @@ impl Positions {
     /// What was staged is with the provider, all but the last `discarded`, whose slots are free.
     #[inline(always)]
     pub fn rung(&mut self, discarded: u32) {
-        debug_assert!(discarded <= self.staged);
+        debug_assert!(discarded <= self.staged());
         self.head = self.head.wrapping_sub(discarded);
-        self.staged = 0;
+        self.rung = self.head;
     }
 
     /// The request of a completion, and the slots that came back with it. `None`: it belongs to
@@ -165,7 +164,7 @@ impl Positions {
     pub fn reset(&mut self) {
         self.life = self.life.wrapping_add(1);
         self.prefix = prefix(self.qp, self.life);
-        (self.head, self.staged, self.retired, self.room) = (0, 0, 0, 0);
+        (self.head, self.rung, self.retired, self.room) = (0, 0, 0, 0);
     }
 }
 
@@ -248,7 +247,7 @@ mod tests {
             ops in prop::collection::vec((0..4u8, 0..9u32), 1..200),
         ) {
             let mut p = open(6, 3);
-            (p.head, p.retired) = (start, start);
+            (p.head, p.rung, p.retired) = (start, start, start);
             let (mut staged, mut rung, mut next) = (vec![], vec![], 0_u64);
             for (op, n) in ops {
                 match op {

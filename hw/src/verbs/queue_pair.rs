@@ -27,6 +27,8 @@ pub struct QueuePair {
     /// Operations that the service has, by opcode.
     ops: u32,
     datagram: bool,
+    /// `SIGNALED` where every send is.
+    forced: SendFlags,
     /// Longest message: the port's, or the MTU for datagrams.
     max_bytes: u32,
     caps: QpCaps,
@@ -72,6 +74,7 @@ impl QueuePair {
             poster,
             ops: allowed.fold(0, |set, op| set | 1 << op.value()),
             datagram: f.ty == QpType::Ud,
+            forced: if qp.parts().sq_sig_all { SendFlags::SIGNALED } else { SendFlags::empty() },
             max_bytes: f.max_bytes,
             caps,
             state: QpState::Reset,
@@ -138,12 +141,7 @@ impl QueuePair {
 
     /// Checks and copies a request. `to` is there for datagrams.
     #[inline(always)]
-    pub fn stage(
-        &mut self,
-        wr: &SendWr<'_>,
-        to: Option<Destination>,
-        sig_all: bool,
-    ) -> Result<(), StageError> {
+    pub fn stage(&mut self, wr: &SendWr<'_>, to: Option<Destination>) -> Result<(), StageError> {
         // One look for state, free slots and staging area; whatever does not fit is sorted out by
         // `refusal`, off the path.
         let opcode = wr.op.opcode();
@@ -161,10 +159,7 @@ impl QueuePair {
         if !(fits && allowed) || self.positions.room() == 0 {
             return Err(self.refusal(wr));
         }
-        let mut flags = wr.flags & FLAGS;
-        if sig_all {
-            flags |= SendFlags::SIGNALED;
-        }
+        let flags = wr.flags & FLAGS | self.forced;
         let i = self.positions.staged();
         let request = Request { wr_id: wr.wr_id, len: len as u32, op: opcode };
         let wr_id = self.positions.stage(request);

@@ -39,7 +39,6 @@ pub(super) struct CqSlot {
 #[derive(Debug)]
 pub(super) struct QpSlot {
     pub pair: QueuePair,
-    pub sig_all: bool,
     pub srq: Option<SrqId>,
 }
 
@@ -252,7 +251,7 @@ impl Transport for HwTransport {
     fn stage(&mut self, qp: QpId, wr: &SendWr<'_>) -> Result<(), StageError> {
         let to = if wr.dest.is_some() { self.destination(wr)? } else { None };
         let slot = self.qps.get_mut(qp).map_err(|_| StageError::BadHandle)?;
-        slot.pair.stage(wr, to, slot.sig_all)
+        slot.pair.stage(wr, to)
     }
 
     #[inline(always)]
