@@ -104,3 +104,18 @@ fn sharers_see_one_queue_and_one_state() {
     let state = lab.call(1, move |t| t.qp_state(theirs).unwrap());
     assert_eq!(state, doorbell_core::verbs::QpState::Sqd);
 }
+
+/// What a sharer has staged is not left behind when another one destroys the QP.
+#[test]
+fn a_ring_on_a_qp_that_a_sharer_destroyed_discards() {
+    let (mut lab, [owned, attached], _, to) = sharers();
+    let staged =
+        lab.call(1, move |t| t.stage(attached, &send(SendOp::Write(to), 1, Data::Inline(&[1; 8]))));
+    assert_eq!(staged, Ok(()));
+    lab.call(0, move |t| t.destroy_qp(owned).unwrap());
+    lab.settle();
+    let rung = lab.call(1, move |t| t.ring(attached, Ring::Auto));
+    let cause = RingCause::BadHandle;
+    assert_eq!(rung, Err(RingError { posted: 0, discarded: 1, cause }));
+    assert_eq!(lab.world().hosts()[0].unrung(), 0);
+}

@@ -247,13 +247,39 @@ mod tests {
         assert!(matches!(pair(c).0.results().failure, Some(Failure::Stage(_))));
     }
 
+    /// Publishes nothing, and ends at the given time.
+    struct Silent(Time);
+
+    impl Program for Silent {
+        fn step<T: Control>(&mut self, t: &mut T) -> Next {
+            if t.now() >= self.0 {
+                return Next::Done;
+            }
+            Next::Wait { on: WaitSet::EMPTY, until: Some(self.0) }
+        }
+    }
+
     #[test]
-    fn an_absent_peer_is_named_after_the_deadline() {
+    fn a_silent_peer_is_named_after_the_deadline_or_when_it_has_ended() {
+        let silent = "rank 1 did not publish its endpoint before the deadline";
+        let ended = "bootstrap: rank 1 has ended without publishing that";
+        for (ms, text, took) in [(2000, silent, 2000), (10, ended, 10)] {
+            let mut a = Latency::new(LatencyConfig::to(1));
+            let mut peer = Silent(Time::ZERO + Span::from_ms(ms));
+            let mut world = Ideal::new(2);
+            run(&mut world, &mut [&mut a, &mut peer]).unwrap();
+            assert_eq!(a.results().failure.unwrap().to_string(), text);
+            assert_eq!(world.now().since(Time::ZERO), Span::from_ms(took));
+        }
+    }
+
+    #[test]
+    fn an_absent_peer_is_named_at_once() {
         let mut a = Latency::new(LatencyConfig::to(1));
         let mut world = Ideal::new(1);
         run(&mut world, &mut [&mut a]).unwrap();
         let text = a.results().failure.unwrap().to_string();
-        assert_eq!(text, "rank 1 did not publish its endpoint before the deadline");
-        assert_eq!(world.now().since(Time::ZERO), Span::from_ms(1000));
+        assert_eq!(text, "bootstrap: there is no rank 1: the run has 1, numbered from 0");
+        assert_eq!(world.now(), Time::ZERO);
     }
 }

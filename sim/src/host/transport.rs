@@ -405,8 +405,7 @@ impl Transport for SimTransport<'_> {
         }
         let (index, shared, unfenced) = (l.qp, l.shared, l.unfenced);
         let Some(state) = self.host.nic.qp(index).map(|q| q.host_state) else {
-            let discarded = self.unstage(qp);
-            return Err(RingError { posted: 0, discarded, cause: RingCause::BadHandle });
+            return Err(RingError { discarded: self.unstage(qp), ..bad(RingCause::BadHandle) });
         };
         if can_post_send(state) == PostVerdict::Refused {
             let discarded = self.unstage(qp);

@@ -348,7 +348,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         Just(RingCause::Os(5)),
     ];
     let op = prop_oneof![
-        8 => (0..3000u32, prop::bool::weighted(0.1)).prop_map(|(len, urgent)| Op::Push { len, urgent }),
+        8 => (0..3000u32, prop::bool::weighted(0.1))
+            .prop_map(|(len, urgent)| Op::Push { len, urgent }),
         4 => (0..800u64).prop_map(|ns| Op::Pass { ns }),
         2 => (1..9u32).prop_map(|slots| Op::Poll { slots }),
         1 => Just(Op::Flush),
