@@ -34,7 +34,8 @@ impl HwTransport {
         let provider = self.device.context().provider().clone();
         let context = self.device.context().as_ptr();
         loop {
-            let mut event = MaybeUninit::uninit();
+            // Port events fill only half of the element in.
+            let mut event = MaybeUninit::zeroed();
             // SAFETY: the context is open; the descriptor does not block.
             if unsafe { provider.get_async_event(context, &mut event) } != 0 {
                 return;

@@ -83,9 +83,15 @@ pub unsafe fn query_port(context: *mut ibv_context, port: u8, attr: &mut ibv_por
         let vctx = extended(context).filter(|&v| holds(v, offset_of!(verbs_context, query_port)));
         match vctx.and_then(|v| (*v).query_port) {
             Some(query) => query(context, port, attr, size_of::<ibv_port_attr>()),
+            // The context's own compatible form, which the library sets too; the exported
+            // function looks behind the context, where only the library's own have something.
             None => {
                 *attr = core::mem::zeroed();
-                ibv_query_port(context, port, ptr::from_mut(attr).cast())
+                let compat = ptr::from_mut(attr).cast();
+                match (*context).ops._compat_query_port {
+                    Some(query) => query(context, port, compat),
+                    None => ibv_query_port(context, port, compat),
+                }
             }
         }
     }
