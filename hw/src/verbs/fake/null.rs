@@ -275,5 +275,5 @@ pub(super) unsafe extern "C" fn wr_abort(_: *mut ibv_qp_ex) {}
 /// The QP is alive.
 pub(super) unsafe fn counts(qp: *mut QpObj) -> Counts {
     // SAFETY: the caller's promise; no reference to the rest of the object is made.
-    unsafe { (&(*qp).null).counts() }
+    unsafe { (*qp).null.counts() }
 }
