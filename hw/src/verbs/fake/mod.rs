@@ -30,8 +30,10 @@ mod poll;
 mod post;
 mod provider;
 mod qp;
+mod query;
 mod record;
 mod script;
+mod signal;
 mod world;
 
 pub use config::{

@@ -11,7 +11,8 @@ use super::Call;
 use super::context::{CqObj, zeroed};
 use super::null::Ring;
 use super::record::{Counts, Violation};
-use super::world::{Ah, Armed, Channel, Context, Cq, Key, Mr, Pd, Signal, Srq, World};
+use super::signal::Signal;
+use super::world::{Ah, Armed, Channel, Context, Cq, Key, Mr, Pd, Srq, World};
 use crate::verbs::sys::*;
 
 /// Null with `errno` set, as a creating function fails.

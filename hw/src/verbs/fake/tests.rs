@@ -7,13 +7,15 @@ use std::sync::Arc;
 use doorbell_core::verbs::{QpState, SendFlags, WcStatus, WrOpcode};
 
 use super::*;
-use crate::verbs::objects::{Channel, Context, Cq, Errno, Pd, Posting, Qp, QpParts, Srq};
+use crate::verbs::objects::{Ah, Channel, Context, Cq, Errno, Pd, Posting, Qp, QpParts, Srq};
 use crate::verbs::sys::*;
 
 mod events;
 mod posts;
+mod receives;
 
 const RC: u32 = ibv_qp_type::IBV_QPT_RC;
+const UD: u32 = ibv_qp_type::IBV_QPT_UD;
 const SIGNALED: u32 = SendFlags::SIGNALED.bits();
 
 fn open(fake: &Fake) -> Result<Arc<Context>, Errno> {
@@ -39,10 +41,14 @@ impl Bed {
     }
 
     fn on(fake: Fake, posting: Posting, ty: u32, with_srq: bool) -> Self {
+        Self::sized(fake, posting, ty, with_srq, 16)
+    }
+
+    fn sized(fake: Fake, posting: Posting, ty: u32, with_srq: bool, cqes: i32) -> Self {
         let context = open(&fake).unwrap();
         let pd = Pd::alloc(&context).unwrap();
         let channel = Channel::create(&context).unwrap();
-        let cq = Cq::create(&channel, 16).unwrap();
+        let cq = Cq::create(&channel, cqes).unwrap();
         let srq = with_srq.then(|| {
             let attr = ibv_srq_attr { max_wr: 8, max_sge: 1, srq_limit: 0 };
             let mut attr = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
@@ -127,9 +133,8 @@ struct Mr<'a> {
 impl Mr<'_> {
     fn sge(&self, offset: u64, length: u32) -> ibv_sge {
         // SAFETY: alive until dropped.
-        unsafe {
-            ibv_sge { addr: (*self.mr).addr.addr() as u64 + offset, length, lkey: (*self.mr).lkey }
-        }
+        let (addr, lkey) = unsafe { ((*self.mr).addr, (*self.mr).lkey) };
+        ibv_sge { addr: addr.expose_provenance() as u64 + offset, length, lkey }
     }
 }
 

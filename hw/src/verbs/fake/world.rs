@@ -7,8 +7,6 @@
 
 use core::ffi::c_int;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
 use std::thread::ThreadId;
 
 use doorbell_core::transport::Sge;
@@ -17,6 +15,7 @@ use doorbell_core::verbs::{AccessFlags, Lkey, QpState, QpType};
 use super::config::{BadWr, FakeConfig, Rounding};
 use super::context::{ContextObj, CqObj, QpObj};
 use super::record::{Counts, Modify, PostedRecv, SentWr, Violation};
+use super::signal::Signal;
 use crate::verbs::sys::*;
 
 /// Address of a C object.
@@ -27,44 +26,6 @@ pub(super) const RECORDS_MAX: usize = 1 << 16;
 
 /// Violations kept; more of them say nothing new.
 const VIOLATIONS_MAX: usize = 256;
-
-/// A descriptor that is readable while something is queued. The program sees the reading end.
-#[derive(Debug)]
-pub(super) struct Signal {
-    reader: PipeReader,
-    writer: PipeWriter,
-    raised: bool,
-}
-
-impl Signal {
-    /// `None` when the process has no descriptors left.
-    pub fn new() -> Option<Self> {
-        let (reader, writer) = std::io::pipe().ok()?;
-        Some(Self { reader, writer, raised: false })
-    }
-
-    pub fn fd(&self) -> RawFd {
-        self.reader.as_raw_fd()
-    }
-
-    /// Makes the descriptor readable, or not. It holds at most one byte, so neither end blocks.
-    pub fn set(&mut self, ready: bool) {
-        if ready == self.raised {
-            return;
-        }
-        self.raised = ready;
-        let moved =
-            if ready { self.writer.write(&[1]) } else { self.reader.read(&mut [0]) }.unwrap_or(0);
-        assert_eq!(moved, 1, "the pipe of a signal holds one byte or none");
-    }
-
-    /// Whether a read without data would block.
-    pub fn blocks(&self) -> bool {
-        // SAFETY: the descriptor is open; the call takes no argument.
-        let flags = unsafe { libc::fcntl(self.fd(), libc::F_GETFL) };
-        flags & libc::O_NONBLOCK == 0
-    }
-}
 
 /// What an asynchronous event is about.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

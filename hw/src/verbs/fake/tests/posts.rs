@@ -1,5 +1,6 @@
 //! Posts of both kinds, and what completes.
 
+use super::receives::post_recv;
 use super::*;
 
 /// A work request alone, signalled.
@@ -157,73 +158,6 @@ fn a_key_that_the_pd_does_not_know_fails_when_executed() {
     assert_eq!(bed.fake.complete(bed.num(), 1), 0);
     let ends: Vec<_> = bed.poll().iter().map(|p| (p.0, p.1)).collect();
     assert_eq!(ends, [(3, 4)]);
-}
-
-/// The result, and whether `bad` is null.
-fn post_recv(bed: &Bed, wr_id: u64, mut sge: ibv_sge) -> (i32, bool) {
-    let next = ptr::null_mut();
-    let mut wr = ibv_recv_wr { wr_id, next, sg_list: &raw mut sge, num_sge: 1 };
-    let mut bad = ptr::without_provenance_mut(8);
-    let srq = bed.qp.parts().srq.as_ref();
-    // SAFETY: a complete chain.
-    let rc = unsafe {
-        match srq {
-            Some(srq) => ibv_post_srq_recv(srq.as_ptr(), &raw mut wr, &raw mut bad),
-            None => ibv_post_recv(bed.qp.as_ptr(), &raw mut wr, &raw mut bad),
-        }
-    };
-    (rc, bad.is_null())
-}
-
-#[test]
-fn a_receive_is_filled_while_the_program_reads_atomically() {
-    let bed = Bed::new(FakeConfig::default(), Posting::Classic);
-    let memory = Box::into_raw(Box::new([0_u8; 16]));
-    let mr = bed.reg(memory);
-    assert_eq!(post_recv(&bed, 1, mr.sge(0, 8)), (libc::EINVAL, true));
-    let bed = bed.rts_ref();
-    let n = bed.num();
-    assert_eq!(bed.fake.receive(n, &[1], None, None), Delivery::NoReceive);
-    assert_eq!(post_recv(bed, 1, mr.sge(4, 8)), (0, false));
-    assert_eq!(post_recv(bed, 2, mr.sge(0, 2)), (0, false));
-    assert_eq!(bed.fake.receive(n, &[5, 6], Some(0x0102_0304), None), Delivery::Done);
-    // SAFETY: allocated above; the device writes only within its calls.
-    assert_eq!(unsafe { (*memory)[4..7].to_vec() }, [5, 6, 0]);
-    assert_eq!(bed.poll(), [(1, 0, 128, 2)]);
-    let long = bed.fake.receive(n, &[0; 3], None, None);
-    assert_eq!(long, Delivery::Failed(WcStatus::LocLenErr));
-    assert_eq!(bed.fake.state(n), QpState::Err);
-    drop(mr);
-    // SAFETY: made by `Box::into_raw`, and registered no more.
-    drop(unsafe { Box::from_raw(memory) });
-}
-
-impl Bed {
-    fn rts_ref(&self) -> &Self {
-        for to in [QpState::Init, QpState::Rtr, QpState::Rts] {
-            self.modify(to).unwrap();
-        }
-        self
-    }
-}
-
-#[test]
-fn a_shared_receive_queue_tells_its_limit_and_the_last_wqe() {
-    let bed = Bed::on(Fake::new(FakeConfig::default()), Posting::Classic, RC, true).rts();
-    let mut memory = [0_u8; 8];
-    let mr = bed.reg(&raw mut memory);
-    for id in 0..2 {
-        assert_eq!(post_recv(&bed, id, mr.sge(0, 8)), (0, false));
-    }
-    let n = bed.num();
-    bed.qp.parts().srq.as_ref().unwrap().arm(2).unwrap();
-    assert_eq!(bed.fake.receive_write_imm(n, 4096, 3), Delivery::Done);
-    assert_eq!(bed.poll(), [(0, 0, 129, 4096)]);
-    bed.modify(QpState::Err).unwrap();
-    assert_eq!(bed.fake.receives(n), 1);
-    let kinds: Vec<u32> = (0..2).map(|_| events::take(&bed, true).unwrap().kind).collect();
-    assert_eq!(kinds, [15, 16]);
-    assert_eq!(bed.fake.srq_counts(n).unwrap().recv_wrs, 2);
 }
 
 /// `wr_start`, one inline WRITE, one READ.
