@@ -160,8 +160,8 @@ pub enum ExchangeError {
     OtherVersion,
     /// Neither LID nor GID.
     #[error(
-        "the peer has neither LID nor GID, so no packet can reach it; start it with `-g INDEX`, the \
-         index of a RoCEv2 GID of its port (`doorbell hw info` there lists them)"
+        "the peer has neither LID nor GID, so no packet can reach it; start it with `-g INDEX`, \
+         the index of a RoCEv2 GID of its port (`doorbell hw info` there lists them)"
     )]
     NoAddress,
     /// The connection broke.

@@ -44,16 +44,27 @@ fn look(b: &mut ToolBootstrap, topic: Topic) -> Option<Vec<u8>> {
     b.lookup(peer, key(topic, me, 0), &mut out).unwrap().map(|n| out[..n].to_vec())
 }
 
-/// Polls until `topic` of the peer is there; the session's limit ends it.
-fn wait(b: &mut ToolBootstrap, topic: Topic) -> Vec<u8> {
-    loop {
+/// Most looks at a peer that should answer; a look is followed by 1 ms.
+const LOOKS: u32 = 20_000;
+
+/// Polls until `found` finds something.
+fn until<T>(b: &mut ToolBootstrap, found: impl Fn(&mut ToolBootstrap) -> Option<T>) -> T {
+    for _ in 0..LOOKS {
         b.poll();
-        assert!(b.failure.get().is_none(), "{:?}", b.failure);
-        if let Some(bytes) = look(b, topic) {
-            return bytes;
+        if let Some(it) = found(b) {
+            return it;
         }
-        thread::yield_now();
+        thread::park_timeout(Duration::from_millis(1));
     }
+    panic!("the peer never answered");
+}
+
+/// Polls until `topic` of the peer is there.
+fn wait(b: &mut ToolBootstrap, topic: Topic) -> Vec<u8> {
+    until(b, |b| {
+        assert!(b.failure.get().is_none(), "{:?}", b.failure);
+        look(b, topic)
+    })
 }
 
 /// What the program does, in its order; the card that it got.
@@ -134,9 +145,7 @@ fn a_failed_exchange_is_a_lost_peer_with_a_reason() {
     let failure = b.failure();
     b.publish(key(Topic::Card, 0, 0), &our_card());
     tool.write_all(b"hello").unwrap();
-    while !b.poll() {
-        thread::yield_now();
-    }
+    until(&mut b, |b| b.lost_peer());
     assert!(matches!(failure.get(), Some(ExchangeError::Garbage { .. })));
     assert_eq!(b.lost_peer(), Some(0));
     assert!(!b.poll() && b.fd().is_none(), "said once");
