@@ -118,7 +118,10 @@ pub enum LaunchError {
     #[error("DOORBELL_TOKEN: {0}")]
     Token(#[from] TokenError),
     /// The rank is not in the list of hosts.
-    #[error("rank {rank}, and the list of hosts has room for {size} ranks (0 to {})", size - 1)]
+    #[error(
+        "rank {rank}, and the list of hosts has room for {size} ranks, counted from 0: add hosts, \
+         or ranks to a host as in host:4"
+    )]
     NotInList {
         /// The rank.
         rank: u32,
@@ -179,9 +182,6 @@ pub fn from_env(get: impl Fn(&str) -> Option<String>) -> Result<Option<Launch>, 
 ///
 /// # Errors
 /// See [`LaunchError`].
-///
-/// # Panics
-/// When `hosts` is empty; [`parse_list`] and [`parse_file`] give no empty list.
 pub fn from_hosts(
     hosts: &[Host],
     rank: u32,

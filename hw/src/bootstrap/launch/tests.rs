@@ -192,6 +192,7 @@ fn a_list_of_hosts_gives_ranks_in_order() {
     };
     assert_eq!(launch, expected);
     assert_eq!(from_hosts(&hosts, 3, env(&[])), Err(LaunchError::NotInList { rank: 3, size: 3 }));
+    assert_eq!(from_hosts(&[], 0, env(&[])), Err(LaunchError::NotInList { rank: 0, size: 0 }));
     let named = from_hosts(&hosts, 0, env(&[("DOORBELL_SERVER", "x:7")])).unwrap();
     assert_eq!((named.server.as_str(), named.port), ("x", 7));
     let one = parse_list("a:2,a").unwrap();

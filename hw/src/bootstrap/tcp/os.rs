@@ -46,3 +46,35 @@ pub(super) fn wait(epoll: impl AsFd, until: Option<Instant>) -> io::Result<Vec<(
     }
     Ok(events.iter().map(|event| (event.data.u64(), event.flags)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use rustix::event::epoll::EventData;
+
+    use super::*;
+
+    #[test]
+    fn a_vanished_machine_is_asked_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        keep_alive(&stream).unwrap();
+        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
+        assert_eq!(sockopt::tcp_keepidle(&stream), Ok(PROBE_AFTER));
+        assert_eq!(sockopt::tcp_keepintvl(&stream), Ok(PROBE_EVERY));
+        assert_eq!(sockopt::tcp_keepcnt(&stream), Ok(PROBES));
+    }
+
+    #[test]
+    fn a_wait_ends_with_an_event_or_its_time() {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let now = Instant::now();
+        assert_eq!(wait(&epoll, Some(now)).unwrap(), []);
+        assert_eq!(wait(&epoll, Some(now + Duration::from_millis(5))).unwrap(), []);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        epoll::add(&epoll, &listener, EventData::new_u64(7), EventFlags::IN).unwrap();
+        let _stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(wait(&epoll, None).unwrap(), [(7, EventFlags::IN)]);
+    }
+}

@@ -5,6 +5,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::sync::mpsc;
 use std::thread;
 
 use doorbell_core::transport::MAX_PUBLISHED_BYTES;
@@ -379,7 +380,7 @@ fn another_version_is_told_so_from_either_side() {
         let mut other = Vec::new();
         put_greeting(&mut other, version);
         // Whatever that version says in its hello.
-        other.extend_from_slice(&[0xff; 300]);
+        other.extend_from_slice(&vec![0xff; 200 << 10]);
         let mut answer = Vec::new();
         raw(&zero, &other).read_to_end(&mut answer).unwrap();
         let mut expected = Vec::new();
@@ -518,10 +519,16 @@ fn the_server_stays_until_every_rank_is_done() {
     let mut zero = ranks.pop().unwrap();
     zero.publish(1, b"from 0");
     let addr = zero.server_addr();
-    let end = thread::spawn(move || zero.finish(far()));
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || {
+        // Later than the test would wait.
+        zero.finish(Instant::now() + Duration::from_secs(3600));
+        ended.send(()).unwrap();
+    });
     gone(&mut one, 0, 2);
     assert_eq!(value(&mut one, 0, 1), b"from 0");
-    // Rank 0 is done, and its server still carries news.
+    // Rank 0 is done, and its server still carries news. The pause lets a wrong end happen first.
+    thread::sleep(Duration::from_millis(20));
     one.publish(1, b"from 1");
     let mut two = two;
     assert_eq!(value(&mut two, 1, 1), b"from 1");
@@ -529,7 +536,7 @@ fn the_server_stays_until_every_rank_is_done() {
     gone(&mut two, 1, 2);
     assert_eq!((one.lost_peer(), two.lost_peer()), (None, None));
     drop(two);
-    end.join().unwrap();
+    end.recv_timeout(Duration::from_secs(30)).expect("it ends when all have");
     assert!(TcpListener::bind(addr).is_ok(), "the port is free");
 }
 
@@ -560,6 +567,91 @@ fn finish_sends_what_is_queued() {
         assert_eq!(value(&mut ranks[0], 1, key).len(), MAX_PUBLISHED_BYTES);
     }
     assert_eq!(ranks[0].lost_peer(), None);
+}
+
+/// A rank 1 of 2 that was let in by a server made by hand, whose side of the connection is given
+/// too. `behind` is what it sent in one piece with the welcome.
+fn by_hand(behind: &[Frame<'_>]) -> (Tcp, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let client = thread::spawn(move || Tcp::join(Config::new(1, 2, "127.0.0.1", port)).unwrap());
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.read_exact(&mut vec![0; hello(1, 2, b"").len()]).unwrap();
+    let mut answer = Vec::new();
+    put_greeting(&mut answer, VERSION);
+    for frame in [&[Frame::Welcome], behind].concat() {
+        put_frame(&mut answer, &frame);
+    }
+    stream.write_all(&answer).unwrap();
+    (client.join().unwrap(), stream)
+}
+
+#[test]
+fn what_came_with_the_welcome_is_there_at_once() {
+    let value = Frame::Value { rank: 0, key: 1, bytes: b"x" };
+    let (mut tcp, _stream) = by_hand(&[value]);
+    // No descriptor would tell of it: it has been read.
+    assert_eq!(tcp.lookup(0, 1, &mut []), Ok(Some(0)));
+    assert!(tcp.poll());
+}
+
+#[test]
+fn finish_waits_for_the_server_to_have_read_everything() {
+    let (mut tcp, mut stream) = by_hand(&[]);
+    let mut done = Vec::new();
+    put_frame(&mut done, &Frame::Standing { rank: 1, now: Standing::Done });
+    thread::scope(|scope| {
+        scope.spawn(|| tcp.finish(far()));
+        let mut got = vec![0; done.len()];
+        stream.read_exact(&mut got).unwrap();
+        assert_eq!(got, done);
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let error = stream.read(&mut [0]).expect_err("the rank has not left");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        drop(stream);
+    });
+    assert_eq!(tcp.lost_peer(), None);
+}
+
+#[test]
+fn finish_leaves_at_the_deadline_whatever_the_server_does() {
+    let (mut tcp, mut stream) = by_hand(&[]);
+    tcp.finish(Instant::now());
+    stream.read_to_end(&mut Vec::new()).expect("the rank has left");
+    assert_eq!(tcp.lookup(0, 1, &mut []), Err(LookupError::PeerGone { rank: 0 }));
+}
+
+#[test]
+fn a_server_that_breaks_the_protocol_is_lost() {
+    let own = Frame::Value { rank: 1, key: 1, bytes: b"not mine" };
+    let nobody = Frame::Value { rank: 2, key: 1, bytes: b"" };
+    for frame in [own, nobody, Frame::Welcome, Frame::Hello { rank: 0, size: 2, token: b"" }] {
+        let (mut tcp, _stream) = by_hand(std::slice::from_ref(&frame));
+        until(&mut tcp, "rank 0 is lost", |tcp| tcp.lost_peer() == Some(0));
+        assert_eq!(tcp.lookup(1, 1, &mut []), Err(LookupError::PeerGone { rank: 1 }), "{frame:?}");
+    }
+}
+
+#[test]
+fn the_descriptor_tells_when_more_can_be_sent() {
+    let (mut tcp, mut stream) = by_hand(&[]);
+    let long = vec![7; MAX_PUBLISHED_BYTES];
+    let count = 200;
+    for key in 0..count {
+        tcp.publish(key, &long);
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // A frame has 17 bytes beside the value.
+            let mut all = vec![0; count as usize * (MAX_PUBLISHED_BYTES + 17)];
+            stream.read_exact(&mut all).unwrap();
+            let mut answer = Vec::new();
+            put_frame(&mut answer, &Frame::Value { rank: 0, key: 1, bytes: b"thanks" });
+            stream.write_all(&answer).unwrap();
+        });
+        assert_eq!(value(&mut tcp, 0, 1), b"thanks");
+    });
 }
 
 #[test]

@@ -303,11 +303,10 @@ impl Outbox {
     }
 }
 
-/// Whether a read or write should simply be tried again. A read with a time limit says `TimedOut`
-/// on some systems and `WouldBlock` on others.
+/// Whether a read or write should simply be tried again. On Linux, a read with a time limit says
+/// `WouldBlock` too; `TimedOut` means that the other machine answers no more.
 fn is_not_yet(e: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(e.kind(), WouldBlock | TimedOut | Interrupted)
+    matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 #[cfg(test)]

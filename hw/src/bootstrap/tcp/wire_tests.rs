@@ -145,6 +145,30 @@ fn an_outbox_goes_on_where_it_stopped() {
     assert_eq!(out.flush(&mut &mut *closed).unwrap_err().kind(), io::ErrorKind::WriteZero);
 }
 
+/// A reader that fails.
+struct Failing(io::ErrorKind);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(self.0.into())
+    }
+}
+
+#[test]
+fn a_connection_that_waits_is_told_from_one_that_is_lost() {
+    use io::ErrorKind::{ConnectionReset, Interrupted, TimedOut, WouldBlock};
+    for (kind, expected) in [
+        (WouldBlock, Filled::Nothing),
+        (Interrupted, Filled::Nothing),
+        (TimedOut, Filled::End),
+        (ConnectionReset, Filled::End),
+    ] {
+        let mut inbox = Inbox::new(MAX_HELLO_BYTES);
+        assert_eq!(inbox.fill(&mut Failing(kind)), expected, "{kind}");
+        assert_eq!(inbox.greeting(), Ok(None));
+    }
+}
+
 /// A reader that breaks its bytes where it is told.
 struct Broken<'a>(&'a [u8], usize);
 
