@@ -39,7 +39,8 @@ wire_up() {
     done
 }
 
-# The kernel hands a packet between two of its own addresses to `lo`. What comes from v0 or v1 is
+# The kernel hands a packet between two of its own addresses to `lo` (rxe of 6.1 names its
+# own link when it asks, sockets do not). What comes from v0 or v1 is
 # looked up as local, what goes from one address to the other in a table that knows only the
 # wire, and the rule for everything local moves behind both.
 route_over_wire() {
@@ -58,9 +59,9 @@ route_over_wire() {
 
 # port_ready DEVICE ADDRESS: active, with the address as GID 1.
 port_ready() {
-    local port="/sys/class/infiniband/$1/ports/1" gid
-    # shellcheck disable=SC2046 # the address in four words
-    gid=$(printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' $(echo "$2" | tr . ' '))
+    local port="/sys/class/infiniband/$1/ports/1" bytes gid
+    IFS=. read -ra bytes <<<"$2"
+    printf -v gid '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' "${bytes[@]}"
     [[ "$(cat "$port/state")" == *ACTIVE && "$(cat "$port/gids/1")" == "$gid" ]]
 }
 
@@ -102,9 +103,9 @@ listening() {
 }
 
 # both PORT SERVER... -- CLIENT...: starts SERVER, waits until it listens on PORT, runs CLIENT;
-# succeeds if both do.
+# succeeds if both do. The status is the client's, or else the server's.
 both() {
-    local port=$1 server=() pid status=0
+    local port=$1 server=() pid status=0 served=0
     shift
     while [[ "$1" != -- ]]; do
         server+=("$1")
@@ -117,7 +118,8 @@ both() {
     [[ $status -ne 0 ]] || "$@" || status=$?
     # Without its client a server would wait for ever.
     [[ $status -eq 0 ]] || kill "$pid" 2>/dev/null || true
-    wait "$pid" || status=$?
+    wait "$pid" || served=$?
+    [[ $status -ne 0 ]] || status=$served
     return "$status"
 }
 
@@ -128,8 +130,9 @@ as_nobody() {
         --no-new-privs -- "$@"
 }
 
-# limited SECONDS COMMAND...: COMMAND may be a function. 124 when it took longer; whatever it
-# started is killed then.
+# limited SECONDS COMMAND...: 124 when it took longer; whatever it started is killed then. COMMAND
+# may be a function, and the first line of it that fails ends it, unless the caller stands in a
+# condition or before `||`: there bash ignores failing lines, in everything below.
 limited() {
     local limit=$1 pid watchdog status=0 fired
     shift
@@ -137,7 +140,7 @@ limited() {
     # A process group of its own, to be killed as one; jobs that the command starts stay in it.
     set -m
     (
-        set +m
+        set +m -e
         "$@"
     ) &
     pid=$!
@@ -151,7 +154,7 @@ limited() {
     set +m
     # The shell would report the killed job in its own words.
     { wait "$pid" || status=$?; } 2>/dev/null
-    { kill -KILL -- "-$watchdog" && wait "$watchdog" || true; } 2>/dev/null
+    { kill -KILL -- "-$watchdog"; wait "$watchdog"; } 2>/dev/null || true
     [[ ! -s "$fired" ]] || status=124
     rm -f "$fired"
     return "$status"
@@ -160,11 +163,16 @@ limited() {
 # ---- checks ----------------------------------------------------------------------------------
 
 # check NAME COMMAND...: `ok NAME`, or `not ok NAME (status)` behind what the command printed.
+# COMMAND may be a function; it fails by any of its lines.
 check() {
-    local name=$1 status=0 log
+    local name=$1 status log
     shift
     log=$(mktemp)
-    limited "$check_limit" "$@" >"$log" 2>&1 || status=$?
+    # Not by `||`, see `limited`.
+    set +e
+    limited "$check_limit" "$@" >"$log" 2>&1
+    status=$?
+    set -e
     if [[ $status -eq 0 ]]; then
         checks_passed=$((checks_passed + 1))
         echo "ok $name"
@@ -183,3 +191,4 @@ summary() {
     exit "$status"
 }
 trap summary EXIT
+trap 'echo "stopped in line $LINENO: $BASH_COMMAND"' ERR

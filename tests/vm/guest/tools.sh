@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # The bed itself, proved with public tools: two devices, a link, data that arrives, losses that
 # are made good and counted.
+# shellcheck source=tests/vm/guest/lib.sh
 source /guest/lib.sh
 
 # What `limited` promises to every other check.
@@ -8,6 +9,16 @@ hang_is_ended() {
     local status=0
     limited 1 sleep 1000 || status=$?
     [[ $status -eq 124 ]]
+}
+
+# What `check` promises: a function fails by any of its lines.
+half_fails() {
+    false
+    true
+}
+
+failing_line_is_seen() {
+    [[ "$(check half half_fails)" == "not ok half (1)" ]]
 }
 
 device_is_active() {
@@ -50,6 +61,14 @@ loss_counts() {
     [[ $(gaps) -gt 0 ]]
 }
 
+# Whoever asks the kernel for the way from one address to the other is given the wire.
+routes_are_wire() {
+    ip route get 10.0.0.2 from 10.0.0.1 | tee route
+    grep -q 'dev v0' route
+    ip route get 10.0.0.1 from 10.0.0.2 | tee route
+    grep -q 'dev v1' route
+}
+
 # The packets cross the wire and not `lo`.
 wire_carries() {
     local packets
@@ -64,7 +83,9 @@ nobody_opens() {
 }
 
 nobody_cannot_pin() {
-    ! as_nobody bash -c 'ulimit -l 64; ibv_rc_pingpong -d rxe0 -g 1 -s 1048576' >pin 2>&1
+    if as_nobody bash -c 'ulimit -l 64; ibv_rc_pingpong -d rxe0 -g 1 -s 1048576' >pin 2>&1; then
+        return 1
+    fi
     cat pin
     grep -q "Couldn't register MR" pin
 }
@@ -76,10 +97,12 @@ perftest() {
         ib_write_bw -d rxe1 -x 1 -p 18517 -n 100 -s 8192 -F 127.0.0.1
 }
 
+check "a failing line is seen" failing_line_is_seen
 check "a hanging command is ended" hang_is_ended
-wire_up
+wire_up 4200
 check "rxe0 is active" device_is_active rxe0
 check "rxe1 is active" device_is_active rxe1
+check "the routes are the wire" routes_are_wire
 check "ping-pong" pingpong 500
 check "the wire carries the packets" wire_carries
 check "no gaps without loss" no_gaps
