@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+mod hw;
+
+pub use hw::{DeviceArgs, GidArg, HwPingpongArgs, HwRunArgs, LaunchArgs, PostingArg, WaitArg};
+
 const EXIT_STATUS: &str = "\
 Exit status:
   0  ok
@@ -12,6 +16,13 @@ Exit status:
   3  no progress: nothing could go on, the reason is named
   4  a planned fault never happened
   5  the trace hash differs";
+
+const HW_EXIT_STATUS: &str = "\
+Exit status:
+  0  ok
+  1  data was wrong, or a work request completed in error
+  2  wrong command line or file, no usable device, refused by the peer
+  3  no progress: a limit was reached or a peer was lost; the phase is named";
 
 /// Deterministic RDMA simulator: what will posting, batching and topology choices do?
 #[derive(Parser, Debug)]
@@ -161,6 +172,12 @@ pub enum HwCommand {
     /// Show devices, limits, ports and GIDs, and warn of what costs speed or will fail
     #[command(after_help = EXIT_STATUS)]
     Info(HwInfoArgs),
+    /// Run a scenario on hardware: each process runs the program of its rank
+    #[command(after_help = HW_EXIT_STATUS)]
+    Run(Box<HwRunArgs>),
+    /// Measure half a round trip of a message and its answer; the server first, then the client
+    #[command(after_help = HW_EXIT_STATUS)]
+    Pingpong(HwPingpongArgs),
 }
 
 /// `doorbell hw info`

@@ -31,6 +31,21 @@ pub(super) fn detail_text(run: &Run) -> String {
     sections.join("\n")
 }
 
+/// What a run on hardware yielded: what only the simulator knows has no section.
+#[cfg(feature = "hw")]
+pub(crate) fn measured_text(outcome: &Outcome) -> String {
+    let sections = [
+        metrics(outcome),
+        latencies(outcome),
+        counters(outcome),
+        effective(outcome),
+        notes(outcome),
+        exit_text(outcome) + "\n",
+    ];
+    let sections: Vec<String> = sections.into_iter().filter(|s| !s.is_empty()).collect();
+    sections.join("\n")
+}
+
 fn metrics(outcome: &Outcome) -> String {
     let mut table = Table::new(&[("metric", Align::Left), ("value", Align::Right)]);
     for (name, metric) in &outcome.metrics {
@@ -174,11 +189,16 @@ fn notes(outcome: &Outcome) -> String {
     out
 }
 
-fn end(outcome: &Outcome) -> String {
+fn exit_text(outcome: &Outcome) -> String {
     let mut out = format!("exit {}", outcome.exit.kind.word());
     if !outcome.exit.reason.is_empty() {
         let _ = write!(out, ": {}", outcome.exit.reason);
     }
+    out
+}
+
+fn end(outcome: &Outcome) -> String {
+    let mut out = exit_text(outcome);
     let time = number_text(outcome.sim_time.as_ps() as f64, MetricUnit::Time);
     let _ = write!(
         out,

@@ -19,6 +19,8 @@ use crate::format::load::Loaded;
 use crate::run::Run;
 
 pub use claims::claims_markdown;
+#[cfg(feature = "hw")]
+pub(crate) use detail::measured_text;
 pub use figure::timeline_svg;
 pub use json::{REPORT_VERSION, to_json};
 pub use junit::{Suite, to_junit};

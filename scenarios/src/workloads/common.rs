@@ -261,6 +261,14 @@ impl Results {
         }
     }
 
+    /// Moves all points in time by `by`: clocks of several programs begin at different moments.
+    pub fn shift(&mut self, by: Span) {
+        let times = self.ready.iter_mut().chain(&mut self.first).chain(&mut self.last);
+        let window = self.window.iter_mut().flat_map(|w| [&mut w.from, &mut w.to]);
+        let log = self.log.iter_mut().map(|entry| &mut entry.at);
+        times.chain(window).chain(log).for_each(|t| *t = *t + by);
+    }
+
     /// Counts a received message.
     pub fn receive(&mut self, bytes: u32, now: Time) {
         self.received += 1;

@@ -1,10 +1,25 @@
 //! `doorbell hw`
 
 #[cfg(feature = "hw")]
+mod agreed;
+#[cfg(feature = "hw")]
 mod info;
 #[cfg(feature = "hw")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the command that runs PingPong over it follows"))]
+mod options;
+#[cfg(feature = "hw")]
+mod pingpong;
+#[cfg(feature = "hw")]
+mod rank;
+#[cfg(feature = "hw")]
 mod rc_pingpong;
+#[cfg(feature = "hw")]
+mod report;
+#[cfg(feature = "hw")]
+mod run;
+#[cfg(feature = "hw")]
+mod settings;
+#[cfg(feature = "hw")]
+mod trouble;
 
 use super::ExitStatus;
 use super::args::HwArgs;
@@ -16,6 +31,8 @@ use super::args::HwCommand;
 pub(super) fn hw(args: &HwArgs) -> ExitStatus {
     match &args.command {
         HwCommand::Info(args) => info::info(args),
+        HwCommand::Run(args) => run::run(args),
+        HwCommand::Pingpong(args) => pingpong::pingpong(args),
     }
 }
 

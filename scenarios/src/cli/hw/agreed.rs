@@ -1,0 +1,195 @@
+//! A workload with what a run of several processes needs around it: before, all ranks make sure
+//! that they run the same; after, nobody leaves before everybody is done, since a queue pair that
+//! is gone answers no packet that has to be sent again.
+
+use doorbell_core::transport::{Control, LookupError, Next, Program, WaitSet};
+use doorbell_core::units::{Span, Time};
+
+use crate::workloads::{Results, Workload};
+
+/// Keys of our own; those of the workloads begin with the number of their topic, which is small.
+const TERMS: u64 = 0xF0 << 56;
+const OVER: u64 = 0xF1 << 56;
+
+/// Longest terms in bytes.
+const MAX_TERMS: usize = 256;
+
+/// How far a rank has come.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// The ranks compare what they run.
+    Agreeing,
+    /// The workload runs.
+    Working,
+    /// The workload is done, others are not.
+    Ending,
+}
+
+/// Why the ranks do not run together.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum Disagreement {
+    /// Another rank runs something else.
+    #[error("rank {rank} runs {theirs}, and this one {mine}")]
+    Differs {
+        /// Who.
+        rank: u32,
+        /// What it runs.
+        theirs: String,
+        /// What this one runs.
+        mine: String,
+    },
+    /// A rank has ended without a word.
+    #[error("{0}")]
+    Gone(LookupError),
+    /// A rank says nothing.
+    #[error("rank {rank} did not say what it runs")]
+    Silent {
+        /// Who.
+        rank: u32,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Agreed {
+    workload: Workload,
+    /// What all ranks must run, in words; `None`: the peer is a tool that knows no terms.
+    terms: Option<String>,
+    deadline: Span,
+    phase: Phase,
+    /// The rank that is looked at next.
+    next: u32,
+    began: Option<Time>,
+    disagreement: Option<Disagreement>,
+}
+
+impl Agreed {
+    /// A workload that has not started. The others have `deadline` to say what they run.
+    pub(super) fn new(workload: Workload, terms: Option<String>, deadline: Span) -> Self {
+        debug_assert!(terms.as_ref().is_none_or(|t| t.len() <= MAX_TERMS));
+        let phase = if terms.is_some() { Phase::Agreeing } else { Phase::Working };
+        Self { workload, terms, deadline, phase, next: 0, began: None, disagreement: None }
+    }
+
+    /// How far it has come.
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// What the workload measured.
+    pub(super) fn results(&self) -> &Results {
+        self.workload.results()
+    }
+
+    /// Why it never started.
+    pub(super) fn disagreement(&self) -> Option<&Disagreement> {
+        self.disagreement.as_ref()
+    }
+
+    /// Compares with each rank in turn; `None` when all agree.
+    fn agree<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Disagreement> {
+        let mine = self.terms.as_deref().unwrap_or_default();
+        let began = match self.began {
+            Some(began) => began,
+            None => {
+                t.publish(TERMS, mine.as_bytes());
+                *self.began.insert(t.now())
+            }
+        };
+        while self.next < t.size() {
+            let mut out = [0; MAX_TERMS];
+            let got = t.lookup(self.next, TERMS, &mut out).map_err(Disagreement::Gone)?;
+            let Some(len) = got else {
+                let until = began + self.deadline;
+                if t.now() >= until {
+                    return Err(Disagreement::Silent { rank: self.next });
+                }
+                return Ok(Some(Next::Wait { on: WaitSet::BOOTSTRAP, until: Some(until) }));
+            };
+            let theirs = String::from_utf8_lossy(&out[..len.min(MAX_TERMS)]);
+            if theirs != mine {
+                let (theirs, mine) = (theirs.into_owned(), mine.to_owned());
+                return Err(Disagreement::Differs { rank: self.next, theirs, mine });
+            }
+            self.next += 1;
+        }
+        Ok(None)
+    }
+
+    /// Waits until each rank is over, or gone: then it will ask for nothing any more.
+    fn end<T: Control>(&mut self, t: &mut T) -> Next {
+        while self.next < t.size() {
+            if t.lookup(self.next, OVER, &mut []) == Ok(None) {
+                // With a deadline this wait is no stall, however long the others take.
+                let until = Some(t.now() + self.deadline);
+                return Next::Wait { on: WaitSet::BOOTSTRAP, until };
+            }
+            self.next += 1;
+        }
+        Next::Done
+    }
+}
+
+impl Program for Agreed {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        if self.phase == Phase::Agreeing {
+            match self.agree(t) {
+                Ok(None) => self.phase = Phase::Working,
+                Ok(Some(next)) => return next,
+                Err(e) => {
+                    self.disagreement = Some(e);
+                    return Next::Done;
+                }
+            }
+        }
+        if self.phase == Phase::Working {
+            let next = self.workload.step(t);
+            let failed = self.workload.results().failure.is_some();
+            if next != Next::Done || failed || self.terms.is_none() {
+                return next;
+            }
+            t.publish(OVER, &[]);
+            (self.phase, self.next) = (Phase::Ending, 0);
+        }
+        self.end(t)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::{PingPong, PingPongConfig};
+    use doorbell_core::ideal::{Ideal, run};
+
+    fn side(peer: u32, starts: bool, terms: Option<&str>) -> Agreed {
+        let workload = PingPong::new(PingPongConfig::to(peer, starts)).into();
+        Agreed::new(workload, terms.map(str::to_owned), Span::from_ms(1000))
+    }
+
+    #[test]
+    fn ranks_that_agree_run_and_leave_together() {
+        let (mut a, mut b) = (side(1, true, Some("x")), side(0, false, Some("x")));
+        run(&mut Ideal::new(2), &mut [&mut a, &mut b]).unwrap();
+        for side in [a, b] {
+            assert_eq!((side.phase(), side.disagreement()), (Phase::Ending, None));
+            assert_eq!(side.results().messages, 1016);
+        }
+    }
+
+    #[test]
+    fn who_runs_something_else_is_named_by_both() {
+        let (mut a, mut b) = (side(1, true, Some("x")), side(0, false, Some("y")));
+        run(&mut Ideal::new(2), &mut [&mut a, &mut b]).unwrap();
+        let text = |side: &Agreed| side.disagreement().unwrap().to_string();
+        assert_eq!(text(&a), "rank 1 runs y, and this one x");
+        assert_eq!(text(&b), "rank 0 runs x, and this one y");
+        assert_eq!((a.results().messages, a.phase()), (0, Phase::Agreeing));
+    }
+
+    #[test]
+    fn a_peer_without_terms_is_not_asked() {
+        let (mut a, mut b) = (side(1, true, None), side(0, false, None));
+        run(&mut Ideal::new(2), &mut [&mut a, &mut b]).unwrap();
+        assert_eq!((a.phase(), b.results().messages), (Phase::Working, 1016));
+    }
+}

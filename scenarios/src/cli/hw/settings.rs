@@ -1,0 +1,131 @@
+//! What of a scenario hardware honours, what it refuses, and what only the simulator reads.
+
+use crate::format::{
+    HostModel, Initiator, Memory, Noise, Numa, Payload, Program, ProgramKind, RunOptions, Topology,
+};
+use crate::run::{Point, RunError};
+
+fn refused(index: usize, field: &str, what: &str, help: impl Into<String>) -> RunError {
+    RunError::BadInput {
+        path: format!("program.{index}.{field}"),
+        message: format!("`{field} = {what}` on hardware"),
+        help: help.into(),
+    }
+}
+
+/// Refuses what a run on hardware cannot honour.
+///
+/// # Errors
+/// The first field that it cannot honour, with the remedy.
+pub(super) fn check(point: &Point) -> Result<(), RunError> {
+    point.scenario.program.iter().enumerate().try_for_each(|(i, p)| check_program(i, p))
+}
+
+fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
+    let no = |field: &str, what: &str, help: &str| {
+        Err(refused(i, field, what, format!("{help}: --set program.{i}.{field}=")))
+    };
+    match p.initiator {
+        Initiator::Cpu => {}
+        Initiator::Gpu => return no("initiator", "\"gpu\"", "only cores post here, set cpu"),
+        Initiator::CpuProxy => {
+            return no("initiator", "\"cpu-proxy\"", "no GPU produces here, set cpu");
+        }
+    }
+    for (field, memory) in [("memory", p.memory), ("peer_memory", p.peer_memory)] {
+        if memory == Memory::Gpu {
+            return no(field, "\"gpu\"", "only host memory is registered, set host");
+        }
+    }
+    if p.numa == Numa::Remote {
+        return no("numa", "\"remote\"", "start the process by `numactl`, and set local");
+    }
+    if p.share_qp && p.threads.value() > 1 {
+        return no("share_qp", "true", "each thread has queue pairs of its own, set false");
+    }
+    // The answer to a WRITE is seen in its bytes, so ping-pong has contents in any case.
+    if p.payload == Payload::Virtual && p.kind != ProgramKind::PingPong {
+        return no("payload", "\"virtual\"", "memory of hardware has bytes, set data");
+    }
+    Ok(())
+}
+
+/// What the file says and only the simulator reads.
+pub(super) fn ignored(point: &Point) -> Vec<String> {
+    let s = &point.scenario;
+    let mut out = vec![format!("profile {}", s.profile)];
+    let mut add = |present: bool, name: &str| {
+        if present {
+            out.push(name.to_owned());
+        }
+    };
+    add(!s.settings.is_empty(), "settings");
+    add(Topology { hosts: s.topology.hosts, ..Topology::default() } != s.topology, "topology");
+    let RunOptions { noise, host, limit } = s.run;
+    add(noise == Noise::On, "run.noise");
+    add(host == HostModel::Ideal, "run.host");
+    add(limit != RunOptions::default().limit, "run.limit");
+    add(s.record.timeline, "record.timeline");
+    add(true, "seed");
+    add(true, "expect");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::Target;
+    use crate::cli::common::ready;
+
+    fn point(set: &[&str]) -> Point {
+        let set = set.iter().map(|s| (*s).to_owned()).collect();
+        let target = Target { scenario: "hello".to_owned(), set, seed: None };
+        ready(&target).unwrap().points.swap_remove(0).point
+    }
+
+    #[test]
+    fn what_hardware_cannot_do_is_refused_by_its_field() {
+        check(&point(&["program.0.payload=data"])).unwrap();
+        for (set, field) in [
+            ("program.0.payload=virtual", "`payload = \"virtual\"`"),
+            ("program.0.initiator=gpu", "`initiator = \"gpu\"`"),
+            ("program.0.memory=gpu", "`memory = \"gpu\"`"),
+            ("program.0.peer_memory=gpu", "`peer_memory = \"gpu\"`"),
+            ("program.0.numa=remote", "`numa = \"remote\"`"),
+        ] {
+            let mut changed = point(&["program.0.payload=data"]);
+            let p = &mut changed.scenario.program[0];
+            match field {
+                f if f.contains("payload") => p.payload = Payload::Virtual,
+                f if f.contains("initiator") => p.initiator = Initiator::Gpu,
+                f if f.contains("peer_memory") => p.peer_memory = Memory::Gpu,
+                f if f.contains("memory") => p.memory = Memory::Gpu,
+                _ => p.numa = Numa::Remote,
+            }
+            let RunError::BadInput { path, message, help } = check(&changed).unwrap_err() else {
+                panic!("{set}")
+            };
+            assert!(message.starts_with(field), "{message}");
+            assert!(set.starts_with(&path) && help.contains(&format!("--set {path}=")), "{help}");
+        }
+    }
+
+    #[test]
+    fn queue_pairs_are_shared_by_nobody() {
+        let mut shared = point(&["program.0.payload=data"]);
+        shared.scenario.program[0].share_qp = true;
+        check(&shared).unwrap();
+        shared.scenario.program[0].threads = crate::quantity::Count::of(2);
+        assert!(check(&shared).unwrap_err().to_string().contains("`share_qp = true`"));
+    }
+
+    #[test]
+    fn what_is_ignored_is_said() {
+        let all = ignored(&point(&["run.limit=1s", "topology.propagation=1us"]));
+        assert_eq!(all[0], "profile generic-400g");
+        for name in ["topology", "run.limit", "seed", "expect"] {
+            assert!(all.iter().any(|i| i == name), "{name} is not in {all:?}");
+        }
+        assert!(!ignored(&point(&[])).iter().any(|i| i == "topology"));
+    }
+}
