@@ -27,7 +27,7 @@ use crate::cli::ExitStatus;
 use crate::cli::args::HwPingpongArgs;
 use crate::cli::common::print;
 use crate::input::InputError;
-use crate::run::{LatencyRecorder, LatencySummary, Metric};
+use crate::run::{Exit, LatencyRecorder, LatencySummary, Metric};
 use crate::workloads::{LinkConfig, LocalConfig, PingPong, PingPongConfig};
 
 /// Raised when a key is taken away or changes its meaning; new keys do not raise it.
@@ -181,7 +181,7 @@ impl Report {
         let (n, size) = (args.iterations, args.size);
         let mut out = format!("measured: {n} round trips of {size} B by SEND{with}\n");
         out += &rank_text(role, ended);
-        out += &format!("not told by libibverbs: {}\n", NOT_TOLD.join("; "));
+        out += &format!("not told by hardware: {}\n", NOT_TOLD.join("; "));
         let heard = ended.results.received;
         out += &format!("{heard} messages came, {} were sent", ended.results.messages);
         out += match (args.interop, ended.results.data.corrupt) {
@@ -211,6 +211,10 @@ impl Report {
     fn to_json(&self, args: &HwPingpongArgs) -> String {
         let Self { ended, counters, latency } = self;
         let r = &ended.results;
+        let exit = ended
+            .trouble
+            .as_ref()
+            .map_or_else(Exit::default, |t| Exit { kind: t.kind(), reason: t.text() });
         let json = json!({
             "format": "doorbell-hw-pingpong",
             "version": REPORT_VERSION,
@@ -226,10 +230,11 @@ impl Report {
             "data_errors": (!args.interop).then_some(r.data.wrong()),
             "latency_ps": latency,
             "counters": counters,
+            "exit": exit,
         });
         format!("{json:#}\n")
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "hw-fake"))]
 mod tests;

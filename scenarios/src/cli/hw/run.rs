@@ -34,7 +34,6 @@ use crate::run::{
     Effective, Exit, ExitKind, Outcome, Placed, Planned, Role, at_setting, by_name, group_metrics,
     plan, refused_step,
 };
-use crate::workloads::Results;
 
 /// Raised when a key is taken away or changes its meaning; new keys do not raise it.
 const REPORT_VERSION: u32 = 1;
@@ -270,10 +269,7 @@ fn exit(ranks: &[(Placed, Ended)]) -> Exit {
     let mut exit = Exit::default();
     for (p, e) in ranks {
         let Some(trouble) = &e.trouble else { continue };
-        let kind = match trouble {
-            Trouble::NoProgress(_) => ExitKind::NoProgress,
-            Trouble::Violation(_) | Trouble::Input(_) => ExitKind::Violation,
-        };
+        let kind = trouble.kind();
         // A violation is what the others' lack of progress comes from.
         if exit.kind == ExitKind::Ok || kind == ExitKind::Violation {
             exit.kind = kind;
@@ -311,7 +307,7 @@ impl Report {
             out.push_str(&rank_text(&title, ended));
         }
         out.push_str(&format!("ignored: {}\n", settings::ignored(point).join(", ")));
-        out.push_str(&format!("not told by libibverbs: {}\n\n", NOT_TOLD.join("; ")));
+        out.push_str(&format!("not told by hardware: {}\n\n", NOT_TOLD.join("; ")));
         out.push_str(&measured_text(&self.outcome));
         out
     }
@@ -352,5 +348,5 @@ impl Report {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "hw-fake"))]
 mod tests;

@@ -8,6 +8,7 @@ use doorbell_hw::verbs::OpenError;
 use crate::cli::ExitStatus;
 use crate::cli::common::complain;
 use crate::input::InputError;
+use crate::run::ExitKind;
 
 /// Why a rank did not end well.
 #[derive(Debug)]
@@ -38,6 +39,14 @@ impl Trouble {
             Self::Violation(text) | Self::NoProgress(text) => complain(&InputError::new(text)),
         };
         status
+    }
+
+    /// How it stands in reports.
+    pub(super) fn kind(&self) -> ExitKind {
+        match self {
+            Self::Input(_) | Self::Violation(_) => ExitKind::Violation,
+            Self::NoProgress(_) => ExitKind::NoProgress,
+        }
     }
 
     /// What happened, on one line.

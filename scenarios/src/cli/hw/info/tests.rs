@@ -7,7 +7,7 @@ use doorbell_hw::gid::{Gid, GidType, LinkLayer};
 use doorbell_hw::sysfs::{DeviceFacts, PcieLink};
 use doorbell_hw::verbs::device::{DeviceName, Port};
 use doorbell_hw::verbs::info::{NOT_TOLD, Warning};
-use doorbell_hw::verbs::open_error::PortState;
+use doorbell_hw::verbs::PortState;
 
 use super::*;
 

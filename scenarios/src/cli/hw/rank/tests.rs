@@ -1,1 +1,45 @@
-//! x
+//! Which status stands for which failure. The runs themselves are tested with the commands.
+
+use doorbell_core::transport::{CreateError, MemError, WorkQueue};
+
+use super::*;
+use crate::cli::ExitStatus;
+
+fn completion(status: WcStatus) -> Failure {
+    Failure::Completion { wr_id: 7, queue: WorkQueue::Send, status }
+}
+
+#[track_caller]
+fn is(trouble: &Trouble, status: ExitStatus, words: &[&str]) {
+    let text = trouble.text();
+    assert_eq!(trouble.status(), status, "{text}");
+    words.iter().for_each(|w| assert!(text.contains(w), "{w:?} is not in {text}"));
+}
+
+#[test]
+fn set_up_is_input_silence_is_no_progress_and_an_error_is_a_violation() {
+    let of = |f: &Failure| failure(f, "while testing", None, false);
+    is(&of(&Failure::Create(CreateError::BadHandle)), ExitStatus::BadInput, &[]);
+    is(&of(&Failure::Memory(MemError::Memlock { limit: 9 })), ExitStatus::BadInput, &["9 bytes"]);
+    is(&of(&Failure::BadCard { peer: 3 }), ExitStatus::BadInput, &["rank 3"]);
+    let silent = Failure::NoPeer { peer: 3, what: "its endpoint" };
+    is(&of(&silent), ExitStatus::NoProgress, &["while testing", "rank 3"]);
+    let gone = Failure::Lookup(LookupError::PeerGone { rank: 3 });
+    is(&of(&gone), ExitStatus::NoProgress, &["while testing", "see what that rank printed"]);
+    let failed = completion(WcStatus::RemAccessErr);
+    is(&of(&failed), ExitStatus::Violated, &["while testing", "work request 7"]);
+    is(&of(&completion(WcStatus::RetryExcErr)), ExitStatus::Violated, &["work request 7"]);
+}
+
+#[test]
+fn a_peer_that_was_lost_is_why_a_request_failed() {
+    let lost = failure(&completion(WcStatus::RetryExcErr), "while testing", Some(1), false);
+    is(&lost, ExitStatus::NoProgress, &["rank 1 was lost, and then work request 7"]);
+    // The tool has no connection that could be lost; only silence tells.
+    for status in [WcStatus::RetryExcErr, WcStatus::RnrRetryExcErr] {
+        let ended = failure(&completion(status), "while testing", None, true);
+        is(&ended, ExitStatus::NoProgress, &["ibv_rc_pingpong has ended"]);
+    }
+    let other = failure(&completion(WcStatus::RemInvReqErr), "while testing", None, true);
+    is(&other, ExitStatus::Violated, &["same size and path MTU"]);
+}
