@@ -157,6 +157,12 @@ impl HwTransport {
         &self.device
     }
 
+    /// The bootstrap, for who ends the run: [`Bootstrap::finish`] tells the peers that this program
+    /// is done, and without it they take it for lost when the handle is dropped.
+    pub fn bootstrap_mut(&mut self) -> &mut dyn Bootstrap {
+        &mut *self.bootstrap
+    }
+
     fn region(&self, r: Range) -> Result<&Region, MemError> {
         self.mrs.get(r.mr).map_err(|_| MemError::BadHandle)
     }

@@ -24,13 +24,14 @@ pub fn run_points(
 ) -> Result<Vec<Run>, InputError> {
     let run = |Expanded { point, tree }: &Expanded| {
         progress(point);
-        let outcome = runner.run(point).map_err(|e| refused(e, tree))?;
+        let outcome = runner.run(point).map_err(|e| at_setting(e, tree))?;
         Ok(Run { point: point.clone(), outcome })
     };
     points.iter().map(run).collect()
 }
 
-fn refused(error: RunError, tree: &Node) -> InputError {
+/// The refusal at the place of the setting that it is about.
+pub(crate) fn at_setting(error: RunError, tree: &Node) -> InputError {
     match error {
         RunError::BadInput { path, message, help } => {
             let at = Path::parse(&path).ok().and_then(|p| p.origin(tree).cloned());

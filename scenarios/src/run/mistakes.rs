@@ -20,16 +20,8 @@ pub(super) fn mistake(
     results: &Results,
 ) -> Option<RunError> {
     let steps = &point.scenario.program[placed.program].steps;
-    let meant = |line: u32| match steps.get(line as usize) {
-        Some(Step::Post(post)) => post.anyway,
-        _ => false,
-    };
-    let refused = results.log.iter().filter(|entry| !meant(entry.line)).find_map(|entry| {
-        let (message, help) = refusal(&entry.outcome)?;
-        Some(at(placed, entry.line, message, help))
-    });
-    refused.or_else(|| {
-        let line = foreign(steps, world, placed, results).filter(|line| !meant(*line))?;
+    refused_step(point, placed, results).or_else(|| {
+        let line = foreign(steps, world, placed, results).filter(|line| !meant(steps, *line))?;
         let Step::Post(PostStep { pd, .. }) = steps.get(line as usize)? else { return None };
         let status = WcStatus::LocProtErr;
         let message = format!(
@@ -37,6 +29,21 @@ pub(super) fn mistake(
              request ends with \"{status}\" and the queue pair in ERR"
         );
         Some(at(placed, line, message, "write pd=0, or leave it out".to_owned()))
+    })
+}
+
+/// Whether the file says that a step is to be tried although it will be refused.
+fn meant(steps: &[Step], line: u32) -> bool {
+    matches!(steps.get(line as usize), Some(Step::Post(post)) if post.anyway)
+}
+
+/// The first step of a script that the verbs refused and that the file does not mean so, whatever
+/// the back end.
+pub(crate) fn refused_step(point: &Point, placed: &Placed, results: &Results) -> Option<RunError> {
+    let steps = &point.scenario.program[placed.program].steps;
+    results.log.iter().filter(|entry| !meant(steps, entry.line)).find_map(|entry| {
+        let (message, help) = refusal(&entry.outcome)?;
+        Some(at(placed, entry.line, message, help))
     })
 }
 

@@ -4,6 +4,7 @@
 mod batch;
 mod effective;
 mod error;
+mod figures;
 pub mod hardware;
 #[cfg(test)]
 mod initiator_tests;
@@ -22,15 +23,23 @@ mod timeline;
 
 use std::sync::Arc;
 
+#[cfg(feature = "hw")]
+pub(crate) use batch::at_setting;
 pub use batch::{Run, run_points};
 pub use error::RunError;
+#[cfg(feature = "hw")]
+pub(crate) use figures::{by_name, group_metrics};
 pub use latency::{LatencyRecorder, LatencySummary};
 pub(crate) use metric::number_text;
 pub use metric::{Metric, MetricUnit, MetricValue};
+#[cfg(feature = "hw")]
+pub(crate) use mistakes::refused_step;
 pub use outcome::{
     Direction, Effective, Exit, ExitKind, Found, Note, NoteKind, Outcome, PCIE_CAUSES, PcieBytes,
     ResourceUse, TimelineRow,
 };
+#[cfg(feature = "hw")]
+pub(crate) use programs::{Placed, Planned, Role, plan};
 pub use simulate::Simulator;
 
 use crate::format::Scenario;

@@ -11,9 +11,9 @@ use doorbell_sim::host::{InitiatorStats, StallReason};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, World, WorldConfig};
 
+use super::figures::{Member, by_name, group_metrics};
 use super::mistakes::mistake;
 use super::programs::{Placed, Role, place};
-use super::steps::script_metrics;
 use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
@@ -21,7 +21,7 @@ use super::{
 use super::{effective, timeline};
 use crate::format::{HostModel, Noise, QpKind, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
-use crate::workloads::{Failure, Results, Window};
+use crate::workloads::{Failure, Results};
 
 /// Stages that the timeline recorder keeps: enough for the warm-up of any scenario that asks for
 /// one message.
@@ -212,101 +212,29 @@ fn program_metrics(
     let senders = || all.iter().filter(|(p, _)| p.role == Role::Sender).map(|(_, r)| r);
     let first = senders().filter_map(|r| r.first).min().unwrap_or(Time::ZERO);
     let last = senders().filter_map(|r| r.last).max().unwrap_or(world.now());
-    let names: Vec<&str> = point.scenario.program.iter().map(|p| p.name.as_str()).collect();
     let stats: BTreeMap<u32, InitiatorStats> = world
         .hosts()
         .iter()
         .flat_map(|h| h.initiators())
         .map(|(_, rank, stats)| (rank, *stats))
         .collect();
-    let mut groups: BTreeMap<String, Group<'_>> = BTreeMap::new();
-    for (p, results) in all {
-        let stats = stats.get(&p.rank).copied().unwrap_or_default();
-        let member = Member { role: p.role, results, stats };
-        groups.entry(String::new()).or_default().push(member);
-        if !names[p.program].is_empty() {
-            groups.entry(format!("{}.", names[p.program])).or_default().push(member);
-        }
-    }
-    for (prefix, group) in groups {
-        group_metrics(&prefix, &group, out);
+    let members = all.iter().map(|(p, results)| {
+        let spent = (p.role, stats.get(&p.rank).copied().unwrap_or_default());
+        (p.program, ((p.role, *results), spent))
+    });
+    for (prefix, group) in by_name(point, members) {
+        let (members, spent): (Vec<Member<'_>>, Vec<(Role, InitiatorStats)>) =
+            group.into_iter().unzip();
+        post_metrics(&prefix, &spent, out);
+        group_metrics(&prefix, &members, out);
     }
     (first, last)
 }
 
-/// A program and what its initiator spent.
-#[derive(Copy, Clone)]
-struct Member<'a> {
-    role: Role,
-    results: &'a Results,
-    stats: InitiatorStats,
-}
-
-/// Programs whose figures are given together.
-type Group<'a> = Vec<Member<'a>>;
-
-/// The window of a program. One that closes as it opens, because one completion confirmed the
-/// warm-up and all the rest, gives way to the whole run.
-fn measured(r: &Results) -> Option<Window> {
-    let window = r.window?;
-    match (r.first, r.last) {
-        (Some(from), Some(to)) if window.to <= window.from => {
-            Some(Window { from, to, messages: r.messages, bytes: r.bytes })
-        }
-        _ => Some(window),
-    }
-}
-
-fn group_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
-    post_metrics(prefix, group, out);
-    let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
-    let of = |role: Role| group.iter().filter(move |m| m.role == role).map(|m| m.results);
-    let windows: Vec<_> = of(Role::Sender).filter_map(measured).collect();
-    let from = windows.iter().map(|w| w.from).min();
-    let to = windows.iter().map(|w| w.to).max();
-    if let (Some(from), Some(to)) = (from, to) {
-        let duration = to.since(from);
-        let messages = windows.iter().map(|w| w.messages).sum();
-        let bytes = windows.iter().map(|w| w.bytes).sum();
-        put("duration", Metric::time(duration));
-        put("throughput", Metric::rate(bytes, duration));
-        put("message_rate", Metric::per_second(messages, duration));
-    }
-    let sum = |role, f: fn(&Results) -> u64| of(role).map(f).sum::<u64>();
-    put("messages", Metric::count(sum(Role::Sender, |r| r.messages)));
-    put("payload_bytes", Metric::bytes(sum(Role::Sender, |r| r.bytes)));
-    let rings = sum(Role::Sender, |r| r.rings) + sum(Role::Proxy, |r| r.rings);
-    put("rings", Metric::count(rings));
-    let received = sum(Role::Peer, |r| r.received);
-    put("received", Metric::count(received));
-    let takers = || of(Role::Peer).filter(|r| r.received > 0);
-    let (first, last) =
-        (takers().filter_map(|r| r.first).min(), takers().filter_map(|r| r.last).max());
-    if let (Some(first), Some(last)) = (first, last) {
-        put("receive_rate", Metric::per_second(received, last.since(first)));
-    }
-    put("data_errors", Metric::count(sum(Role::Peer, |r| r.data.wrong() + r.data.missing)));
-    let mut found =
-        |name: &str, n| *out.counters.entry(format!("{prefix}{name}")).or_default() += n;
-    found("messages_corrupt", sum(Role::Peer, |r| r.data.corrupt));
-    found("messages_stale", sum(Role::Peer, |r| r.data.stale));
-    found("messages_missing", sum(Role::Peer, |r| r.data.missing));
-    for results in of(Role::Sender).filter(|r| !r.log.is_empty()) {
-        script_metrics(prefix, results, out);
-    }
-    for (name, role) in [("latency", Role::Sender), ("delivery", Role::Peer)] {
-        let mut recorder = LatencyRecorder::new();
-        of(role).flat_map(|r| &r.latencies).for_each(|l| recorder.record(*l));
-        if let Some(summary) = recorder.summary() {
-            out.latencies.insert(format!("{prefix}{name}"), summary);
-        }
-    }
-}
-
 /// What posting and polling cost those who post.
-fn post_metrics(prefix: &str, group: &Group<'_>, out: &mut Outcome) {
+fn post_metrics(prefix: &str, group: &[(Role, InitiatorStats)], out: &mut Outcome) {
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
-    let stats = || group.iter().filter(|m| m.role != Role::Peer).map(|m| &m.stats);
+    let stats = || group.iter().filter(|(role, _)| *role != Role::Peer).map(|(_, s)| s);
     let count = |f: fn(&InitiatorStats) -> u64| stats().map(f).sum::<u64>();
     let time = |f: fn(&InitiatorStats) -> Span| stats().map(f).fold(Span::ZERO, |a, b| a + b);
     let (posted, rings) = (count(|s| s.wqes), count(|s| s.rings));

@@ -49,6 +49,10 @@ pub struct PingPongConfig {
     pub iterations: u64,
     /// Round trips before the measured ones.
     pub warm_up: u64,
+    /// Whether the messages carry a pattern, stored before the first, which each side looks for in
+    /// the last one that it gets. Of SENDs with contents that are not inline; costs no measured
+    /// time.
+    pub check: bool,
 }
 
 impl PingPongConfig {
@@ -66,6 +70,7 @@ impl PingPongConfig {
             signal_every: 1,
             iterations: 1000,
             warm_up: 16,
+            check: false,
         }
     }
 }
@@ -161,6 +166,10 @@ impl PingPong {
         if c.signal_every == 0 || c.signal_every > c.link.size.max_send_wr {
             return Err(Failure::Config("signal_every counts from 1 to the send queue's size"));
         }
+        let bare = c.by == PingPongBy::Write || c.inline || c.local.contents == Contents::Virtual;
+        if c.check && bare {
+            return Err(Failure::Config("only SENDs from memory with contents are checked"));
+        }
         Ok(())
     }
 
@@ -171,6 +180,10 @@ impl PingPong {
         self.check()?;
         let (config, layout) = (self.config, self.layout);
         let first = |t: &mut T, l: &Local, lanes: &[Lane]| {
+            if config.check {
+                let out = part(&l.mr, layout.out(), layout.size)?;
+                t.copy_in(out, &pattern(config.starts, layout.size))?;
+            }
             if config.by == PingPongBy::Send {
                 let wr = receive(&l.mr, layout, config.link.ty)?;
                 let n = RECEIVES.min(config.link.size.max_recv_wr);
@@ -272,8 +285,22 @@ impl PingPong {
             }
             t.post_recv(RecvQueue::Qp(lane.qp), &[wr])?;
             self.hear(t.now());
+            if self.config.check && self.heard == self.total() {
+                self.check_last(t, &local.mr)?;
+            }
         }
         Ok(self.polled.is_full())
+    }
+
+    /// All receives share a buffer; after the last message nothing more comes into it.
+    fn check_last<T: Control>(&mut self, t: &mut T, mr: &Mr) -> Result<(), Failure> {
+        let Layout { size, .. } = self.layout;
+        let header = header(self.config.link.ty);
+        let mut got = vec![0; size as usize];
+        t.copy_out(part(mr, self.layout.receive() + header, size)?, &mut got)?;
+        // The other side is the one that starts if this one does not.
+        self.results.data.corrupt += u64::from(got != pattern(!self.config.starts, size));
+        Ok(())
     }
 
     /// Looks at the last byte: message `n` ends with the low byte of `n + 1`.
@@ -341,8 +368,24 @@ fn stamp(n: u64) -> u8 {
     (n % 255) as u8 + 1
 }
 
+/// What the messages of a side carry. The period is no power of two, so that a packet in the place
+/// of another one shows.
+fn pattern(starts: bool, size: u64) -> Vec<u8> {
+    let first = if starts { 1 } else { 128 };
+    (0..size).map(|i| (first + i % 251) as u8).collect()
+}
+
+fn part(mr: &Mr, offset: u64, len: u64) -> Result<Range, Failure> {
+    mr.range(offset, len).ok_or(Failure::OwnRegion { got: mr.len, need: offset + len })
+}
+
+/// Bytes in front of a message in its receive buffer.
+fn header(ty: QpType) -> u64 {
+    if ty == QpType::Ud { GRH_BYTES } else { 0 }
+}
+
 fn receive(mr: &Mr, layout: Layout, ty: QpType) -> Result<RecvWr, Failure> {
-    let header = if ty == QpType::Ud { GRH_BYTES } else { 0 };
+    let header = header(ty);
     let need = layout.receive() + header + layout.size;
     let sge = mr.sge(layout.receive(), (header + layout.size) as u32);
     Ok(RecvWr { wr_id: 0, sge: sge.ok_or(Failure::OwnRegion { got: mr.len, need })? })
@@ -390,6 +433,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_last_message_is_checked() {
+        for ty in [QpType::Rc, QpType::Ud] {
+            for size in [0, 1, 252, 4096] {
+                let (a, b) = play(|c| (c.link.ty, c.size, c.check) = (ty, size, true));
+                assert_eq!((a.failure, b.failure), (None, None), "{ty:?} {size}");
+                assert_eq!((a.data.corrupt, b.data.corrupt), (0, 0), "{ty:?} {size}");
+            }
+        }
+        // A side that stores no pattern sends zeros.
+        let (a, b) = play(|c| (c.size, c.check) = (64, c.starts));
+        assert_eq!((a.data.corrupt, b.data.corrupt), (1, 0));
+        let (a, _) = play(|c| (c.inline, c.check, c.link.size.max_inline) = (true, true, 64));
+        assert!(matches!(a.failure, Some(Failure::Config(_))));
     }
 
     #[test]

@@ -243,6 +243,7 @@ impl Planner<'_> {
             signal_every: p.signal_every.value() as u32,
             iterations: p.iterations.value(),
             warm_up: p.warmup.value(),
+            check: false,
         })
     }
 

@@ -1,0 +1,90 @@
+//! Figures of programs, the same for every back end that ran them.
+
+use std::collections::BTreeMap;
+
+use doorbell_core::units::Time;
+
+use super::programs::Role;
+use super::steps::script_metrics;
+use super::{LatencyRecorder, Metric, Outcome, Point};
+use crate::workloads::{Results, Window};
+
+/// A program of a group: what it is for, and what it measured.
+pub(crate) type Member<'a> = (Role, &'a Results);
+
+/// Groups whose figures are given together, by the prefix of their names: all programs under no
+/// prefix, and those of each scenario program that has a name under `name.`. `members` come with
+/// the index of their scenario program.
+pub(crate) fn by_name<T: Copy>(
+    point: &Point,
+    members: impl IntoIterator<Item = (usize, T)>,
+) -> BTreeMap<String, Vec<T>> {
+    let mut groups: BTreeMap<String, Vec<T>> = BTreeMap::new();
+    for (program, member) in members {
+        groups.entry(String::new()).or_default().push(member);
+        let name = &point.scenario.program[program].name;
+        if !name.is_empty() {
+            groups.entry(format!("{name}.")).or_default().push(member);
+        }
+    }
+    groups
+}
+
+/// The window of a program. One that closes as it opens, because one completion confirmed the
+/// warm-up and all the rest, gives way to the whole run.
+fn measured(r: &Results) -> Option<Window> {
+    let window = r.window?;
+    match (r.first, r.last) {
+        (Some(from), Some(to)) if window.to <= window.from => {
+            Some(Window { from, to, messages: r.messages, bytes: r.bytes })
+        }
+        _ => Some(window),
+    }
+}
+
+/// Adds the figures of a group, under names that begin with `prefix`.
+pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
+    let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
+    let of =
+        |role: Role| group.iter().filter(move |(r, _)| *r == role).map(|(_, results)| *results);
+    let windows: Vec<_> = of(Role::Sender).filter_map(measured).collect();
+    let from = windows.iter().map(|w| w.from).min();
+    let to = windows.iter().map(|w| w.to).max();
+    if let (Some(from), Some(to)) = (from, to) {
+        let duration = to.since(from);
+        let messages = windows.iter().map(|w| w.messages).sum();
+        let bytes = windows.iter().map(|w| w.bytes).sum();
+        put("duration", Metric::time(duration));
+        put("throughput", Metric::rate(bytes, duration));
+        put("message_rate", Metric::per_second(messages, duration));
+    }
+    let sum = |role, f: fn(&Results) -> u64| of(role).map(f).sum::<u64>();
+    put("messages", Metric::count(sum(Role::Sender, |r| r.messages)));
+    put("payload_bytes", Metric::bytes(sum(Role::Sender, |r| r.bytes)));
+    let rings = sum(Role::Sender, |r| r.rings) + sum(Role::Proxy, |r| r.rings);
+    put("rings", Metric::count(rings));
+    let received = sum(Role::Peer, |r| r.received);
+    put("received", Metric::count(received));
+    let takers = || of(Role::Peer).filter(|r| r.received > 0);
+    let (first, last): (Option<Time>, Option<Time>) =
+        (takers().filter_map(|r| r.first).min(), takers().filter_map(|r| r.last).max());
+    if let (Some(first), Some(last)) = (first, last) {
+        put("receive_rate", Metric::per_second(received, last.since(first)));
+    }
+    put("data_errors", Metric::count(sum(Role::Peer, |r| r.data.wrong() + r.data.missing)));
+    let mut found =
+        |name: &str, n| *out.counters.entry(format!("{prefix}{name}")).or_default() += n;
+    found("messages_corrupt", sum(Role::Peer, |r| r.data.corrupt));
+    found("messages_stale", sum(Role::Peer, |r| r.data.stale));
+    found("messages_missing", sum(Role::Peer, |r| r.data.missing));
+    for results in of(Role::Sender).filter(|r| !r.log.is_empty()) {
+        script_metrics(prefix, results, out);
+    }
+    for (name, role) in [("latency", Role::Sender), ("delivery", Role::Peer)] {
+        let mut recorder = LatencyRecorder::new();
+        of(role).flat_map(|r| &r.latencies).for_each(|l| recorder.record(*l));
+        if let Some(summary) = recorder.summary() {
+            out.latencies.insert(format!("{prefix}{name}"), summary);
+        }
+    }
+}
