@@ -1,7 +1,7 @@
 //! Random programs on devices: each rank gets what it gets on the ideal back end.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use doorbell_core::ideal::{Ideal, run as run_ideal};
 use doorbell_core::units::Span;
@@ -15,7 +15,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 /// Plans that are tried; each takes a tenth of a second under emulation.
-const PLANS: usize = 40;
+const PLANS: usize = 60;
 /// Longer than a packet of a peer can be under way in a busy guest.
 const QUIET: Span = Span::from_ms(30);
 
@@ -26,6 +26,7 @@ fn idealise(plan: &Arc<Plan>) -> [Record; 2] {
 }
 
 /// Each rank in a thread of its own.
+#[expect(clippy::disallowed_types, reason = "the device works on the wall clock")]
 fn play(plan: &Arc<Plan>, wait: WaitMode) -> [Record; 2] {
     let ranks = Lab::pair().into_ranks();
     let config = RunConfig { wait, limit: Duration::from_secs(20), ..RunConfig::default() };
@@ -34,6 +35,7 @@ fn play(plan: &Arc<Plan>, wait: WaitMode) -> [Record; 2] {
             let mut player = Player::new(plan.clone(), me).quiet_for(QUIET);
             scope.spawn(move || {
                 run(&mut t, &mut player, &config).unwrap_or_else(|e| panic!("rank {me}: {e}"));
+                t.bootstrap_mut().finish(Instant::now() + Duration::from_secs(10));
                 player.record
             })
         };
