@@ -1,40 +1,67 @@
-//! The libibverbs back end of doorbell. **Empty so far**: nothing here talks to a NIC yet.
+//! The hardware back end of doorbell: the transport of `doorbell-core` on libibverbs.
 //!
-//! # What will be here
+//! A program or a policy that is written against [`Transport`] and [`Control`] runs here unchanged,
+//! on whatever NIC libibverbs knows; the simulator is the other place where it runs. The two never
+//! see each other: a figure from here was measured, one from there is tagged *simulated*.
 //!
-//! One implementation of [`Transport`] and [`Control`], the traits that the simulator implements
-//! too, so that a program or a policy written against them runs unchanged on a real NIC:
+//! # Rooms
 //!
-//! - Devices, protection domains, memory regions (host and device memory), completion queues,
-//!   shared receive queues and queue pairs, addressed by the same `Copy` handles.
-//! - `stage` copies a work request and its inline bytes; `ring` posts everything staged in one
-//!   call, as a chain of `ibv_post_send` or as one `ibv_wr_start` .. `ibv_wr_complete` batch. How
-//!   many doorbells the provider rings for it is the provider's affair, so the result of a ring
-//!   is `RungBy::Provider` and MMIO counts are reported as absent, never guessed.
-//! - What the hardware or the driver cannot do is a value with a reason, never a silent no-op.
-//! - Bootstrap (how peers learn QPN, PSN, address and rkey) as a TCP rendezvous.
+//! | Room | What it does | Needs libibverbs |
+//! |---|---|---|
+//! | [`bootstrap`] | how programs find each other: a TCP rendezvous, threads of one process, ranks from a launcher | no |
+//! | [`gid`], [`sysfs`], [`limits`] | which GID, what the kernel tells, what the process may lock | no |
+//! | [`rc_pingpong`] | the exchange of the public `ibv_rc_pingpong` | no |
+//! | `verbs` | the binding: devices, objects, the handle, the runner | yes |
+//! | `verbs::fake` | a scripted device in memory behind the same calls | yes |
 //!
-//! # What it will never do
+//! # One rank
 //!
-//! Model anything. A figure from this crate was measured; a figure from `doorbell-sim` is tagged
-//! *simulated*. The two crates never see each other: they meet at the traits of `doorbell-core`.
+//! ```no_run
+//! # #[cfg(feature = "verbs")] {
+//! use std::sync::Arc;
+//! use doorbell_core::transport::{Control, Next, Program};
+//! use doorbell_hw::bootstrap::tcp::{Config, Tcp};
+//! use doorbell_hw::verbs::device::{Device, OpenConfig};
+//! use doorbell_hw::verbs::provider::{Libibverbs, Provider};
+//! use doorbell_hw::verbs::{HwConfig, HwTransport, RunConfig, run};
 //!
-//! # Building
+//! struct Nothing;
+//! impl Program for Nothing {
+//!     fn step<T: Control>(&mut self, t: &mut T) -> Next {
+//!         println!("rank {} of {}", t.rank(), t.size());
+//!         Next::Done
+//!     }
+//! }
 //!
-//! The `hw` feature of the `doorbell` package compiles this crate in. Everything else of the
-//! workspace, its tests included, builds on a machine with Rust only and must stay so: the
-//! bindings to libibverbs need its headers and libclang at build time, so that dependency will be
-//! optional *here* and switched on by `doorbell/hw`, because `cargo test --workspace` builds
-//! every member.
+//! let provider: Arc<dyn Provider> = Arc::new(Libibverbs);
+//! let device = Device::open(&provider, &OpenConfig::default()).unwrap();
+//! let bootstrap = Tcp::join(Config::new(0, 1, "127.0.0.1", 0)).unwrap();
+//! let mut t = HwTransport::new(device, HwConfig::default(), Box::new(bootstrap)).unwrap();
+//! run(&mut t, &mut Nothing, &RunConfig::default()).unwrap();
+//! # }
+//! ```
+//!
+//! # What it cannot tell
+//!
+//! How many doorbells a post made, whether it was a BlueFlame write, how large the BlueFlame buffer
+//! is, how many 64-byte blocks a WQE takes: libibverbs keeps that to the provider. It is reported
+//! as absent ([`RungBy::Provider`], `bf_bytes` 0, `sq_blocks` `None`), never guessed.
+//!
+//! # What it does not do
+//!
+//! GPU memory, regions without bytes, queue pairs or regions shared between handles, attributes
+//! that the trait has no field for (alternate path, rate limit): each is `Unsupported` with the
+//! reason, never a silent no-op. XRC, DC, memory windows, on-demand paging and `rdma_cm` are absent.
 //!
 //! # Unsafe code
 //!
-//! This is the only crate of the workspace that may hold `unsafe`. Each block states in a
-//! `// SAFETY:` comment which contract of libibverbs it relies on and who upholds it; the
-//! workspace lints deny a block without one.
+//! This is the only crate of the workspace that may hold `unsafe`, and only `verbs` and [`limits`]
+//! do. Each block states in a `// SAFETY:` comment which contract it relies on and who upholds it;
+//! the workspace lints deny a block without one. Miri runs the tests on the fake device.
 //!
 //! [`Transport`]: doorbell_core::transport::Transport
 //! [`Control`]: doorbell_core::transport::Control
+//! [`RungBy::Provider`]: doorbell_core::transport::RungBy::Provider
 
 #![allow(
     clippy::disallowed_types,

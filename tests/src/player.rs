@@ -62,7 +62,7 @@ impl Layout {
     }
 }
 
-/// Long after the last packet of any plan.
+/// Long after the last packet of any plan, in a simulator.
 const QUIET: Span = Span::from_us(200);
 const QKEY: QKey = QKey(77);
 
@@ -99,6 +99,7 @@ pub struct Player {
     /// Rank of the pair's first program.
     first_rank: u32,
     stage: Stage,
+    quiet: Span,
     objects: Option<Objects>,
     next: usize,
     staged: u64,
@@ -113,7 +114,24 @@ impl Player {
     pub fn new(plan: Arc<Plan>, me: usize) -> Self {
         let (stage, objects, record) = (Stage::Start, None, Record::default());
         let (at, first_rank) = (Layout::of(&plan), 0);
-        Self { plan, at, me, first_rank, stage, objects, next: 0, staged: 0, record, worked: None }
+        Self {
+            plan,
+            at,
+            me,
+            first_rank,
+            stage,
+            quiet: QUIET,
+            objects,
+            next: 0,
+            staged: 0,
+            record,
+            worked: None,
+        }
+    }
+
+    /// Listens for so long after the peer's last operation.
+    pub fn quiet_for(self, quiet: Span) -> Self {
+        Self { quiet, ..self }
     }
 
     /// One of several pairs: its ranks are `first_rank` and the next.
@@ -395,7 +413,7 @@ impl Program for Player {
                     self.stage = Stage::PeerDone;
                 }
                 Stage::PeerDone if !self.said(t, KEY_DONE) => return boot,
-                Stage::PeerDone => self.stage = Stage::Quiet(t.now() + QUIET),
+                Stage::PeerDone => self.stage = Stage::Quiet(t.now() + self.quiet),
                 Stage::Quiet(until) if t.now() < until => {
                     return Next::Wait { on: WaitSet::EMPTY, until: Some(until) };
                 }

@@ -91,13 +91,27 @@ fn prepare<T: Control>(t: &mut T, c: &TourConfig, l: &Local, to: &Lane) -> Resul
     (0..RECEIVES.into()).try_for_each(|slot| receive(t, &l.mr, to.qp, slot))
 }
 
+/// Where a tour is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Phase {
+pub enum Phase {
+    /// Finding the peer.
     Connect,
+    /// Ping-pong by SEND.
     Ping,
+    /// WRITEs.
     Write,
+    /// The READ.
     Read,
+    /// Waiting for the peer to have read.
     Bye,
+}
+
+impl Phase {
+    /// The phase of that name, in lower case.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::Connect, Self::Ping, Self::Write, Self::Read, Self::Bye];
+        all.into_iter().find(|p| format!("{p:?}").to_lowercase() == name)
+    }
 }
 
 /// See the module. The two ranks are 0 and 1; rank 0 serves.
@@ -152,6 +166,11 @@ impl Tour {
             report: TourReport::default(),
             failure: None,
         }
+    }
+
+    /// Where it is.
+    pub fn phase(&self) -> Phase {
+        self.phase
     }
 
     fn qp(&self) -> QpId {

@@ -16,8 +16,11 @@
 //! | [`fence`](Transport::fence) | nothing: `ring` carries the barriers | same | `dmb`/`sfence` inside the provider | the initiator's store buffer drains | GPU blocks do not exist on libibverbs |
 //! | [`copy_in`](Transport::copy_in), [`copy_out`](Transport::copy_out), [`load_u64`](Transport::load_u64), [`store_u64`](Transport::store_u64), [`reduce`](Transport::reduce) | relaxed per-byte atomics on the mapped region | same | – | stores visible at the local clock, loads as of the step's start plus own stores; core and memory bandwidth charged | – |
 //! | [`modify_qp`](Control::modify_qp) | `ibv_modify_qp` with the exact mask | same | command queue | takes effect at the local clock | – |
-//! | [`share_qp`](Control::share_qp) | QP behind a lock, in a table of the process | refused: the provider's lock is held from stage to ring | SQ spin lock | lock with a modelled cost and queue | – |
-//! | [`share_mr`](Control::share_mr) | region in a table of the process | same | – | coherent memory of the host, with the distance of the reader | – |
+//! | [`share_qp`](Control::share_qp) | refused: each handle has a context of its own | refused; besides, the provider's lock is held from stage to ring | SQ spin lock | lock with a modelled cost and queue | one QP, many threads: there is none on libibverbs |
+//! | [`share_mr`](Control::share_mr) | refused, as above | same | – | coherent memory of the host, with the distance of the reader | – |
+//! | [`alloc_mr`](Control::alloc_mr) | pages of the process, `ibv_reg_mr` | same | memory key, translation table | a region with or without bytes | GPU memory, regions without bytes |
+//! | [`watch`](Control::watch), [`Next::Wait`] | completion channel, `ppoll`; watched memory is compared | same | event queue, interrupt | level-triggered events of the model | nobody is woken by memory: it is looked at every 50 us |
+//! | [`next_event`](Control::next_event) | `ibv_get_async_event`, acknowledged at once | same | event queue | events of the model | kinds of a newer library are passed over |
 //! | [`publish`](Control::publish), [`lookup`](Control::lookup) | TCP rendezvous | same | – | out-of-band network with a latency; the end of a program is announced over it too | – |
 //! | [`destroy_cq`](Control::destroy_cq), [`destroy_srq`](Control::destroy_srq), [`destroy_ah`](Control::destroy_ah), [`dealloc_pd`](Control::dealloc_pd) | `ibv_destroy_cq`, `ibv_destroy_srq`, `ibv_destroy_ah`, `ibv_dealloc_pd`; EBUSY is [`DestroyError::Busy`] | same | command queue | the id is stale at once; the NIC's object goes at the local clock | – |
 //!

@@ -146,8 +146,8 @@ impl Board {
         let got = bytes.len();
         assert!(
             self.put(rank, key, bytes).is_ok(),
-            "publish of {got} B: one value may have {MAX_PUBLISHED_BYTES} B, and all values of a \
-             rank {MAX_RANK_BYTES} B; move more than that over the data path"
+            "a published value of {got} B: one may have {MAX_PUBLISHED_BYTES} B, and all of a rank \
+             {MAX_RANK_BYTES} B; move more than that over the data path"
         );
     }
 
@@ -164,7 +164,7 @@ impl Board {
             let value = self.value(at);
             let n = value.len().min(out.len());
             out[..n].copy_from_slice(&value[..n]);
-            return Ok(Some(n));
+            return Ok(Some(value.len()));
         }
         if standing.is_final() || self.cut {
             return Err(LookupError::PeerGone { rank: peer });

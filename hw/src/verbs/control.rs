@@ -54,6 +54,18 @@ const SHARING: Unsupported = Unsupported {
     reason: "each handle has a context of its own: give each thread its own queue pairs",
 };
 
+/// Attributes that may be named in a mask and that [`QpAttr`] has no field for. A device would take
+/// what happens to stand in the structure.
+const NOT_IN_THE_TRAIT: QpAttrMask = QpAttrMask::ALT_PATH
+    .union(QpAttrMask::PATH_MIG_STATE)
+    .union(QpAttrMask::CAP)
+    .union(QpAttrMask::RATE_LIMIT)
+    .union(QpAttrMask::EN_SQD_ASYNC_NOTIFY);
+const NO_ATTRIBUTE: Unsupported = Unsupported {
+    capability: "an alternate path, migration, resizing, a rate limit or SQD notification",
+    reason: "the attributes of the trait have no field for it",
+};
+
 fn limit(field: &'static str, got: u32, min: u32, max: u32) -> Result<(), CreateError> {
     let known = (min..=max).contains(&got);
     let (got, max) = (got.into(), max.into());
@@ -136,6 +148,9 @@ impl HwTransport {
     }
 
     fn check_values(&self, a: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
+        if mask.intersects(NOT_IN_THE_TRAIT) {
+            return Err(ModifyError::Unsupported(NO_ATTRIBUTE));
+        }
         let d = self.device.caps();
         let bounds = [
             (QpAttrMask::MAX_QP_RD_ATOMIC, "max_rd_atomic", a.max_rd_atomic, d.max_rd_atomic),

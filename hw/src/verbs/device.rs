@@ -1,5 +1,6 @@
 //! Devices: which there are, and the choice of device, port and GID.
 
+use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
@@ -245,9 +246,14 @@ impl OpenDevice {
         let context = unsafe { Context::open(provider.clone(), device.device) };
         let context = context.map_err(|errno| {
             let path = sysfs.uverbs_path(&name.uverbs);
-            match errno.0 {
-                libc::EACCES | libc::EPERM => OpenError::Permission { path },
-                libc::ENOENT => OpenError::NoDeviceFile { path },
+            // The library looks for the file in a second way when the first is denied, and then
+            // reports ENOENT: the file itself tells.
+            let file = std::fs::OpenOptions::new().read(true).write(true).open(&path);
+            match (errno.0, file.map_err(|e| e.kind())) {
+                (libc::EACCES | libc::EPERM, _) | (_, Err(ErrorKind::PermissionDenied)) => {
+                    OpenError::Permission { path }
+                }
+                (libc::ENOENT, Err(ErrorKind::NotFound)) => OpenError::NoDeviceFile { path },
                 _ => os("ibv_open_device", &name, errno),
             }
         })?;

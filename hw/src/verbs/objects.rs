@@ -408,11 +408,12 @@ impl Drop for Qp {
 fn send_ops(ty: ibv_qp_type::Type) -> u64 {
     use ibv_qp_create_send_ops_flags as F;
     let send = F::IBV_QP_EX_WITH_SEND | F::IBV_QP_EX_WITH_SEND_WITH_IMM;
-    let write = F::IBV_QP_EX_WITH_RDMA_WRITE | F::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+    let write = F::IBV_QP_EX_WITH_RDMA_WRITE
+        | F::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+        | F::IBV_QP_EX_WITH_SEND_WITH_INV;
     let rc = F::IBV_QP_EX_WITH_RDMA_READ
         | F::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
-        | F::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
-        | F::IBV_QP_EX_WITH_SEND_WITH_INV;
+        | F::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     let flags = match ty {
         ibv_qp_type::IBV_QPT_UD => send,
         ibv_qp_type::IBV_QPT_UC => send | write,

@@ -283,7 +283,9 @@ impl Builder {
                 ibv_wr_start(qp);
             }
             (*qp).wr_id = wr_id;
-            // Without INLINE: the setter of the data says so.
+            // The setter of the data says that it is inline, yet rxe looks at the flag too.
+            let inline = matches!(wr.data, Data::Inline(_));
+            let flags = if inline { flags | SendFlags::INLINE } else { flags };
             (*qp).wr_flags = flags.bits();
             match wr.op {
                 SendOp::Send => ibv_wr_send(qp),

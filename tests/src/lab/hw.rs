@@ -58,6 +58,11 @@ impl Lab {
         Self { ranks: hosts.iter().zip(group).map(open).collect() }
     }
 
+    /// The handles, rank by rank.
+    pub fn into_ranks(self) -> Vec<HwTransport> {
+        self.ranks
+    }
+
     /// Makes calls on the handle of `rank`.
     pub fn call<R: Send + 'static>(
         &mut self,

@@ -173,8 +173,12 @@ fn a_step_reads_its_own_stores() {
 fn a_virtual_region_cannot_be_read() {
     let mut pair = Pair::rc();
     pair.on(0, |t, me| {
-        let mr =
-            t.alloc_mr(me.pd, 4096, HOST, AccessFlags::LOCAL_WRITE, Contents::Virtual).unwrap();
+        let asked = t.alloc_mr(me.pd, 4096, HOST, AccessFlags::LOCAL_WRITE, Contents::Virtual);
+        let mr = match asked {
+            // Memory of hardware has bytes.
+            Err(MemError::Unsupported(_)) => return,
+            asked => asked.unwrap(),
+        };
         assert_eq!(t.copy_out(mr.range(0, 8).unwrap(), &mut [0; 8]), Err(MemError::Virtual));
         assert_eq!(t.load_u64(mr.range(0, 8).unwrap()), Err(MemError::Virtual));
     });

@@ -93,9 +93,14 @@ fn a_legal_modify_arrives_with_required_and_with_all_optional_attributes() {
                 let state = pair.on(0, move |t, me| {
                     let attr = full_attributes(&spec, &me, &peer, to);
                     let attr = QpAttr { cur_state: from, ..attr };
-                    t.modify_qp(me.qp, &attr, mask).unwrap_or_else(|e| panic!("{e}: {mask}"));
-                    t.qp_state(me.qp).unwrap()
+                    match t.modify_qp(me.qp, &attr, mask) {
+                        // A back end need not have what the trait has no attribute for.
+                        Err(ModifyError::Unsupported(_)) if mask != needed => return None,
+                        done => assert_eq!(done, Ok(0), "{mask}"),
+                    }
+                    Some(t.qp_state(me.qp).unwrap())
                 });
+                let Some(state) = state else { continue };
                 assert_eq!(state, to, "{ty} {from}→{to} {mask}");
                 assert_eq!(pair.state(0), to, "and stays there");
             }

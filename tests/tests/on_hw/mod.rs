@@ -1,6 +1,7 @@
-//! The conformance bodies on libibverbs.
+//! What runs on libibverbs.
 
 pub use doorbell_tests::lab::hw as backend;
 
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod players;
