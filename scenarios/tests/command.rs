@@ -149,6 +149,31 @@ fn without_the_back_end_hw_says_how_to_get_it() {
     );
 }
 
+#[test]
+#[cfg(feature = "hw")]
+fn hw_run_refuses_files_before_it_looks_for_devices() {
+    refused(&["hw", "run", "helo"], &["did you mean `hello`?"]);
+    refused(&["hw", "run", "hello", "--local", "--variant", "x"], &["no variant \"x\""]);
+    refused(
+        &["hw", "run", "hello", "--local", "--set", "program.0.payload=virtual"],
+        &["`payload = \"virtual\"` on hardware", "--set program.0.payload="],
+    );
+    refused(
+        &[
+            "hw",
+            "run",
+            "hello",
+            "--set",
+            "program.0.payload=data",
+            "--rank",
+            "2",
+            "--server",
+            "h:1",
+        ],
+        &["--rank 2, and the scenario has 2 ranks"],
+    );
+}
+
 /// Whether libibverbs can list a device here.
 #[cfg(feature = "hw")]
 fn has_rdma() -> bool {
@@ -157,12 +182,14 @@ fn has_rdma() -> bool {
 
 #[test]
 #[cfg(feature = "hw")]
-fn hw_info_without_devices_says_why_and_what_to_do() {
+fn hw_without_devices_says_why_and_what_to_do() {
     if has_rdma() {
         println!("skipped: this machine has an RDMA device");
         return;
     }
-    for args in [&["hw", "info"][..], &["hw", "info", "--json", "--device", "mlx5_0"]] {
+    let run = &["hw", "run", "hello", "--local", "--set", "program.0.payload=data"][..];
+    let info = &["hw", "info", "--json", "--device", "mlx5_0"][..];
+    for args in [&["hw", "info"][..], info, run, &["hw", "pingpong"], &["hw", "pingpong", "h"]] {
         refused(args, &["no RDMA device: ", "`rdma link`", "`modprobe mlx5_ib`"]);
     }
 }
@@ -172,4 +199,22 @@ fn wrong_hw_command_lines() {
     refused(&["hw"], &["Usage: doorbell hw"]);
     refused(&["hw", "infos"], &["infos"]);
     refused(&["hw", "info", "--device"], &["--device <NAME>"]);
+    refused(&["hw", "run"], &["<SCENARIO>"]);
+    let run = |args: &[&str], words: &[&str]| refused(&[&["hw", "run", "x"], args].concat(), words);
+    run(&["--server", "a:1"], &["--rank <N>"]);
+    run(&["--local", "--rank", "0"], &["'--local' cannot be used with '--rank <N>'"]);
+    run(&["--rank", "0", "--server", "a:1", "--hosts", "a"], &["cannot be used with"]);
+    run(&["--rank", "-1"], &["--rank"]);
+    run(&["--listen", "everywhere"], &["--listen <ADDRESS>"]);
+    run(&["--gid", "3"], &["index:N (`doorbell hw info` lists them)"]);
+    run(&["--wait", "sleep"], &["poll, event or spin:20us"]);
+    run(&["--posting", "fast"], &["classic, extended"]);
+    run(&["--limit", "60"], &["has no unit"]);
+    run(&["--limit", "0s"], &["from 1ns to 86400s"]);
+    let pong =
+        |args: &[&str], words: &[&str]| refused(&[&["hw", "pingpong"], args].concat(), words);
+    pong(&["host", "--listen", "::"], &["cannot be used with"]);
+    pong(&["--size", "0B"], &["from 1B to 1GiB"]);
+    pong(&["--iterations", "0"], &["--iterations <N>"]);
+    pong(&["--port-number", "65536"], &["--port-number <N>"]);
 }

@@ -93,7 +93,7 @@ peer_dies() {
     wait_until 20 listening 18515
     doorbell hw pingpong 127.0.0.1 "${on1[@]}" --iterations 100000000 --limit 50s >/dev/null 2>&1 &
     client=$!
-    sleep 3
+    sleep 2
     kill -KILL $client
     wait $server || status=$?
     cat said
@@ -104,12 +104,12 @@ peer_dies() {
 # The tool is killed: only retries that go unanswered tell.
 tool_dies() {
     local server client status=0
-    doorbell hw pingpong --interop "${on0[@]}" --iterations 100000000 --limit 20s >said 2>&1 &
+    doorbell hw pingpong --interop "${on0[@]}" --iterations 100000000 --limit 10s >said 2>&1 &
     server=$!
     wait_until 20 listening 18515
     ibv_rc_pingpong -d rxe1 -g 1 -n 100000000 127.0.0.1 >/dev/null 2>&1 &
     client=$!
-    sleep 3
+    sleep 2
     kill -KILL $client
     wait $server || status=$?
     cat said
@@ -151,6 +151,54 @@ taken() {
     kill $!
 }
 
+wrong_token() {
+    local zero status=0
+    "${run[@]}" /guest/scenarios/read.toml --rank 0 --server 127.0.0.1:24101 "${on0[@]}" \
+        --limit 5s >/dev/null 2>&1 &
+    zero=$!
+    ends 2 "give every rank the same DOORBELL_TOKEN" env DOORBELL_TOKEN=not-the-token-of-it \
+        "${run[@]}" /guest/scenarios/read.toml --rank 1 --server 127.0.0.1:24101 "${on1[@]}"
+    wait $zero || status=$?
+    [[ $status -eq 3 ]]
+}
+
+# A rank is killed while it serves.
+rank_dies() {
+    local zero one status=0
+    local long=(--set program.0.iterations=10000000 --limit 50s --server 127.0.0.1:24102)
+    "${run[@]}" /guest/scenarios/ping_pong.toml --rank 0 "${on0[@]}" "${long[@]}" >said 2>&1 &
+    zero=$!
+    "${run[@]}" /guest/scenarios/ping_pong.toml --rank 1 "${on1[@]}" "${long[@]}" >/dev/null 2>&1 &
+    one=$!
+    sleep 3
+    kill -KILL $one
+    wait $zero || status=$?
+    cat said
+    [[ $status -eq 3 ]]
+    grep -q 'while exchanging messages: .*rank 1 was lost' said
+}
+
+active_mtu() {
+    ibv_devinfo -d rxe0 | grep -q "active_mtu:.*$1"
+}
+
+small_mtu() {
+    ip link set v0 mtu 600
+    wait_until 10 active_mtu 512
+    ends 2 "has an active MTU of 512B" "${run[@]}" /guest/scenarios/read.toml --local \
+        --device rxe0,rxe1
+    ends 2 "only 512 B" doorbell hw pingpong --interop --device rxe0
+    ip link set v0 mtu 4200
+    wait_until 10 active_mtu 4096
+}
+
+too_little_memory() {
+    chmod 666 /dev/infiniband/uverbs*
+    ends 2 "RLIMIT_MEMLOCK" as_nobody bash -c \
+        "ulimit -l 64; exec doorbell hw run /guest/scenarios/ping_pong.toml --local \
+        --device rxe0,rxe1 --set program.0.size=1MiB"
+}
+
 wire_up
 check "two devices are there" ends 0 rxe1 doorbell hw info
 for option in "" "--posting extended" "--wait event" "--wait spin:50us"; do
@@ -186,3 +234,7 @@ check "nobody comes to the tool's server" ends 3 "nobody connected" \
     doorbell hw pingpong --interop --device rxe0 --limit 1s
 check "nobody is there" ends 3 "no rendezvous at" \
     doorbell hw pingpong 127.0.0.1 --device rxe0 --limit 1s
+check "a wrong token" wrong_token
+check "a rank is killed" rank_dies
+check "an MTU above the port's" small_mtu
+check "too little memory may be locked" too_little_memory

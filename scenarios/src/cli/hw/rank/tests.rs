@@ -43,3 +43,22 @@ fn a_peer_that_was_lost_is_why_a_request_failed() {
     let other = failure(&completion(WcStatus::RemInvReqErr), "while testing", None, true);
     is(&other, ExitStatus::Violated, &["same size and path MTU"]);
 }
+
+#[test]
+fn results_of_a_later_clock_are_moved() {
+    let at = |ns| Time::ZERO + Span::from_ns(ns);
+    let window = crate::workloads::Window { from: at(1), to: at(4), messages: 1, bytes: 1 };
+    let mut results = Results {
+        ready: vec![at(2)],
+        first: Some(at(1)),
+        last: Some(at(4)),
+        window: Some(window),
+        latencies: vec![Span::from_ns(3)],
+        ..Results::default()
+    };
+    results.shift(Span::from_ns(10));
+    assert_eq!((results.first, results.last), (Some(at(11)), Some(at(14))));
+    assert_eq!(results.ready, [at(12)]);
+    assert_eq!(results.window.map(|w| (w.from, w.to)), Some((at(11), at(14))));
+    assert_eq!(results.latencies, [Span::from_ns(3)], "no point in time");
+}
