@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use doorbell_core::verbs::Mtu;
 use doorbell_hw::gid::{Gid, GidType, LinkLayer};
 use doorbell_hw::sysfs::{DeviceFacts, PcieLink};
+use doorbell_hw::verbs::PortState;
 use doorbell_hw::verbs::device::{DeviceName, Port};
 use doorbell_hw::verbs::info::{NOT_TOLD, Warning};
-use doorbell_hw::verbs::PortState;
 
 use super::*;
 
