@@ -266,7 +266,7 @@ impl Results {
         let times = self.ready.iter_mut().chain(&mut self.first).chain(&mut self.last);
         let window = self.window.iter_mut().flat_map(|w| [&mut w.from, &mut w.to]);
         let log = self.log.iter_mut().map(|entry| &mut entry.at);
-        times.chain(window).chain(log).for_each(|t| *t = *t + by);
+        times.chain(window).chain(log).for_each(|t| *t += by);
     }
 
     /// Counts a received message.
