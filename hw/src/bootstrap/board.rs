@@ -284,11 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn a_short_buffer_gets_the_beginning() {
+    fn a_short_buffer_gets_the_beginning_and_the_length() {
         let mut board = Board::new(1);
         board.put(0, 0, &[1, 2, 3]).unwrap();
         let mut out = [0; 2];
-        assert_eq!(board.lookup(0, 0, &mut out), Ok(Some(2)));
+        assert_eq!(board.lookup(0, 0, &mut out), Ok(Some(3)));
         assert_eq!(out, [1, 2]);
     }
 

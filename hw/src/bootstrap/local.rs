@@ -151,7 +151,7 @@ mod tests {
         ranks[1].publish(2, b"too late");
         drop(ranks.remove(1));
         assert_eq!(ranks[0].lost_peer(), None);
-        assert_eq!(ranks[0].lookup(1, 1, &mut []), Ok(Some(0)));
+        assert_eq!(ranks[0].lookup(1, 1, &mut []), Ok(Some(1)));
         assert_eq!(ranks[0].lookup(1, 2, &mut []), Err(LookupError::PeerGone { rank: 1 }));
         assert!(ranks[0].poll());
         drop(ranks.remove(1));

@@ -72,6 +72,11 @@ fn limit(field: &'static str, got: u32, min: u32, max: u32) -> Result<(), Create
     if known { Ok(()) } else { Err(CreateError::Limit { field, got, max }) }
 }
 
+/// One more object than there may be.
+fn full(field: &'static str, max: u32) -> CreateError {
+    CreateError::Limit { field, got: u64::from(max) + 1, max: max.into() }
+}
+
 const fn os(e: Errno) -> CreateError {
     CreateError::Os(e.0)
 }
@@ -147,6 +152,14 @@ impl HwTransport {
         Psn::new((x >> 40) as u32)
     }
 
+    /// Destroys the address handles that only a staged datagram can have kept, once there is none.
+    fn release_ahs(&mut self) {
+        let staged = |slot: &QpSlot| slot.pair.ty() == QpType::Ud && slot.pair.staged() > 0;
+        if !self.leaving.is_empty() && !self.qps.iter().any(|(_, slot)| staged(slot)) {
+            self.leaving.clear();
+        }
+    }
+
     fn check_values(&self, a: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
         if mask.intersects(NOT_IN_THE_TRAIT) {
             return Err(ModifyError::Unsupported(NO_ATTRIBUTE));
@@ -199,11 +212,11 @@ impl Control for HwTransport {
 
     fn create_pd(&mut self) -> Result<PdId, CreateError> {
         let pd = Pd::alloc(self.device.context()).map_err(os)?;
-        let full = CreateError::Limit { field: "max_pd", got: 0, max: 0 };
-        self.pds.insert(pd).ok_or(full)
+        self.pds.insert(pd).ok_or(full("max_pd", PdId::MAX_INDEX + 1))
     }
 
     fn dealloc_pd(&mut self, pd: PdId) -> Result<(), DestroyError> {
+        self.release_ahs();
         destroy_shared(self.pds.get(pd).map_err(gone)?)?;
         self.pds.remove(pd).map_err(gone)?;
         Ok(())
@@ -240,9 +253,11 @@ impl Control for HwTransport {
     fn create_cq(&mut self, depth: u32) -> Result<CqId, CreateError> {
         let d = *self.device.caps();
         limit("cqe", depth, 1, d.max_cqe)?;
-        let full = CreateError::Limit { field: "max_cq", got: d.max_cq.into(), max: 0 };
+        if self.cqs.is_full() {
+            return Err(full("max_cq", d.max_cq));
+        }
         let cq = Cq::create(&self.channel, depth.cast_signed()).map_err(os)?;
-        self.cqs.insert(CqSlot { cq, lost: false }).ok_or(full)
+        self.cqs.insert(CqSlot { cq, lost: false }).ok_or(full("max_cq", d.max_cq))
     }
 
     fn destroy_cq(&mut self, cq: CqId) -> Result<(), DestroyError> {
@@ -258,8 +273,8 @@ impl Control for HwTransport {
         limit("max_wr", depth, 1, self.device.caps().max_srq_wr)?;
         let mut sizes = ibv_srq_attr { max_wr: depth, max_sge: 1, srq_limit: 0 };
         let srq = Srq::create(pd, &mut sizes).map_err(os)?;
-        let full = CreateError::Limit { field: "max_srq", got: 0, max: 0 };
-        self.srqs.insert(SrqSlot { srq, depth: sizes.max_wr }).ok_or(full)
+        let slot = SrqSlot { srq, depth: sizes.max_wr };
+        self.srqs.insert(slot).ok_or(full("max_srq", SrqId::MAX_INDEX + 1))
     }
 
     fn destroy_srq(&mut self, srq: SrqId) -> Result<(), DestroyError> {
@@ -272,11 +287,7 @@ impl Control for HwTransport {
     fn create_qp(&mut self, init: &QpInit) -> Result<QpId, CreateError> {
         self.check_sizes(init)?;
         let bad = CreateError::BadHandle;
-        let full = CreateError::Limit {
-            field: "max_qp",
-            got: u64::from(self.device.caps().max_qp) + 1,
-            max: self.device.caps().max_qp.into(),
-        };
+        let full = full("max_qp", self.device.caps().max_qp);
         let srq = init.srq.map(|id| self.srqs.get(id).map(|s| s.srq.clone()));
         let parts = QpParts {
             pd: self.pds.get(init.pd).map_err(|_| bad)?.clone(),
@@ -292,6 +303,7 @@ impl Control for HwTransport {
                 max_inline_data: init.size.max_inline,
             },
             sq_sig_all: init.sq_sig_all,
+            atomics: self.device.atomics(),
             posting: self.config.posting,
         };
         if self.qps.is_full() {
@@ -309,6 +321,7 @@ impl Control for HwTransport {
             caps,
             max_bytes,
             psn: self.draw_psn(),
+            life: self.lives.get(&self.qps.next_index()).copied().unwrap_or(0),
             cqs: [init.send_cq, init.recv_cq],
         };
         let pair = QueuePair::new(qp, facts);
@@ -319,14 +332,17 @@ impl Control for HwTransport {
     }
 
     fn create_ah(&mut self, pd: PdId, to: Address) -> Result<AhId, CreateError> {
+        self.release_ahs();
         let pd = self.pds.get(pd).map_err(|_| CreateError::BadHandle)?;
         let ah = Ah::create(pd, &mut self.path().towards(&to)).map_err(os)?;
-        let full = CreateError::Limit { field: "max_ah", got: 0, max: 0 };
-        self.ahs.insert(ah).ok_or(full)
+        self.ahs.insert(ah).ok_or(full("max_ah", AhId::MAX_INDEX + 1))
     }
 
     fn destroy_ah(&mut self, ah: AhId) -> Result<(), DestroyError> {
-        self.ahs.remove(ah).map_err(gone)?;
+        let ah = self.ahs.remove(ah).map_err(gone)?;
+        // A chain that is not posted yet points to it.
+        self.leaving.push(ah);
+        self.release_ahs();
         Ok(())
     }
 
@@ -415,6 +431,7 @@ impl Control for HwTransport {
         self.take_events();
         let slot = self.qps.remove(qp)?;
         self.by_number.remove(&slot.pair.qp().num());
+        self.lives.insert(qp.index(), slot.pair.life().wrapping_add(1));
         Ok(())
     }
 }

@@ -17,6 +17,8 @@ mod runner;
 mod staging;
 pub mod sys;
 mod table;
+#[cfg(all(test, feature = "fake"))]
+mod tests;
 mod transport;
 
 pub use control::{HwConfig, MAX_WATCHED_BYTES};

@@ -267,6 +267,9 @@ pub struct QpParts {
     pub cap: ibv_qp_cap,
     /// Whether every send is signalled.
     pub sq_sig_all: bool,
+    /// Whether ATOMICs will be posted, on RC: a device that has none refuses them at once with
+    /// extended verbs.
+    pub atomics: bool,
     /// How work requests are posted.
     pub posting: Posting,
 }
@@ -328,7 +331,7 @@ impl Qp {
                 attr.comp_mask = (ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_PD
                     | ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
                     .0;
-                attr.send_ops_flags = send_ops(parts.ty);
+                attr.send_ops_flags = send_ops(parts.ty, parts.atomics);
                 // SAFETY: as above; the mask names the fields that are set.
                 let qp = unsafe { create_qp_ex(parts.pd.context.ptr, &raw mut attr) };
                 (made(qp)?, attr.cap)
@@ -405,18 +408,18 @@ impl Drop for Qp {
 }
 
 /// What a QP of a type may post, as `send_ops_flags`.
-fn send_ops(ty: ibv_qp_type::Type) -> u64 {
+fn send_ops(ty: ibv_qp_type::Type, atomics: bool) -> u64 {
     use ibv_qp_create_send_ops_flags as F;
     let send = F::IBV_QP_EX_WITH_SEND | F::IBV_QP_EX_WITH_SEND_WITH_IMM;
     let write = F::IBV_QP_EX_WITH_RDMA_WRITE
         | F::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
         | F::IBV_QP_EX_WITH_SEND_WITH_INV;
-    let rc = F::IBV_QP_EX_WITH_RDMA_READ
-        | F::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
-        | F::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    let rc = F::IBV_QP_EX_WITH_RDMA_READ;
+    let atomic = F::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | F::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     let flags = match ty {
         ibv_qp_type::IBV_QPT_UD => send,
         ibv_qp_type::IBV_QPT_UC => send | write,
+        _ if atomics => send | write | rc | atomic,
         _ => send | write | rc,
     };
     u64::from(flags.0)

@@ -83,11 +83,12 @@ pub struct Positions {
 
 impl Positions {
     /// A queue of `depth` requests of which at most `max_staged` are staged at a time, of the
-    /// queue pair at `qp`. It takes nothing before [`Positions::open`].
-    pub fn new(qp: u32, depth: u32, max_staged: u32) -> Self {
+    /// queue pair at `qp`, which begins with this life. It takes nothing before
+    /// [`Positions::open`].
+    pub fn new(qp: u32, life: u32, depth: u32, max_staged: u32) -> Self {
         let none = Request { wr_id: 0, len: 0, op: WrOpcode::Send };
         let requests = vec![none; depth.next_power_of_two() as usize].into();
-        let (head, rung, retired, room, life) = (0, 0, 0, 0, 0);
+        let (head, rung, retired, room) = (0, 0, 0, 0);
         let prefix = prefix(qp, life);
         Self { requests, prefix, head, rung, retired, depth, max_staged, room, qp, life }
     }
@@ -160,6 +161,11 @@ impl Positions {
         Some((self.requests[id.position as usize & mask], slots))
     }
 
+    /// Number of its life.
+    pub const fn life(&self) -> u32 {
+        self.life
+    }
+
     /// A new life: the queue is empty and closed; completions of the old one are strangers.
     pub fn reset(&mut self) {
         self.life = self.life.wrapping_add(1);
@@ -182,7 +188,7 @@ mod tests {
     }
 
     fn open(depth: u32, max_staged: u32) -> Positions {
-        let mut p = Positions::new(5, depth, max_staged);
+        let mut p = Positions::new(5, 0, depth, max_staged);
         assert_eq!(p.room(), 0, "closed until the state takes sends");
         p.open();
         p

@@ -3,7 +3,9 @@
 use doorbell_core::transport::{
     CqId, Data, QpCaps, RingCause, RingError, Rung, RungBy, SendWr, StageError, Unsupported,
 };
-use doorbell_core::verbs::{PostVerdict, Psn, QpState, QpType, SendFlags, WrOpcode, can_post_send};
+use doorbell_core::verbs::{
+    PostVerdict, Psn, QpState, QpType, SendFlags, WcStatus, WrOpcode, can_post_send,
+};
 
 use super::objects::{Posting, Qp};
 use super::positions::{Positions, Request, SendId};
@@ -41,11 +43,17 @@ pub struct QueuePair {
     qp: Qp,
 }
 
+const fn is_atomic(op: WrOpcode) -> bool {
+    matches!(op, WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd)
+}
+
 /// The facts of a new queue pair.
 #[derive(Debug)]
 pub struct Facts {
     /// Position in the handle's table.
     pub index: u32,
+    /// Number of its first life; none of those that the position has had before.
+    pub life: u32,
     /// Service.
     pub ty: QpType,
     /// Granted.
@@ -68,9 +76,10 @@ impl QueuePair {
             }
             Posting::Extended => Poster::Extended(Builder(qp.as_ex_ptr())),
         };
-        let allowed = WrOpcode::ALL.iter().filter(|op| op.allowed_on(f.ty));
+        let lacks = |op: &WrOpcode| is_atomic(*op) && !caps.atomics;
+        let allowed = WrOpcode::ALL.iter().filter(|op| op.allowed_on(f.ty) && !lacks(op));
         Self {
-            positions: Positions::new(f.index, caps.max_send_wr, caps.max_staged),
+            positions: Positions::new(f.index, f.life, caps.max_send_wr, caps.max_staged),
             poster,
             ops: allowed.fold(0, |set, op| set | 1 << op.value()),
             datagram: f.ty == QpType::Ud,
@@ -103,6 +112,11 @@ impl QueuePair {
     /// The state as the handle has seen it.
     pub fn state(&self) -> QpState {
         self.state
+    }
+
+    /// Number of its life.
+    pub fn life(&self) -> u32 {
+        self.positions.life()
     }
 
     /// Slots that are free.
@@ -184,7 +198,10 @@ impl QueuePair {
         let unsupported =
             |reason| StageError::Unsupported(Unsupported { capability: op.as_str_name(), reason });
         if self.ops >> op.value() & 1 == 0 {
-            return unsupported("not on a QP of this type");
+            return unsupported(match op.allowed_on(self.ty) {
+                true => "the device has no ATOMICs",
+                false => "not on a QP of this type",
+            });
         }
         if self.datagram != wr.dest.is_some() {
             return unsupported("a destination belongs to datagrams and to nothing else");
@@ -288,6 +305,18 @@ impl QueuePair {
         if self.ty == QpType::Rc {
             self.enter(QpState::Err);
         } else {
+            self.learn_state();
+            self.reopen();
+        }
+    }
+
+    /// A receive in error was seen. Its id does not tell in which life of the queue pair it was
+    /// posted, and a flush may be of one that is over; so the device is asked.
+    #[cold]
+    pub fn recv_failed(&mut self, status: WcStatus) {
+        if status != WcStatus::WrFlushErr {
+            self.failed();
+        } else if self.state != QpState::Err {
             self.learn_state();
             self.reopen();
         }

@@ -300,6 +300,8 @@ impl Run<'_> {
             return Err(RunError::Os(Errno(errno())));
         }
         self.t.drain_channel();
+        // One that the program does not wait for would keep the descriptor readable for ever.
+        self.t.take_events();
         self.look()
     }
 

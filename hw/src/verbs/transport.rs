@@ -72,9 +72,14 @@ pub struct HwTransport {
     recvs: RecvChain,
     pub(super) srqs: Table<SrqId, SrqSlot>,
     pub(super) ahs: Table<AhId, Ah>,
+    /// Address handles that the program has destroyed and a staged datagram may still point to.
+    pub(super) leaving: Vec<Ah>,
     pub(super) mrs: Table<MrId, Region>,
     pub(super) pds: Table<PdId, Arc<Pd>>,
     pub(super) watches: Table<WatchId, Watch>,
+    /// Life with which the next queue pair of a slot begins, by its index: a completion of an
+    /// earlier one may still be in a queue.
+    pub(super) lives: BTreeMap<u32, u32>,
     /// Index of a queue pair by its number, for receives.
     pub(super) by_number: BTreeMap<u32, u32>,
     /// Asynchronous events that were taken and not handed out.
@@ -120,9 +125,11 @@ impl HwTransport {
             recvs: RecvChain::new(),
             srqs: Table::of(rank),
             ahs: Table::of(rank),
+            leaving: Vec::new(),
             mrs: Table::bounded(rank, caps.max_mr),
             pds: Table::of(rank),
             watches: Table::bounded(rank, MAX_WAIT_WATCHES),
+            lives: BTreeMap::new(),
             by_number: BTreeMap::new(),
             events: VecDeque::new(),
             emptied: 0,
@@ -189,8 +196,8 @@ impl HwTransport {
             let op = request.op.wc_opcode()?;
             return Some(Completion::Send { wr_id, qp, op, len: request.len, retired });
         }
-        slot.pair.failed();
         let (queue, status) = (WorkQueue::Send, convert::status(wc.status));
+        slot.pair.failed();
         Some(Completion::Error { wr_id, qp, queue, status, vendor_err: wc.vendor_err, retired })
     }
 
@@ -200,7 +207,7 @@ impl HwTransport {
         let (qp, slot) = self.qps.at_mut(index as usize)?;
         let status = convert::status(wc.status);
         if status != WcStatus::Success {
-            slot.pair.failed();
+            slot.pair.recv_failed(status);
             let (queue, retired) = (WorkQueue::Recv, 0);
             let vendor_err = wc.vendor_err;
             return Some(Completion::Error { wr_id, qp, queue, status, vendor_err, retired });

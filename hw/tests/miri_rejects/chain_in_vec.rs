@@ -32,7 +32,17 @@ fn qp(fake: &Fake) -> Qp {
     };
     let ty = ibv_qp_type::IBV_QPT_RC;
     let (send_cq, recv_cq, posting) = (cq.clone(), cq, Posting::Classic);
-    let parts = QpParts { pd, send_cq, recv_cq, srq: None, ty, cap, sq_sig_all: true, posting };
+    let parts = QpParts {
+        pd,
+        send_cq,
+        recv_cq,
+        srq: None,
+        ty,
+        cap,
+        sq_sig_all: true,
+        atomics: true,
+        posting,
+    };
     Qp::create(parts).expect("a QP")
 }
 

@@ -592,7 +592,7 @@ fn what_came_with_the_welcome_is_there_at_once() {
     let value = Frame::Value { rank: 0, key: 1, bytes: b"x" };
     let (mut tcp, _stream) = by_hand(&[value]);
     // No descriptor would tell of it: it has been read.
-    assert_eq!(tcp.lookup(0, 1, &mut []), Ok(Some(0)));
+    assert_eq!(tcp.lookup(0, 1, &mut []), Ok(Some(1)));
     assert!(tcp.poll());
 }
 

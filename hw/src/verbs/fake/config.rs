@@ -136,6 +136,8 @@ pub struct DeviceConfig {
     pub port: PortConfig,
     /// Limits.
     pub limits: Limits,
+    /// Whether it has ATOMICs.
+    pub atomics: bool,
 }
 
 impl DeviceConfig {
@@ -164,6 +166,7 @@ impl DeviceConfig {
                 gids,
             },
             limits: Limits::default(),
+            atomics: true,
         }
     }
 
@@ -254,6 +257,9 @@ pub struct FakeConfig {
     pub recv_in_reset: BadWr,
     /// When a modify to ERR flushes.
     pub flush_at: FlushAt,
+    /// Completions of a QP leave its queues at RESET and destroy, as with most providers; those of
+    /// software devices stay, and a later poll finds them.
+    pub purges: bool,
     /// Every send completes while it is posted; only signalled ones give a CQE.
     pub echo: bool,
 }
@@ -271,6 +277,7 @@ impl Default for FakeConfig {
             memlock: None,
             recv_in_reset: BadWr::Null,
             flush_at: FlushAt::default(),
+            purges: true,
             echo: false,
         }
     }

@@ -75,6 +75,11 @@ impl World {
             return -1;
         };
         entry.signal.set(!entry.events.is_empty());
+        // As the library, which does not know whose an event of an unknown kind is.
+        let target = match (AsyncEventKind::try_from(kind), target) {
+            (Ok(_), _) | (_, Target::Port(_)) => target,
+            (Err(_), _) => Target::Port(0),
+        };
         let object = self.target(target).map(|(unacked, ptr)| {
             *unacked += 1;
             ptr

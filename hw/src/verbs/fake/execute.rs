@@ -64,12 +64,12 @@ pub(super) fn local_right(op: WrOpcode) -> AccessFlags {
 }
 
 impl Qp {
-    fn send_cqe(&self, key: Key, wqe: &Wqe, status: WcStatus, vendor_err: u32) -> Cqe {
+    fn send_cqe(&self, key: Key, wqe: &Wqe, status: u8, vendor_err: u32) -> Cqe {
         Cqe {
             qp: key,
             qpn: self.qpn,
             wr_id: wqe.wr.wr_id,
-            status: status.value(),
+            status,
             vendor_err,
             opcode: wqe.wr.opcode.wc_opcode().map_or(0, WcOpcode::value),
             // Valid for READ and ATOMIC only, but no driver leaves it unset.
@@ -114,13 +114,13 @@ impl World {
             let Some(wqe) = qp.sq.front() else { return done };
             let need = local_right(wqe.wr.opcode);
             if wqe.wr.sges.iter().any(|s| s.len > 0 && self.resolve(pd, s, need).is_none()) {
-                self.fail(key, WcStatus::LocProtErr, 0);
+                self.fail(key, WcStatus::LocProtErr.value(), 0);
                 return done;
             }
             let qp = self.qp(key);
             let wqe = qp.sq.pop_front().expect("looked at above");
             if wqe.signalled {
-                let cqe = qp.send_cqe(key, &wqe, WcStatus::Success, 0);
+                let cqe = qp.send_cqe(key, &wqe, WcStatus::Success.value(), 0);
                 self.push_cqe(cq, cqe);
             }
         }
@@ -128,7 +128,7 @@ impl World {
     }
 
     /// Fails the oldest send, whose error stops the queue; `false` without one.
-    pub fn fail(&mut self, key: Key, status: WcStatus, vendor_err: u32) -> bool {
+    pub fn fail(&mut self, key: Key, status: u8, vendor_err: u32) -> bool {
         let qp = self.qp(key);
         let Some(wqe) = qp.sq.pop_front() else { return false };
         let cqe = qp.send_cqe(key, &wqe, status, vendor_err);
@@ -166,7 +166,7 @@ impl World {
     pub fn flush_sends(&mut self, key: Key) {
         while let Some(wqe) = self.qp(key).sq.pop_front() {
             let qp = &self.qps[&key];
-            let cqe = qp.send_cqe(key, &wqe, WcStatus::WrFlushErr, 0);
+            let cqe = qp.send_cqe(key, &wqe, WcStatus::WrFlushErr.value(), 0);
             self.push_cqe(qp.send_cq, cqe);
         }
     }

@@ -14,6 +14,11 @@ use super::record::{Remote, SentWr, Violation, sges};
 use super::world::{Building, Key, World};
 use crate::verbs::sys::*;
 
+/// `send_ops_flags` that a device without ATOMICs refuses.
+pub(super) const ATOMICS: u64 = (ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP.0
+    | ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD.0)
+    as u64;
+
 /// `create_qp_ex` of the context: only what it understands of the mask is accepted.
 pub(super) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,

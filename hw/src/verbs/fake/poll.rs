@@ -90,6 +90,7 @@ impl World {
     fn free_slot(&mut self, cqe: &Cqe) {
         match cqe.frees {
             Frees::Srq(srq) => self.srqs.get_mut(&srq).expect("outlives its QPs").used -= 1,
+            Frees::Nothing => {}
             Frees::Recv => self.qps.get_mut(&cqe.qp).expect("purged at destroy").rq_used -= 1,
             Frees::Send(position) => {
                 let qp = self.qps.get_mut(&cqe.qp).expect("purged at destroy");

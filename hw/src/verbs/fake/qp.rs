@@ -56,6 +56,9 @@ impl World {
         let cap = self.granted(context, &request.cap, srq.is_some())?;
         let mut ex: ibv_qp_ex = zeroed();
         if let Some(ops) = request.ops {
+            if ops & extended::ATOMICS != 0 && !self.has_atomics(context) {
+                return Err(libc::EOPNOTSUPP);
+            }
             extended::install(&mut ex, ty, ops, self.is_null)?;
         }
         let qpn = (0x40 + self.serial()) & QPN_MASK;
@@ -99,6 +102,10 @@ impl World {
         };
         self.qps.insert(ptr.addr(), entry);
         Ok((ptr.cast(), cap))
+    }
+
+    fn has_atomics(&self, context: Key) -> bool {
+        self.device_config(context).is_some_and(|d| d.atomics)
     }
 
     fn granted(&self, context: Key, asked: &ibv_qp_cap, srq: bool) -> Result<ibv_qp_cap, c_int> {
@@ -207,10 +214,21 @@ impl World {
         qp.attr = zeroed();
     }
 
-    /// Takes the completions of a QP out of its queues, as a provider does at RESET and destroy.
+    /// Takes the completions of a QP out of its queues, as a provider does at RESET and destroy; or
+    /// leaves them, as slots of nobody.
     fn purge(&mut self, key: Key) {
         let mut of_srq = Vec::new();
-        for cq in self.cqs.values_mut() {
+        if !self.config.purges {
+            let left = self.cqs.values_mut().flat_map(|cq| &mut cq.entries);
+            for entry in left.filter(|entry| entry.qp == key) {
+                if let Frees::Srq(srq) = entry.frees {
+                    of_srq.push(srq);
+                }
+                entry.frees = Frees::Nothing;
+            }
+        }
+        let purges = self.config.purges;
+        for cq in self.cqs.values_mut().filter(|_| purges) {
             cq.entries.retain(|entry| {
                 if let (true, Frees::Srq(srq)) = (entry.qp == key, entry.frees) {
                     of_srq.push(srq);

@@ -32,7 +32,10 @@ impl World {
         attr.page_size_cap = 0x1000;
         attr.phys_port_cnt = 1;
         attr.max_pkeys = 1;
-        attr.atomic_cap = ibv_atomic_cap::IBV_ATOMIC_HCA;
+        attr.atomic_cap = match config.atomics {
+            true => ibv_atomic_cap::IBV_ATOMIC_HCA,
+            false => ibv_atomic_cap::IBV_ATOMIC_NONE,
+        };
         attr.max_qp = l.max_qp.cast_signed();
         attr.max_qp_wr = l.max_qp_wr.cast_signed();
         attr.max_sge = l.max_sge.cast_signed();

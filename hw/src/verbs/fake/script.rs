@@ -78,6 +78,12 @@ impl Fake {
     /// changed, without an outstanding send.
     #[track_caller]
     pub fn fail(&self, qpn: u32, status: WcStatus, vendor_err: u32) -> bool {
+        self.fail_code(qpn, status.value(), vendor_err)
+    }
+
+    /// The same with the number of a status, known or not.
+    #[track_caller]
+    pub fn fail_code(&self, qpn: u32, status: u8, vendor_err: u32) -> bool {
         self.on(qpn, |w, key| w.fail(key, status, vendor_err))
     }
 

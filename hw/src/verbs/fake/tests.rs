@@ -50,9 +50,8 @@ impl Bed {
         let channel = Channel::create(&context).unwrap();
         let cq = Cq::create(&channel, cqes).unwrap();
         let srq = with_srq.then(|| {
-            let attr = ibv_srq_attr { max_wr: 8, max_sge: 1, srq_limit: 0 };
-            let mut attr = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
-            Srq::create(&pd, &mut attr).unwrap()
+            let mut sizes = ibv_srq_attr { max_wr: 8, max_sge: 1, srq_limit: 0 };
+            Srq::create(&pd, &mut sizes).unwrap()
         });
         let cap = ibv_qp_cap {
             max_send_wr: 5,
@@ -62,7 +61,17 @@ impl Bed {
             max_inline_data: 60,
         };
         let (send_cq, recv_cq) = (cq.clone(), cq);
-        let parts = QpParts { pd, send_cq, recv_cq, srq, ty, cap, sq_sig_all: false, posting };
+        let parts = QpParts {
+            pd,
+            send_cq,
+            recv_cq,
+            srq,
+            ty,
+            cap,
+            sq_sig_all: false,
+            atomics: true,
+            posting,
+        };
         Self { fake, qp: Qp::create(parts).unwrap() }
     }
 

@@ -105,6 +105,8 @@ pub(super) enum Frees {
     Send(u64),
     Recv,
     Srq(Key),
+    /// The slot is free: its queue pair was reset or destroyed.
+    Nothing,
 }
 
 /// A completion in the queue. Fields that are invalid on error are filled with junk at the poll.
