@@ -15,6 +15,9 @@ use doorbell_hw::verbs::{HwConfig, HwTransport};
 /// The handle that test bodies get.
 pub type Handle<'a> = &'a mut HwTransport;
 
+/// Whether a message arrives anywhere.
+pub const HAS_PEER: bool = true;
+
 /// Where the names of the devices stand.
 pub const DEVICES: &str = "DOORBELL_DEVICES";
 /// Set to `extended` for extended verbs.

@@ -6,6 +6,9 @@ use doorbell_core::transport::Initiator;
 /// The handle that test bodies get.
 pub type Handle<'a> = doorbell_core::ideal::Handle<'a>;
 
+/// Whether a message arrives anywhere.
+pub const HAS_PEER: bool = true;
+
 /// Ranks on an ideal fabric.
 #[derive(Debug)]
 pub struct Lab(Ideal);

@@ -5,6 +5,8 @@
 //! import (`use super::backend::…`).
 
 #[cfg(feature = "hw")]
+pub mod fake;
+#[cfg(feature = "hw")]
 pub mod hw;
 pub mod ideal;
 pub mod sim;

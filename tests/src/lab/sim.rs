@@ -14,6 +14,9 @@ use crate::machine;
 /// The handle that test bodies get.
 pub type Handle<'a> = SimTransport<'a>;
 
+/// Whether a message arrives anywhere.
+pub const HAS_PEER: bool = true;
+
 type Job = Box<dyn FnOnce(&mut Handle<'_>) + Send>;
 type Mailbox = Arc<Mutex<Option<Job>>>;
 

@@ -123,6 +123,7 @@ impl Shared {
 
 #[test]
 fn two_qps_take_from_one_srq_in_the_order_of_arrival() {
+    needs_peer!();
     let mut s = shared(8);
     s.fill(0..8);
     for (i, which) in [0, 1, 1, 0, 1].into_iter().enumerate() {
@@ -145,6 +146,7 @@ fn two_qps_take_from_one_srq_in_the_order_of_arrival() {
 
 #[test]
 fn the_limit_event_comes_once_when_the_count_falls_below() {
+    needs_peer!();
     let mut s = shared(8);
     s.fill(0..5);
     let srq = s.srq;
@@ -177,6 +179,7 @@ fn an_srq_takes_its_depth_and_its_qps_have_no_queue_of_their_own() {
 
 #[test]
 fn an_empty_srq_serves_nobody_and_its_receives_outlive_a_qp() {
+    needs_peer!();
     let mut s = shared(8);
     s.fill(0..2);
     s.send(0, 1);

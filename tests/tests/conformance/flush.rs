@@ -4,6 +4,7 @@
 use doorbell_core::transport::*;
 use doorbell_core::verbs::*;
 
+use super::backend::HAS_PEER;
 use super::pair::{Pair, SIGNALED, Spec, attributes, errors, send};
 
 fn flushed(ids: impl IntoIterator<Item = u64>) -> Vec<(u64, WcStatus)> {
@@ -132,6 +133,7 @@ fn reset_forgets_everything_without_a_completion() {
 
 /// Both queues take their whole depth, and every message arrives.
 fn works_as_new(pair: &mut Pair) {
+    needs_peer!();
     pair.advance(1, 3);
     pair.advance(0, 3);
     let from = pair.sides[1];
@@ -203,10 +205,13 @@ fn what_is_not_rung_is_invisible() {
         }
     });
     assert_eq!(pair.sent(0).len(), 1);
-    assert_eq!(pair.read_local(1, 0, 8), [1; 8]);
+    if HAS_PEER {
+        assert_eq!(pair.read_local(1, 0, 8), [1; 8]);
+    }
     assert_eq!(pair.on(0, |t, me| t.sq_free(me.qp)), 4, "slots are taken when staged");
     pair.on(0, |t, me| assert_eq!(t.ring(me.qp, Ring::Auto).unwrap().wqes, 12));
     assert_eq!(pair.sent(0).len(), 12);
+    needs_peer!();
     assert_eq!(pair.read_local(1, 0, 8), [2; 8]);
 }
 
@@ -226,11 +231,13 @@ fn unstage_forgets_what_is_staged_and_gives_the_slots_back() {
         t.ring(me.qp, Ring::Doorbell).unwrap();
     });
     assert!(matches!(pair.sent(0)[..], [Completion::Send { wr_id: 9, retired: 1, .. }]));
+    needs_peer!();
     assert_eq!(pair.read_local(1, 0, 8), [9; 8]);
 }
 
 #[test]
 fn an_error_of_the_peer_reaches_a_handle_with_the_completion() {
+    needs_peer!();
     let mut pair = Pair::connected(Spec::default());
     let bad = Remote { addr: 0, rkey: Rkey(1) };
     pair.recv(0, 5, 0, 64);

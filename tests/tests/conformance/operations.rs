@@ -11,6 +11,7 @@ fn ok(wr_id: u64, qp: QpId, op: WcOpcode, len: u32) -> Completion {
 
 #[test]
 fn send_with_and_without_immediate() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let [a, b] = pair.sides;
     pair.write_local(0, 0, b"doorbell");
@@ -30,6 +31,7 @@ fn send_with_and_without_immediate() {
 
 #[test]
 fn send_with_invalidate_takes_the_key_away() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let [a, b] = pair.sides;
     let key = b.mr.rkey;
@@ -55,6 +57,7 @@ fn send_with_invalidate_takes_the_key_away() {
 
 #[test]
 fn write_is_silent_at_the_peer_and_with_immediate_takes_a_receive() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let [a, b] = pair.sides;
     pair.write_local(0, 64, b"twelve bytes");
@@ -77,6 +80,7 @@ fn write_is_silent_at_the_peer_and_with_immediate_takes_a_receive() {
 
 #[test]
 fn read_brings_the_peers_bytes_to_a_scatter_list() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let [a, b] = pair.sides;
     let bytes: Vec<u8> = (0..=255).cycle().take(3000).collect();
@@ -95,6 +99,7 @@ fn read_brings_the_peers_bytes_to_a_scatter_list() {
 
 #[test]
 fn atomics_give_the_old_value_and_change_the_word_once() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let [a, b] = pair.sides;
     pair.write_local(1, 8, &5u64.to_le_bytes());
@@ -116,6 +121,7 @@ fn atomics_give_the_old_value_and_change_the_word_once() {
 
 #[test]
 fn messages_of_no_bytes() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let [a, b] = pair.sides;
     pair.recv(1, 1, 0, 64);
@@ -139,6 +145,7 @@ fn messages_of_no_bytes() {
 
 #[test]
 fn messages_around_the_mtu_in_every_service() {
+    needs_peer!();
     for ty in [QpType::Rc, QpType::Uc, QpType::Ud] {
         let mut pair = Pair::connected(Spec { ty, ..Spec::default() });
         let a = pair.sides[0];
@@ -163,6 +170,7 @@ fn messages_around_the_mtu_in_every_service() {
 
 #[test]
 fn inline_bytes_are_the_callers_again_at_once() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let [a, b] = pair.sides;
     let to = b.remote(0);
@@ -178,6 +186,7 @@ fn inline_bytes_are_the_callers_again_at_once() {
 
 #[test]
 fn reads_and_writes_of_one_queue_take_effect_in_order() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let [a, b] = pair.sides;
     pair.write_local(0, 0, &[1; 4096]);
@@ -207,6 +216,7 @@ fn reads_and_writes_of_one_queue_take_effect_in_order() {
 
 #[test]
 fn a_write_behind_an_atomic_comes_after_it() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let b = pair.sides[1];
     pair.write_local(1, 0, &5u64.to_le_bytes());

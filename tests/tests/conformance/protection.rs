@@ -48,6 +48,7 @@ fn a_local_region_of_another_domain() {
 
 #[test]
 fn a_remote_region_of_another_domain() {
+    needs_peer!();
     for op in ALL {
         let mut pair = Pair::rc();
         let mr = foreign_region(&mut pair, 1);
@@ -62,6 +63,7 @@ fn a_remote_region_of_another_domain() {
 
 #[test]
 fn ranges_end_where_the_region_ends() {
+    needs_peer!();
     for op in [READ, WRITE] {
         for (offset, len, good) in [(0, 65536, true), (1, 65536, false), (65535, 2, false)] {
             let mut pair = Pair::rc();
@@ -90,6 +92,7 @@ fn ranges_end_where_the_region_ends() {
 
 #[test]
 fn rights_of_the_region_are_needed_one_by_one() {
+    needs_peer!();
     let needed = [AccessFlags::REMOTE_READ, AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC];
     for (op, needed) in ALL.into_iter().zip(needed) {
         for (rights, good) in [(ALL_RIGHTS, true), (ALL_RIGHTS - needed, false)] {
@@ -108,6 +111,7 @@ fn rights_of_the_region_are_needed_one_by_one() {
 
 #[test]
 fn the_first_gate_is_the_qps_own_flags() {
+    needs_peer!();
     let needed = [AccessFlags::REMOTE_READ, AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC];
     for (op, needed) in ALL.into_iter().zip(needed) {
         let access = ALL_RIGHTS - needed;
@@ -123,6 +127,7 @@ fn the_first_gate_is_the_qps_own_flags() {
 
 #[test]
 fn flags_that_change_in_rts_count_from_then_on() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let (a, b) = (pair.sides[0], pair.sides[1]);
     pair.on(1, |t, me| {
@@ -153,6 +158,7 @@ fn a_target_that_is_not_writable() {
 
 #[test]
 fn an_atomic_needs_an_aligned_address() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let (a, b) = (pair.sides[0], pair.sides[1]);
     pair.post(0, ADD(b.remote(4)), 1, a.sge(0, 8));
@@ -161,6 +167,7 @@ fn an_atomic_needs_an_aligned_address() {
 
 #[test]
 fn keys_of_a_deregistered_region_are_invalid() {
+    needs_peer!();
     for (rank, status) in [(0, WcStatus::LocProtErr), (1, WcStatus::RemAccessErr)] {
         let mut pair = Pair::rc();
         let (a, b) = (pair.sides[0], pair.sides[1]);
@@ -173,6 +180,7 @@ fn keys_of_a_deregistered_region_are_invalid() {
 
 #[test]
 fn a_receive_buffer_that_is_one_byte_short() {
+    needs_peer!();
     for (room, good) in [(100, true), (99, false)] {
         let mut pair = Pair::rc();
         let a = pair.sides[0];
@@ -191,6 +199,7 @@ fn a_receive_buffer_that_is_one_byte_short() {
 
 #[test]
 fn a_receive_buffer_of_another_domain() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let mr = foreign_region(&mut pair, 1);
     pair.on(1, move |t, me| {
@@ -206,6 +215,7 @@ fn a_receive_buffer_of_another_domain() {
 
 #[test]
 fn requests_before_a_refused_one_end_well() {
+    needs_peer!();
     let mut pair = Pair::rc();
     let (a, b) = (pair.sides[0], pair.sides[1]);
     pair.write_local(1, 0, &[3; 64]);
@@ -235,6 +245,7 @@ fn requests_before_a_refused_one_end_well() {
 
 #[test]
 fn unreliable_services_hear_of_no_remote_error() {
+    needs_peer!();
     let mut pair = Pair::connected(Spec { ty: QpType::Uc, ..Spec::default() });
     let (a, b) = (pair.sides[0], pair.sides[1]);
     let bad = Remote { addr: b.mr.addr, rkey: Rkey(1) };
@@ -247,6 +258,7 @@ fn unreliable_services_hear_of_no_remote_error() {
 
 #[test]
 fn a_datagram_with_a_wrong_queue_key_is_dropped() {
+    needs_peer!();
     let mut pair = Pair::connected(Spec { ty: QpType::Ud, ..Spec::default() });
     let dest = pair.dest(0).map(|d| UdDest { qkey: QKey(7), ..d });
     pair.recv(1, 1, 0, 256);

@@ -2,10 +2,12 @@
 
 use core::ffi::c_int;
 
+use doorbell_core::verbs::QpState;
+
 use super::Call;
 use super::context::shared_of;
 use super::record::Violation;
-use super::world::{Armed, Cqe, Frees, Key, Target, World};
+use super::world::{Armed, Cqe, Frees, Key, Qp, Target, World};
 use crate::verbs::sys::*;
 
 /// `IBV_EVENT_CQ_ERR`.
@@ -109,6 +111,7 @@ impl World {
             cq.overrun = true;
             let context = cq.context;
             self.raise_on(context, CQ_ERR, Target::Cq(key));
+            self.lose_users_of(key);
             return;
         }
         let wakes = match cq.armed {
@@ -123,6 +126,16 @@ impl World {
                 channel.queue.push_back(key);
                 channel.signal.set(true);
             }
+        }
+    }
+
+    /// The queue pairs of a queue that overran go to ERR with it.
+    fn lose_users_of(&mut self, cq: Key) {
+        let up = |q: &Qp| !matches!(q.state, QpState::Reset | QpState::Init | QpState::Err);
+        let uses = |q: &Qp| q.send_cq == cq || q.recv_cq == cq;
+        let users = self.qps.iter().filter(|(_, q)| uses(q) && up(q));
+        for key in users.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.enter_error(key);
         }
     }
 

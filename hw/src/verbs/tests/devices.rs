@@ -140,6 +140,7 @@ fn old_contexts_are_opened_too() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "the kernel is asked for the limit on locked memory")]
 fn the_report_has_every_device_and_says_what_is_wrong_with_it() {
     let fake = Fake::new(two(|devices| {
         devices[0].port.state = 1;
@@ -169,6 +170,7 @@ fn the_report_has_every_device_and_says_what_is_wrong_with_it() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "the kernel is asked for the limit on locked memory")]
 fn the_report_goes_on_where_a_device_cannot_be_opened() {
     let fake = Fake::new(FakeConfig { open_errno: Some(libc::EACCES), ..FakeConfig::default() });
     let info = info::collect(&fake.provider(), &any().sysfs, None).unwrap();

@@ -133,3 +133,17 @@ fn a_handle_moves_to_another_thread_with_everything() {
     bed.fake.complete(bed.qpn(), 3);
     assert_eq!(bed.sent().len(), 3);
 }
+
+/// Does not compile if a handle could be shared: the call would have two meanings.
+#[test]
+fn a_handle_is_sent_and_not_shared() {
+    struct AlsoSync;
+    trait Meaning<A> {
+        fn only() {}
+    }
+    impl<T> Meaning<()> for T {}
+    impl<T: Sync> Meaning<AlsoSync> for T {}
+    <HwTransport as Meaning<_>>::only();
+    fn sent<T: Send>() {}
+    sent::<HwTransport>();
+}
