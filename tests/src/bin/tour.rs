@@ -8,7 +8,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use doorbell_core::transport::{Control, Next, Program};
 use doorbell_hw::bootstrap::launch;
@@ -54,7 +54,7 @@ fn tour(
     let mut tour = Mortal { tour: Tour::new(TourConfig::default(), launch.rank), dies_in };
     let limits = RunConfig { wait, limit: Duration::from_secs(60), ..RunConfig::default() };
     let report = run(&mut t, &mut tour, &limits).map_err(|e| e.to_string())?;
-    t.bootstrap_mut().finish(Instant::now() + Duration::from_secs(10));
+    t.bootstrap_mut().finish(std::time::Instant::now() + Duration::from_secs(10));
     eprintln!("rank {}: {} steps, {} sleeps", launch.rank, report.steps, report.sleeps);
     Ok(tour.tour)
 }

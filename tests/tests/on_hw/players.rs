@@ -1,7 +1,7 @@
 //! Random programs on devices: each rank gets what it gets on the ideal back end.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use doorbell_core::ideal::{Ideal, run as run_ideal};
 use doorbell_core::units::Span;
@@ -35,7 +35,7 @@ fn play(plan: &Arc<Plan>, wait: WaitMode) -> [Record; 2] {
             let mut player = Player::new(plan.clone(), me).quiet_for(QUIET);
             scope.spawn(move || {
                 run(&mut t, &mut player, &config).unwrap_or_else(|e| panic!("rank {me}: {e}"));
-                t.bootstrap_mut().finish(Instant::now() + Duration::from_secs(10));
+                t.bootstrap_mut().finish(std::time::Instant::now() + Duration::from_secs(10));
                 player.record
             })
         };
