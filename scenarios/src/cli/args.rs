@@ -6,7 +6,9 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 mod hw;
 
-pub use hw::{DeviceArgs, GidArg, HwPingpongArgs, HwRunArgs, LaunchArgs, PostingArg, WaitArg};
+#[cfg(feature = "hw")]
+pub use hw::{DeviceArgs, GidArg, LaunchArgs, PostingArg, WaitArg};
+pub use hw::{HwPingpongArgs, HwRunArgs};
 
 const EXIT_STATUS: &str = "\
 Exit status:

@@ -18,7 +18,7 @@ pub struct LaunchArgs {
     pub local: bool,
     /// Number of this process, from 0; needs --server or --hosts. Without it, srun's, mpirun's or
     /// the environment's DOORBELL_RANK
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub rank: Option<u32>,
     /// Where rank 0 runs
     #[arg(long, value_name = "HOST:PORT", requires = "rank", conflicts_with = "hosts")]
