@@ -8,8 +8,8 @@
 //!
 //! | Room | What it does | Needs libibverbs |
 //! |---|---|---|
-//! | [`bootstrap`] | how programs find each other: a TCP rendezvous, threads of one process, ranks from a launcher | no |
-//! | [`gid`], [`sysfs`], [`limits`] | which GID, what the kernel tells, what the process may lock | no |
+//! | [`bootstrap`] | how programs find each other: over TCP, as threads, by a launcher | no |
+//! | [`gid`], [`sysfs`], [`limits`] | which GID, what the kernel tells, what may be locked | no |
 //! | [`rc_pingpong`] | the exchange of the public `ibv_rc_pingpong` | no |
 //! | `verbs` | the binding: devices, objects, the handle, the runner | yes |
 //! | `verbs::fake` | a scripted device in memory behind the same calls | yes |

@@ -10,6 +10,10 @@ use super::objects::Errno;
 use super::sys::{self, errno, event_of};
 use super::transport::HwTransport;
 
+/// Events that wait for the program. Beyond them the oldest go: a program that has not asked for a
+/// thousand does not ask. Higher: memory, 28 bytes each.
+pub(super) const MAX_EVENTS: usize = 1024;
+
 /// Makes a descriptor of the library answer `EAGAIN` instead of blocking.
 pub(super) fn unblock(fd: i32) -> Result<(), Errno> {
     // SAFETY: plain calls on a descriptor that the caller has open.
@@ -44,6 +48,9 @@ impl HwTransport {
             let raw = unsafe { event_of(&event) };
             if let Ok(kind) = AsyncEventKind::try_from(raw.kind) {
                 let seen = self.event(kind, raw.element);
+                if self.events.len() == MAX_EVENTS {
+                    self.events.pop_front();
+                }
                 self.events.push_back(seen);
                 self.happened += 1;
             }

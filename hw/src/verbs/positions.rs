@@ -245,7 +245,15 @@ mod tests {
         assert_eq!((p.retire(old), p.retire(new)), (None, Some((user(2), 1))));
     }
 
+    /// Few cases where an interpreter runs the test.
+    fn cases() -> ProptestConfig {
+        let all = ProptestConfig::default();
+        ProptestConfig { cases: if cfg!(miri) { 3 } else { all.cases }, ..all }
+    }
+
     proptest! {
+        #![proptest_config(cases())]
+
         /// Against a plain list, across the wrap of positions.
         #[test]
         fn agrees_with_a_list(

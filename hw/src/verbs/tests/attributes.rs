@@ -29,7 +29,7 @@ fn every_attribute_is_where_verbs_has_it() {
     assert_eq!((a.max_dest_rd_atomic, a.max_rd_atomic), (3, 5));
     assert_eq!((a.min_rnr_timer, a.timeout, a.retry_cnt, a.rnr_retry), (11, 17, 6, 2));
     let mut ud = Bed::reset(Spec { ty: QpType::Ud, ..Spec::default() });
-    ud.to_rts();
+    ud.connect();
     assert_eq!(ud.fake.attr(ud.qpn()).qkey, 0x1234_5678);
 }
 

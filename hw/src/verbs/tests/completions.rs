@@ -6,7 +6,8 @@ use super::*;
 #[test]
 fn every_status_arrives_and_an_unknown_one_is_general() {
     let known = WcStatus::ALL.iter().filter(|s| !s.is_success()).map(|s| (s.value(), *s));
-    for (code, status) in known.chain([(24, WcStatus::GeneralErr), (255, WcStatus::GeneralErr)]) {
+    let unknown = [(255, WcStatus::GeneralErr), (24, WcStatus::GeneralErr)];
+    for (code, status) in thinned(unknown.into_iter().chain(known), 9) {
         let mut bed = Bed::new(Posting::Classic);
         bed.post(5..6);
         assert!(bed.fake.fail_code(bed.qpn(), code, 0x99));
@@ -118,7 +119,7 @@ fn an_error_of_unreliable_services_leads_to_sqe_and_back() {
 #[test]
 fn not_full_means_seen_empty() {
     // More than one call to the provider brings, in buffers of every kind of size.
-    for capacity in [1, 2, 31, 32, 33, 64, 65, 100] {
+    for capacity in thinned([33, 1, 2, 31, 32, 64, 65, 100].into_iter(), 8) {
         let size = QpSize { max_send_wr: 128, ..Spec::default().size };
         let mut bed = Bed::of(Spec { size, cq_depth: 128, max_staged: 128, ..Spec::default() });
         bed.post(0..100);

@@ -17,7 +17,7 @@ fn sends_of_before_a_reset_are_dropped_and_counted() {
             bed.post(0..4);
             bed.fake.complete(bed.qpn(), 4);
             bed.go(QpState::Reset).unwrap();
-            bed.to_rts();
+            bed.connect();
             bed.post(10..12);
             // Of the positions that the old ones had, two are used again.
             assert_eq!((bed.sent(), bed.t.sq_free(bed.qp)), (vec![], 6));
@@ -38,7 +38,7 @@ fn sends_of_a_destroyed_queue_pair_are_not_taken_for_those_of_its_successor() {
         bed.t.destroy_qp(old).unwrap();
         bed.qp = bed.t.create_qp(&bed.init()).unwrap();
         assert_eq!(bed.qp.index(), old.index(), "the slot of the table serves again");
-        bed.to_rts();
+        bed.connect();
         bed.post(10..12);
         assert_eq!((bed.sent(), bed.t.sq_free(bed.qp)), (vec![], 6));
         assert_eq!(bed.t.strange_completions(), 4);
@@ -70,7 +70,7 @@ fn errors_of_before_a_reset_do_not_end_the_new_life() {
         bed.recv(7, 0, 8).unwrap();
         bed.go(QpState::Err).unwrap();
         bed.go(QpState::Reset).unwrap();
-        bed.to_rts();
+        bed.connect();
         // The flushed receive cannot be told from one of the new life, but the state can.
         let got = bed.received();
         assert_eq!(errors(&got, WorkQueue::Recv), [(7, WcStatus::WrFlushErr)]);

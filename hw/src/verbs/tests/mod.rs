@@ -111,7 +111,7 @@ impl Bed {
 
     fn of(spec: Spec) -> Self {
         let mut bed = Self::reset(spec);
-        bed.to_rts();
+        bed.connect();
         bed
     }
 
@@ -146,7 +146,7 @@ impl Bed {
         Self { t, pd, cq, recv_cq, srq, mr, qp, ty, peers, fake, _clean: clean }
     }
 
-    fn to_rts(&mut self) {
+    fn connect(&mut self) {
         for to in [QpState::Init, QpState::Rtr, QpState::Rts] {
             assert_eq!(self.go(to), Ok(0), "{to}");
         }
@@ -273,6 +273,11 @@ fn errors(completions: &[Completion], of: WorkQueue) -> Vec<(u64, WcStatus)> {
         _ => None,
     };
     completions.iter().filter_map(error).collect()
+}
+
+/// All; one of `n` where an interpreter runs the test.
+fn thinned<T>(all: impl Iterator<Item = T>, n: usize) -> impl Iterator<Item = T> {
+    all.step_by(if cfg!(miri) { n } else { 1 })
 }
 
 /// One device with other facts.

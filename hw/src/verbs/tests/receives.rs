@@ -133,7 +133,7 @@ fn receives_of_a_shared_queue_say_on_which_queue_pair() {
     let init = QpInit { srq: bed.srq, ..bed.init() };
     let first = bed.qp;
     bed.qp = bed.t.create_qp(&init).unwrap();
-    bed.to_rts();
+    bed.connect();
     for i in 0..4 {
         bed.recv(i, 64 * i, 64).unwrap();
     }

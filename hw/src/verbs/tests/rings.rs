@@ -99,7 +99,7 @@ fn nobody_can_tell_what_was_posted() {
             assert_eq!(bed.t.sq_free(bed.qp), free, "not even ERR gives them back");
             bed.go(QpState::Reset).unwrap();
             assert_eq!(bed.t.sq_free(bed.qp), 8);
-            bed.to_rts();
+            bed.connect();
             bed.post(10..14);
             bed.fake.complete(bed.qpn(), 4);
             assert_eq!(bed.sent().iter().map(wr_id).collect::<Vec<_>>(), [10, 11, 12, 13]);

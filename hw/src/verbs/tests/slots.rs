@@ -131,7 +131,7 @@ fn a_queue_pair_is_destroyed_with_an_open_burst() {
         // The lock of the burst was given back, or the fake would have noticed.
         assert_eq!(bed.fake.violations(), []);
         bed.qp = other;
-        bed.to_rts();
+        bed.connect();
         bed.stage(0..2);
         // And by the drop of the handle, with the burst of the other open.
     }

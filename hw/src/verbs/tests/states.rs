@@ -43,16 +43,14 @@ fn bed_in(ty: QpType, state: QpState) -> Option<Bed> {
 fn masks(ty: QpType, from: QpState, to: QpState) -> Vec<QpAttrMask> {
     let required = required(ty, from, to).unwrap_or(QpAttrMask::STATE);
     let all = required | optional(ty, from, to).unwrap_or(QpAttrMask::empty());
-    // One bit of each kind is enough where an interpreter runs the test.
-    let bits = QpAttrMask::all().iter().enumerate();
-    let bits = bits.filter(|(i, _)| !cfg!(miri) || i % 7 == 0).map(|(_, bit)| bit);
+    let bits = thinned(QpAttrMask::all().iter(), 9);
     bits.flat_map(|bit| [required ^ bit, all ^ bit]).chain([QpAttrMask::empty()]).collect()
 }
 
 #[test]
 fn an_illegal_modify_never_reaches_the_provider() {
     for ty in [QpType::Rc, QpType::Uc, QpType::Ud] {
-        for from in QpState::ALL {
+        for from in thinned(QpState::ALL.into_iter(), 3) {
             let Some(mut bed) = bed_in(ty, from) else { continue };
             let before = bed.fake.modifies(bed.qpn()).len();
             let mut checked = 0;
@@ -66,7 +64,7 @@ fn an_illegal_modify_never_reaches_the_provider() {
                     checked += 1;
                 }
             }
-            assert!(checked > 20, "{ty} {from}: {checked}");
+            assert!(cfg!(miri) || checked > 20, "{ty} {from}: {checked}");
             assert_eq!(bed.fake.modifies(bed.qpn()).len(), before);
             assert_eq!(bed.t.qp_state(bed.qp), Ok(from));
         }
@@ -76,7 +74,7 @@ fn an_illegal_modify_never_reaches_the_provider() {
 #[test]
 fn a_legal_modify_reaches_the_provider_with_just_that_mask() {
     for ty in [QpType::Rc, QpType::Uc, QpType::Ud] {
-        for from in QpState::ALL {
+        for from in thinned(QpState::ALL.into_iter(), 4) {
             for to in QpState::ALL {
                 let Some(needed) = required(ty, from, to) else { continue };
                 let most = needed | optional(ty, from, to).expect("as above");
@@ -89,9 +87,6 @@ fn a_legal_modify_reaches_the_provider_with_just_that_mask() {
                     assert_eq!((last.mask, last.errno), (mask, 0));
                     let states = (bed.t.qp_state(bed.qp), bed.fake.state(bed.qpn()));
                     assert_eq!(states, (Ok(to), to));
-                }
-                if cfg!(miri) {
-                    break;
                 }
             }
         }
@@ -141,7 +136,7 @@ fn a_device_that_has_moved_on_is_believed() {
         assert_eq!(bed.go(QpState::Sqd), Err(ModifyError::CurState { actual }));
         assert_eq!(bed.t.qp_state(bed.qp), Ok(QpState::Err));
         bed.go(QpState::Reset).unwrap();
-        bed.to_rts();
+        bed.connect();
     }
 }
 
@@ -151,7 +146,7 @@ fn an_errno_without_a_reason_is_told_and_the_state_stays() {
     bed.fake.fail_call(Call::ModifyQp, 0, libc::EIO);
     assert_eq!(bed.go(QpState::Init), Err(ModifyError::Os(libc::EIO)));
     assert_eq!(bed.t.qp_state(bed.qp), Ok(QpState::Reset));
-    bed.to_rts();
+    bed.connect();
     bed.post(0..2);
     // Neither the modify nor the question after it is answered.
     bed.fake.fail_call(Call::ModifyQp, 0, libc::EIO);
