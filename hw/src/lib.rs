@@ -51,7 +51,7 @@
 //!
 //! GPU memory, regions without bytes, queue pairs or regions shared between handles, attributes
 //! that the trait has no field for (alternate path, rate limit): each is `Unsupported` with the
-//! reason, never a silent no-op. XRC, DC, memory windows, on-demand paging and `rdma_cm` are absent.
+//! reason, never a silent no-op. XRC, DC, memory windows, on-demand paging, `rdma_cm`: absent.
 //!
 //! # Unsafe code
 //!

@@ -97,7 +97,8 @@ pub struct Config {
     /// What every rank presents. `None`: none has one.
     pub token: Option<Token>,
     /// How long to try to reach the server and to be let in. The default, 60 s, is for launchers
-    /// that start ranks one after the other. Longer: a wrong address is reported later; a day at most.
+    /// that start ranks one after the other. Longer: a wrong address is reported later. A day at
+    /// most.
     pub join: Duration,
     /// How long the server lets a connection take to introduce itself: 2 s by default. Longer:
     /// strangers that say nothing hold their place longer; a day at most.
