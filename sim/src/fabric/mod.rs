@@ -139,6 +139,32 @@ impl Fabric {
         self.hosts[host.index()].rx_done(now, port, wire_bytes, out);
     }
 
+    /// A fault takes a packet from a link, just before it arrives at `port` of `node`. The packet
+    /// is the caller's.
+    pub fn lose(
+        &mut self,
+        now: Time,
+        (node, port): (NodeId, PortId),
+        cause: DropCause,
+        wire_bytes: u32,
+        out: &mut Out<FabricEvent>,
+    ) {
+        self.ingress_mut(node, port).lose(now, cause, wire_bytes, out);
+    }
+
+    /// A fault adds a copy of a packet to a link; the caller brings its arrival at `port` of
+    /// `node`.
+    pub fn copy(&mut self, (node, port): (NodeId, PortId), wire_bytes: u32) {
+        self.ingress_mut(node, port).copy(wire_bytes);
+    }
+
+    fn ingress_mut(&mut self, node: NodeId, port: PortId) -> &mut Ingress {
+        match node.index().checked_sub(self.hosts.len()) {
+            None => &mut self.hosts[node.index()].ports[port.index()].ingress,
+            Some(s) => &mut self.switches[s].ports[port.index()].ingress,
+        }
+    }
+
     /// Handles one event at its time.
     pub fn on_event(
         &mut self,
