@@ -4,6 +4,9 @@
 mod batch;
 mod effective;
 mod error;
+mod faults;
+#[cfg(test)]
+mod fault_tests;
 mod figures;
 pub mod hardware;
 #[cfg(test)]
@@ -35,7 +38,7 @@ pub use metric::{Metric, MetricUnit, MetricValue};
 #[cfg(feature = "hw")]
 pub(crate) use mistakes::refused_step;
 pub use outcome::{
-    Direction, Effective, Exit, ExitKind, Found, Note, NoteKind, Outcome, PCIE_CAUSES, PcieBytes,
+    Direction, Effective, Exit, ExitKind, FaultRow, Found, Note, NoteKind, Outcome, PCIE_CAUSES, PcieBytes,
     ResourceUse, TimelineRow,
 };
 #[cfg(feature = "hw")]

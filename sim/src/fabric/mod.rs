@@ -98,6 +98,14 @@ impl Fabric {
         (self.hosts, self.switches)
     }
 
+    /// Everything that was dropped: at switches, and on links by faults.
+    pub fn dropped(&self) -> Drops {
+        let at_switches = self.switches.iter().map(SwitchNode::dropped);
+        let at_hosts = self.hosts.iter().flat_map(|h| h.ports.iter().map(|p| p.ingress.lost));
+        let before = self.switches.iter().flat_map(|s| s.ports.iter().map(|p| p.ingress.lost));
+        at_switches.chain(at_hosts).chain(before).fold(Drops::default(), |sum, d| sum.plus(&d))
+    }
+
     /// The transmit side of a host's port.
     pub fn tx_port(&self, host: HostId, port: PortId) -> &EgressPort {
         self.hosts[host.index()].egress(port)

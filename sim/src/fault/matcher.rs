@@ -127,8 +127,12 @@ impl PacketClass {
     }
 }
 
-/// The word of an opcode in files: `rc-rdma-write-only`.
+/// The word of an opcode in files: `rc-rdma-write-only`. CNP has two values in use, which the
+/// number tells apart.
 pub fn opcode_word(opcode: Opcode) -> String {
+    if matches!(opcode.operation(), Operation::Cnp) {
+        return format!("cnp-{:#04x}", opcode.value());
+    }
     opcode.to_string().to_ascii_lowercase().replace(' ', "-")
 }
 
