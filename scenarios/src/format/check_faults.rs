@@ -61,7 +61,8 @@ fn check_keys(at: &At<'_>) -> Checked {
     let has = |key: &str| given.get(key).is_some_and(|v| *v != Json::Null);
     let known = kind.keys();
     let always = ["id", "kind", "maybe"];
-    let useless = given.keys().find(|k| !known.contains(&k.as_str()) && !always.contains(&k.as_str()));
+    let useless =
+        given.keys().find(|k| !known.contains(&k.as_str()) && !always.contains(&k.as_str()));
     if let Some(key) = useless {
         let text = format!("`{key}` has no use in a fault of kind `{}`", kind.word());
         return at.refuse(key, text, suggestion(key, known.iter().copied(), "keys"));
@@ -207,11 +208,7 @@ fn check_times(s: &Scenario, at: &At<'_>) -> Checked {
     let ends = [("before", f.before), ("until", f.until)];
     for (key, end) in ends {
         if let Some(end) = end.filter(|e| e.0 <= after) {
-            let text = format!(
-                "no time lies after {} and before {}",
-                after.print(),
-                end.0.print()
-            );
+            let text = format!("no time lies after {} and before {}", after.print(), end.0.print());
             return at.refuse(key, text, "`after` comes first; swap them or move one");
         }
     }
@@ -234,7 +231,8 @@ fn check_numbers(at: &At<'_>) -> Checked {
         return at.refuse("nth", "`nth` and a probability".to_owned(), help);
     }
     let burst = f.burst.map(|b| {
-        let all = [("enter", b.enter.0), ("leave", b.leave.0), ("bad", b.bad.0), ("good", b.good.0)];
+        let all =
+            [("enter", b.enter.0), ("leave", b.leave.0), ("bad", b.bad.0), ("good", b.good.0)];
         all.map(|(key, ratio)| (format!("burst.{key}"), ratio))
     });
     let chance = f.chance.map(|c| ("chance".to_owned(), c.0));

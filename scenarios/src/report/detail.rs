@@ -160,7 +160,11 @@ fn faults(outcome: &Outcome) -> String {
     for f in &outcome.faults {
         let mut marks = Vec::new();
         if f.fired == 0 {
-            marks.push(if f.maybe { "never fired, as it may".into() } else { "NEVER FIRED".into() });
+            marks.push(if f.maybe {
+                "never fired, as it may".into()
+            } else {
+                "NEVER FIRED".into()
+            });
         }
         if f.held > 0 {
             marks.push(format!("{} packets are still held", f.held));

@@ -234,7 +234,10 @@ impl HostAction {
     const fn lasts(&self) -> bool {
         matches!(
             self,
-            Self::ProgramStall { .. } | Self::NicStall | Self::CqNotPolled { .. } | Self::Rnr { .. }
+            Self::ProgramStall { .. }
+                | Self::NicStall
+                | Self::CqNotPolled { .. }
+                | Self::Rnr { .. }
         )
     }
 }
@@ -347,7 +350,10 @@ impl fmt::Display for PlanError {
                 write!(f, "fault \"{id}\": the n-th packet and a probability; give one of them")
             }
             Self::UnknownRelease { id, released_by } => {
-                write!(f, "fault \"{id}\" is released by \"{released_by}\", which is no other fault")
+                write!(
+                    f,
+                    "fault \"{id}\" is released by \"{released_by}\", which is no other fault"
+                )
             }
         }
     }

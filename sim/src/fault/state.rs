@@ -315,6 +315,11 @@ impl FaultState {
         ready.iter().filter_map(|k| self.held.remove(k)).collect()
     }
 
+    /// Whether packets are kept.
+    pub fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Ends a hold: the keys of its packets, in their order.
     pub fn release(&mut self, fault: u32) -> Vec<u32> {
         self.faults[fault as usize].released = true;

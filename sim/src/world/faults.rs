@@ -76,11 +76,10 @@ impl World {
         }
     }
 
-    /// Whether everything has ended and only faults would happen to what is over.
+    /// Whether every program has ended and only faults would happen to what is over.
     pub(super) fn only_faults_left(&self) -> bool {
-        self.faults.is_some()
+        self.faults.as_deref().is_some_and(|f| !f.state.holds())
             && self.shared.engine.only_periodic_left()
-            && self.shared.packets.is_empty()
             && self.hosts.iter().all(Host::done)
     }
 
@@ -161,9 +160,11 @@ impl World {
     }
 
     fn on_host_fault(&mut self, now: Time, fault: u32, h: HostFault, begins: bool) -> bool {
+        // Deadlines that mean nothing may keep the queue going after the end of the run.
+        let over = self.is_over();
         let Some(faults) = self.faults.as_deref_mut() else { return false };
         let island = &mut self.hosts[h.host.index()];
-        if island.is_dead() {
+        if island.is_dead() || begins && over {
             return false;
         }
         let done = match h.action {
@@ -206,7 +207,8 @@ impl World {
         if let Some(fault) = fault {
             self.fired(now, fault, psn);
         }
-        let held = Held { fault: fault.unwrap_or(0), at: (node, port), packet, wire_bytes, behind: 0 };
+        let held =
+            Held { fault: fault.unwrap_or(0), at: (node, port), packet, wire_bytes, behind: 0 };
         match decision {
             Decision::Lose(cause) => self.lose(now, held, cause),
             Decision::Delay(by) => self.keep(held, Some(now + by)),

@@ -172,8 +172,15 @@ impl World {
 
     /// The limit has come. Deadlines that were overtaken may still be pending; they mean nothing.
     fn cut_off(&self) -> RunEnd {
-        let over = self.shared.packets.is_empty() && self.hosts.iter().all(Host::quiet);
-        if over { RunEnd::Done } else { RunEnd::TimeLimit }
+        if self.is_over() { RunEnd::Done } else { RunEnd::TimeLimit }
+    }
+
+    /// Whether every program is done and nothing is under way. Packets that a dead host has, or
+    /// that are for one, do not count.
+    fn is_over(&self) -> bool {
+        let gone = |h: HostId| self.hosts[h.index()].is_dead();
+        let lost = self.shared.packets.iter().all(|(_, p)| gone(p.src) || gone(p.dst));
+        lost && self.hosts.iter().all(Host::quiet)
     }
 
     fn ended(&self) -> RunEnd {

@@ -91,7 +91,11 @@ fn a_burst_without_contrast_is_independent_loss() {
 #[test]
 fn a_fault_moves_no_draw_of_another() {
     let a = random("a", Chance::Ratio(ratio(1, 10)));
-    let none = Fault::packets("n", Matcher { nth: Some(9_999), ..Matcher::default() }, PacketVerdict::Drop);
+    let none = Fault::packets(
+        "n",
+        Matcher { nth: Some(9_999), ..Matcher::default() },
+        PacketVerdict::Drop,
+    );
     let b = random("b", Chance::Ratio(ratio(1, 10)));
     let alone = losses(5, std::slice::from_ref(&a), 2_000);
     assert_eq!(losses(5, &[none.clone(), a.clone()], 2_000), alone);

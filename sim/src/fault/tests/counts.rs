@@ -35,9 +35,8 @@ fn the_nth_packet_and_neither_the_one_before_nor_the_one_behind() {
 fn the_nth_of_those_that_match() {
     let m = Matcher { nth: Some(2), opcode: Some(Opcode::RcSendOnly), ..Matcher::default() };
     let mut s = on(&cable(), &[drop(m)]);
-    let mixed = (1..=8).map(|i| {
-        packet(if i % 2 == 0 { Opcode::RcSendOnly } else { Opcode::RcRdmaWriteOnly }, i)
-    });
+    let mixed = (1..=8)
+        .map(|i| packet(if i % 2 == 0 { Opcode::RcSendOnly } else { Opcode::RcRdmaWriteOnly }, i));
     assert_eq!(lost(&mut s, mixed), [4]);
 }
 
@@ -110,7 +109,10 @@ fn one_direction_or_both() {
     let mut both = on(&cable(), &[drop(Matcher::default())]);
     let mut there = on(
         &cable(),
-        &[drop(Matcher { from: Some(LinkEnd::of(crate::fabric::End::Host(0))), ..Matcher::default() })],
+        &[drop(Matcher {
+            from: Some(LinkEnd::of(crate::fabric::End::Host(0))),
+            ..Matcher::default()
+        })],
     );
     for (at, one_way) in [(AT_1, true), (AT_0, false)] {
         assert!(both.judge(us(1), at, &write(1)).is_some());
@@ -133,7 +135,8 @@ fn the_first_fault_decides_and_all_count() {
 /// The third packet is the third, whether or not another fault takes the second.
 #[test]
 fn removing_a_fault_shifts_no_count_of_another() {
-    let third = Fault { id: "third".into(), ..drop(Matcher { nth: Some(3), ..Matcher::default() }) };
+    let third =
+        Fault { id: "third".into(), ..drop(Matcher { nth: Some(3), ..Matcher::default() }) };
     let second = drop(Matcher { nth: Some(2), ..Matcher::default() });
     let mut alone = on(&cable(), std::slice::from_ref(&third));
     let mut with = on(&cable(), &[second, third]);

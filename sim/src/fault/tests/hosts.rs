@@ -12,7 +12,8 @@ fn host(action: HostAction) -> Fault {
 #[test]
 fn steps_are_put_off_to_the_end_of_the_window() {
     let mut s = on(&cable(), &[host(HostAction::ProgramStall { rank: None })]);
-    for (now, put_off) in [(9, None), (10, Some((0, us(20)))), (19, Some((0, us(20)))), (20, None)] {
+    for (now, put_off) in [(9, None), (10, Some((0, us(20)))), (19, Some((0, us(20)))), (20, None)]
+    {
         assert_eq!(s.step_put_off(us(now), HostId(1), 3), put_off, "{now}");
     }
     assert_eq!(s.step_put_off(us(15), HostId(0), 3), None, "another host");
