@@ -24,6 +24,37 @@ fn refused(args: &[&str], words: &[&str]) {
     }
 }
 
+/// A planned fault that never fires is status 4, named in the report; with `maybe` it is status 0.
+#[test]
+fn a_fault_that_never_fires_is_status_four() {
+    let folder = Folder::new("fault");
+    let good = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'latency'\n\
+                iterations = 2\n[[fault]]\nid = 'late'\nkind = 'drop'\nnth = 1000\n";
+    let path = folder.file("late.toml", good.as_bytes());
+    let run = |more: &[&str]| {
+        let output = doorbell(&[&["run", path.as_str()], more].concat());
+        (output.status.code(), text(&output.stdout))
+    };
+    let (status, report) = run(&[]);
+    assert_eq!(status, Some(4), "{report}");
+    assert!(report.contains("fault \"late\" (drop) never fired: 4 matched"), "{report}");
+    assert!(report.contains("NEVER FIRED"), "{report}");
+    let (status, json) = run(&["--json"]);
+    assert_eq!(status, Some(4));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let outcome = &json["points"][0]["outcome"];
+    assert_eq!(outcome["exit"]["kind"], "fault-not-fired");
+    let row = &outcome["faults"][0];
+    assert_eq!(
+        (&row["id"], &row["fired"], &row["matched"]),
+        (&"late".into(), &0.into(), &4.into())
+    );
+    assert_eq!(json["points"][0]["configuration"]["fault"][0]["nth"], 1000);
+    assert_eq!(run(&["--set", "fault.0.maybe=true"]).0, Some(0));
+    let fires = ["--set", "fault.0.kind=duplicate", "--set", "fault.0.nth=4"];
+    assert_eq!(run(&fires).0, Some(0));
+}
+
 /// A folder of a test's own, removed in the end.
 struct Folder(PathBuf);
 

@@ -13,6 +13,8 @@ pub enum Event {
     Host(HostId, HostEvent),
     /// Of a link, a switch or a host's port.
     Fabric(FabricEvent),
+    /// Of the fault plan.
+    Fault(FaultEvent),
     /// The out-of-band network tells a host that a program has ended.
     Ended {
         /// Who is told.
@@ -27,6 +29,17 @@ pub enum Event {
         /// The message.
         message: u32,
     },
+}
+
+/// An event of the fault plan.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum FaultEvent {
+    /// The time of a fault has come, or its window opens.
+    Begin(u32),
+    /// The window of a fault closes.
+    End(u32),
+    /// A packet that was kept at the end of a link goes on, if it is still there.
+    Deliver(u32),
 }
 
 /// An event of one host.

@@ -4,6 +4,7 @@
 pub mod engine;
 pub mod event;
 pub mod fabric;
+pub mod fault;
 pub mod host;
 pub mod memory;
 pub mod nic;

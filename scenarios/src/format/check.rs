@@ -3,6 +3,7 @@
 use doorbell_core::units::Bytes;
 use serde_json::Value as Json;
 
+use super::check_faults::check_faults;
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::{
     Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, RingMode, Scenario, Step,
@@ -37,7 +38,8 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
         .and_then(|()| check_topology(s))
         .and_then(|()| check_qp(s, profile))
         .and_then(|()| check_names(s))
-        .and_then(|()| programs());
+        .and_then(|()| programs())
+        .and_then(|()| check_faults(s));
     all.map_err(|problem| {
         let at = Path::parse(&problem.path).ok().and_then(|p| p.origin(tree).cloned());
         let error = InputError::new(problem.message).at_opt(at.as_ref()).at(&tree.origin);

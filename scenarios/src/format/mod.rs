@@ -5,10 +5,12 @@
 //! schema and `doorbell explain` come from the same definitions.
 
 mod check;
+pub(crate) mod check_faults;
 mod check_kinds;
 pub mod expand;
 mod expect;
 mod expect_check;
+mod fault;
 pub mod load;
 mod paths;
 mod program;
@@ -25,11 +27,14 @@ mod variant;
 mod bad_input_tests;
 #[cfg(test)]
 mod expand_tests;
+#[cfg(test)]
+mod fault_tests;
 
 pub use expect::{
     AxisExpect, Bound, CountExpect, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
     MonotoneExpect, Names, PairExpect, RangeExpect, Target, Where,
 };
+pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
 pub use program::{
     Initiator, Memory, Numa, Op, Payload, Poll, Program, ProgramKind, Receives, RingBy, RingMode,
 };

@@ -10,7 +10,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::settings::SettingValue;
-use super::{Expect, Program, Qp, Sweep, Topology, Variant};
+use super::{Expect, Fault, Program, Qp, Sweep, Topology, Variant};
 use crate::quantity::{Count, Positive};
 
 /// A scenario: a profile, a topology, programs, and what is expected of them.
@@ -48,6 +48,9 @@ pub struct Scenario {
     pub qp: Qp,
     /// What the hosts do. At least one.
     pub program: Vec<Program>,
+    /// What goes wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fault: Vec<Fault>,
     /// What is recorded beside the counters.
     #[serde(default)]
     pub record: Record,

@@ -22,6 +22,7 @@ pub(super) fn detail_text(run: &Run) -> String {
         pcie(outcome),
         resources(outcome),
         counters(outcome),
+        faults(outcome),
         effective(outcome),
         notes(outcome),
         outcome.timeline.as_deref().map(timeline_text).unwrap_or_default(),
@@ -159,6 +160,44 @@ fn counters(outcome: &Outcome) -> String {
         let _ = writeln!(out, "{zero} {what} at zero");
     }
     out
+}
+
+fn faults(outcome: &Outcome) -> String {
+    let mut table = Table::new(&[
+        ("fault", Align::Left),
+        ("kind", Align::Left),
+        ("matched", Align::Right),
+        ("fired", Align::Right),
+        ("budget", Align::Right),
+        ("first at", Align::Right),
+        ("", Align::Left),
+    ]);
+    for f in &outcome.faults {
+        let mut marks = Vec::new();
+        if f.fired == 0 {
+            marks.push(if f.maybe {
+                "never fired, as it may".into()
+            } else {
+                "NEVER FIRED".into()
+            });
+        }
+        if f.held > 0 {
+            marks.push(format!("{} packets are still held", f.held));
+        }
+        if f.synthetic {
+            marks.push("synthetic".to_owned());
+        }
+        table.row(vec![
+            f.id.clone(),
+            f.kind.clone(),
+            f.matched.to_string(),
+            f.fired.to_string(),
+            f.budget.map(|b| b.to_string()).unwrap_or_default(),
+            f.first.map(|t| Metric::time(t).text()).unwrap_or_default(),
+            marks.join(", "),
+        ]);
+    }
+    if table.is_empty() { String::new() } else { table.without_empty_columns().render(0) }
 }
 
 fn effective(outcome: &Outcome) -> String {

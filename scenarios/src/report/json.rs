@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use doorbell_core::units::Span;
 use serde::Serialize;
 
 use super::Report;
@@ -13,7 +14,7 @@ use crate::format::Scenario;
 use crate::profile::Profile;
 use crate::quantity::Unit;
 use crate::run::{
-    Effective, Exit, LatencySummary, MODEL_VERSION, Metric, Note, Outcome, PcieBytes, Run,
+    Effective, Exit, FaultRow, LatencySummary, MODEL_VERSION, Metric, Note, Outcome, PcieBytes, Run,
 };
 
 /// Raised when a key is taken away or changes its meaning; new keys do not raise it.
@@ -70,6 +71,8 @@ struct JsonOutcome<'a> {
     resources: Vec<JsonResource<'a>>,
     pcie: &'a [PcieBytes],
     effective: &'a [Effective],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    faults: Vec<JsonFault<'a>>,
     notes: &'a [Note],
     #[serde(skip_serializing_if = "Option::is_none")]
     timeline: Option<Vec<JsonStep<'a>>>,
@@ -86,6 +89,19 @@ struct JsonResource<'a> {
     of_ps: u64,
     served: u64,
     waited_ps: u64,
+}
+
+#[derive(Serialize)]
+struct JsonFault<'a> {
+    id: &'a str,
+    kind: &'a str,
+    matched: u64,
+    fired: u64,
+    budget: Option<u64>,
+    first_ps: Option<u64>,
+    held: u64,
+    maybe: bool,
+    synthetic: bool,
 }
 
 #[derive(Serialize)]
@@ -155,6 +171,20 @@ fn json_profile(profile: &Profile) -> JsonProfile<'_> {
     }
 }
 
+fn json_fault(row: &FaultRow) -> JsonFault<'_> {
+    JsonFault {
+        id: &row.id,
+        kind: &row.kind,
+        matched: row.matched,
+        fired: row.fired,
+        budget: row.budget,
+        first_ps: row.first.map(Span::as_ps),
+        held: row.held,
+        maybe: row.maybe,
+        synthetic: row.synthetic,
+    }
+}
+
 fn outcome(outcome: &Outcome) -> JsonOutcome<'_> {
     let resources = ranked(outcome)
         .into_iter()
@@ -187,6 +217,7 @@ fn outcome(outcome: &Outcome) -> JsonOutcome<'_> {
         resources,
         pcie: &outcome.pcie,
         effective: &outcome.effective,
+        faults: outcome.faults.iter().map(json_fault).collect(),
         notes: &outcome.notes,
         timeline,
         sim_time_ps: outcome.sim_time.as_ps(),

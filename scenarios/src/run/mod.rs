@@ -4,6 +4,9 @@
 mod batch;
 mod effective;
 mod error;
+#[cfg(test)]
+mod fault_tests;
+mod faults;
 mod figures;
 pub mod hardware;
 #[cfg(test)]
@@ -35,8 +38,8 @@ pub use metric::{Metric, MetricUnit, MetricValue};
 #[cfg(feature = "hw")]
 pub(crate) use mistakes::refused_step;
 pub use outcome::{
-    Direction, Effective, Exit, ExitKind, Found, Note, NoteKind, Outcome, PCIE_CAUSES, PcieBytes,
-    ResourceUse, TimelineRow,
+    Direction, Effective, Exit, ExitKind, FaultRow, Found, Note, NoteKind, Outcome, PCIE_CAUSES,
+    PcieBytes, ResourceUse, TimelineRow,
 };
 #[cfg(feature = "hw")]
 pub(crate) use programs::{Placed, Planned, Role, plan};

@@ -186,6 +186,29 @@ pub struct Note {
     pub count: u64,
 }
 
+/// What a planned fault did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FaultRow {
+    /// Its id.
+    pub id: String,
+    /// Its kind.
+    pub kind: String,
+    /// Packets, steps or doorbells for which its conditions held; number, chance and budget aside.
+    pub matched: u64,
+    /// How often it fired.
+    pub fired: u64,
+    /// Most times that it may fire.
+    pub budget: Option<u64>,
+    /// When it fired first, since the start of the run.
+    pub first: Option<Span>,
+    /// Packets that it still holds at the end.
+    pub held: u64,
+    /// Whether the run is good though it never fired.
+    pub maybe: bool,
+    /// Whether what the device does is made up, for want of a public source.
+    pub synthetic: bool,
+}
+
 /// A step of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimelineRow {
@@ -220,6 +243,8 @@ pub struct Outcome {
     pub pcie: Vec<PcieBytes>,
     /// Values asked for and granted.
     pub effective: Vec<Effective>,
+    /// Planned faults.
+    pub faults: Vec<FaultRow>,
     /// Findings.
     pub notes: Vec<Note>,
     /// Names of all oracles that watched, also of those that found nothing.
@@ -251,7 +276,7 @@ impl Outcome {
     /// a metric; `DISTRIBUTION.FIGURE` (`latency.p99`); `counter.NAME`; `resource.NAME.busy`,
     /// `.served` or `.waited`; `pcie.bytes` and `pcie.tlps` over all links, narrowed as
     /// `pcie.DIRECTION.bytes`, `pcie.DIRECTION.CAUSE.bytes`; `note.NAME` (how often an oracle
-    /// found something); `timeline.STEP.duration`, `.start`, `.end` or `.count` of the first
+    /// found something); `fault.ID.fired`, `.matched` or `.held`; `timeline.STEP.duration`, `.start`, `.end` or `.count` of the first
     /// recorded message; `sim_time`, `events`; the words `exit`, `exit.reason`, `limiting`,
     /// `trace_hash`.
     pub fn find(&self, name: &str) -> Option<Found> {
@@ -295,6 +320,11 @@ impl Outcome {
                 "waited" => Some(Metric::time(found.waited)),
                 _ => None,
             };
+        }
+        if let Some(id) = before.strip_prefix("fault.") {
+            let row = self.faults.iter().find(|f| f.id == id)?;
+            let counts = [("fired", row.fired), ("matched", row.matched), ("held", row.held)];
+            return counts.iter().find(|(n, _)| *n == figure).map(|(_, n)| Metric::count(*n));
         }
         if before == "pcie" || before.starts_with("pcie.") {
             return self.find_pcie(before, figure);
@@ -343,6 +373,9 @@ impl Outcome {
             names.extend(figures.map(|f| format!("resource.{}.{f}", resource.name)));
         }
         names.extend(["pcie.bytes", "pcie.tlps"].map(str::to_owned));
+        for fault in &self.faults {
+            names.extend(["fired", "matched", "held"].map(|f| format!("fault.{}.{f}", fault.id)));
+        }
         for direction in ["up", "down"] {
             names.extend(["bytes", "tlps"].map(|f| format!("pcie.{direction}.{f}")));
             let other = self.pcie.iter().map(|p| p.cause.as_str());

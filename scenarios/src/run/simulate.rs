@@ -18,7 +18,7 @@ use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
 };
-use super::{effective, timeline};
+use super::{effective, faults, timeline};
 use crate::format::{HostModel, Noise, QpKind, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
 use crate::workloads::{Failure, Results};
@@ -38,6 +38,7 @@ impl Runner for Simulator {
     fn run(&self, point: &Point) -> Result<Outcome, RunError> {
         let mut world = build(point)?;
         let placed = place(point, &mut world)?;
+        faults::arm(&point.scenario, &mut world)?;
         let limit = Time::ZERO + point.scenario.run.limit.0;
         let end = world.run(limit);
         collect(point, &world, &placed, &end)
@@ -155,6 +156,7 @@ fn collect(
     resources(world, last.since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
+    faults::collect(world, &mut out);
     out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
         out.timeline = Some(timeline::rows(point, world, placed));
@@ -167,7 +169,7 @@ fn collect(
     Ok(out)
 }
 
-/// Packets that the fabric dropped, as the first line of what went wrong.
+/// Packets that the fabric dropped, as the first lines of what went wrong.
 fn losses(world: &World) -> String {
     let mut text = String::new();
     for (i, switch) in world.fabric().switches().iter().enumerate() {
@@ -176,6 +178,13 @@ fn losses(world: &World) -> String {
             if n > 0 {
                 text += &format!("switch {i} dropped {n} packets ({})\n", cause.name());
             }
+        }
+    }
+    let lost = world.fabric().dropped();
+    for cause in [DropCause::Fault, DropCause::LinkDown, DropCause::PeerDead] {
+        let n = lost.of(cause).packets;
+        if n > 0 {
+            text += &format!("planned faults took {n} packets from links ({})\n", cause.name());
         }
     }
     text
@@ -263,6 +272,8 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         sum("rx_dropped", s.rx_dropped);
         sum("rx_buffer_waits", s.rx_buffer_waits);
         sum("cq_overruns", s.cq_overruns);
+        sum("rx_icrc_encapsulated", s.rx_icrc_encapsulated);
+        sum("doorbell_check_errors", s.doorbell_check_errors);
         sum("wqe_fetches", s.wqe_fetches);
         sum("wqe_refetches", s.wqe_refetches);
         sum("wqe_blocks_fetched", s.wqe_blocks);
@@ -281,10 +292,9 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         lock_waits += n;
         lock_waited += t;
     }
-    for switch in world.fabric().switches() {
-        for cause in DropCause::ALL {
-            sum(cause.name(), switch.dropped().of(cause).packets);
-        }
+    let dropped = world.fabric().dropped();
+    for cause in DropCause::ALL {
+        sum(cause.name(), dropped.of(cause).packets);
     }
     let mut put = |name: &str, m| out.metrics.insert(name.to_owned(), m);
     put("doorbells", Metric::count(doorbells + blueflames));
@@ -360,9 +370,11 @@ fn unreliable(point: &Point, world: &World, (first, last): (Time, Time), out: &m
     let arrived = world.hosts().iter().map(|h| h.nic().last_progress()).max();
     let span = arrived.unwrap_or(last).max(last).since(first);
     out.metrics.insert("throughput".into(), Metric::rate(delivered, span));
-    let lost: u64 = ["tail_drop", "no_route", "rx_dropped"]
-        .iter()
-        .filter_map(|name| out.counters.get(*name))
+    let lost: u64 = DropCause::ALL
+        .map(DropCause::name)
+        .into_iter()
+        .chain(["rx_dropped", "rx_icrc_encapsulated"])
+        .filter_map(|name| out.counters.get(name))
         .sum();
     if lost > 0 {
         let text = "packets were sent and not delivered: an unreliable service tells nobody; \

@@ -30,6 +30,7 @@ pub use rng::SimRng;
 pub use slab::Slab;
 pub use stats::{Busy, Counter64};
 pub use trace::TraceHash;
+pub(crate) use trace::fnv1a;
 pub use watchdog::Progress;
 
 use key::{Key, MAX_COMPONENTS, MAX_EVENTS_PER_COMPONENT};

@@ -88,7 +88,7 @@ pub(crate) fn fold_components<'a>(
 }
 
 /// FNV-1a, 64 bits (draft-eastlake-fnv): stable, and names are short.
-fn fnv1a(s: &str) -> u64 {
+pub(crate) fn fnv1a(s: &str) -> u64 {
     s.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
 }

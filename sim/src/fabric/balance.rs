@@ -8,14 +8,17 @@ use super::event::{Drops, Tally};
 use super::ingress::Ingress;
 use crate::wire::NodeId;
 
-/// Where all packets are that hosts ever sent: sent = delivered + dropped + in flight.
+/// Where all packets are that hosts ever sent: sent + copied = delivered +
+/// dropped + in flight.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Balance {
     /// Given to the network by hosts.
     pub sent: Tally,
+    /// Added on links by faults.
+    pub copied: Tally,
     /// Given to hosts by the network.
     pub delivered: Tally,
-    /// Dropped, by cause.
+    /// Dropped, by cause: at switches, and on links by faults.
     pub dropped: Drops,
     /// Waiting in queues, counted packet by packet.
     pub queued: Tally,
@@ -26,6 +29,12 @@ pub struct Balance {
 }
 
 impl Balance {
+    /// What faults did to the link that ends at `ingress`.
+    fn faulted(&mut self, ingress: &Ingress) {
+        self.copied = self.copied.plus(ingress.copied());
+        self.dropped = self.dropped.plus(ingress.lost());
+    }
+
     /// Packets that are still in the network.
     pub const fn in_flight(&self) -> Tally {
         self.queued.plus(self.stored).plus(self.on_links)
@@ -39,9 +48,9 @@ pub enum Imbalance {
     Link {
         /// The sending node.
         node: NodeId,
-        /// What it sent.
+        /// What it sent, with what faults added.
         sent: Tally,
-        /// What arrived.
+        /// What arrived or was lost.
         received: Tally,
     },
     /// What came into a node is not what left it, was dropped and is still there.
@@ -114,6 +123,7 @@ impl Fabric {
                 received = received.plus(p.ingress.received());
                 b.queued = b.queued.plus(waiting);
                 b.on_links = b.on_links.plus(self.on_link(h.id, &p.egress)?);
+                b.faulted(&p.ingress);
             }
             for (came, went) in [(h.sent, ports), (received, h.delivered)] {
                 if came != went {
@@ -133,6 +143,7 @@ impl Fabric {
                 came = came.plus(p.ingress.received());
                 b.queued = b.queued.plus(waiting);
                 b.on_links = b.on_links.plus(self.on_link(s.id, &p.egress)?);
+                b.faulted(&p.ingress);
             }
             if came != went {
                 return Err(Imbalance::Node { node: s.id, came, went });
@@ -140,14 +151,16 @@ impl Fabric {
             b.dropped = b.dropped.plus(&dropped);
             b.stored = b.stored.plus(s.storing);
         }
-        if b.sent != b.delivered.plus(b.dropped.total()).plus(b.in_flight()) {
+        if b.sent.plus(b.copied) != b.delivered.plus(b.dropped.total()).plus(b.in_flight()) {
             return Err(Imbalance::Whole(b));
         }
         Ok(b)
     }
 
     fn on_link(&self, node: NodeId, egress: &EgressPort) -> Result<Tally, Imbalance> {
-        let (sent, received) = (egress.sent(), self.far_end(egress).received());
+        let far = self.far_end(egress);
+        let sent = egress.sent().plus(far.copied());
+        let received = far.received().plus(far.lost().total());
         sent.checked_minus(received).ok_or(Imbalance::Link { node, sent, received })
     }
 

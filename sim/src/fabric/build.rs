@@ -301,6 +301,9 @@ impl Builder<'_> {
             buffer: self.input_buffer(end),
             occupied: 0,
             received: Tally::default(),
+            lost: Drops::default(),
+            copied: Tally::default(),
+            owed: 0,
             last_stored: Time::ZERO,
         }
     }

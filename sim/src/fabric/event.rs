@@ -96,17 +96,27 @@ pub enum DropCause {
     TailDrop,
     /// The switch has no route to the destination.
     NoRoute,
+    /// A planned fault took it from the link.
+    Fault,
+    /// The link was down, by a planned fault.
+    LinkDown,
+    /// The host at one end of the link was dead, by a planned fault.
+    PeerDead,
 }
 
 impl DropCause {
     /// Every cause, in the order of the tables that are indexed by cause.
-    pub const ALL: [Self; 2] = [Self::TailDrop, Self::NoRoute];
+    pub const ALL: [Self; 5] =
+        [Self::TailDrop, Self::NoRoute, Self::Fault, Self::LinkDown, Self::PeerDead];
 
     /// The name that reports use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TailDrop => "tail_drop",
             Self::NoRoute => "no_route",
+            Self::Fault => "fault_drop",
+            Self::LinkDown => "link_down",
+            Self::PeerDead => "peer_dead",
         }
     }
 }
@@ -233,6 +243,7 @@ mod tests {
             d.add(c, 100);
             assert_eq!(d.of(c), Tally { packets: 1, bytes: 100 });
         }
-        assert_eq!(d.total(), Tally { packets: 2, bytes: 200 });
+        let n = DropCause::ALL.len() as u64;
+        assert_eq!(d.total(), Tally { packets: n, bytes: 100 * n });
     }
 }

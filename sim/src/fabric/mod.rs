@@ -98,6 +98,14 @@ impl Fabric {
         (self.hosts, self.switches)
     }
 
+    /// Everything that was dropped: at switches, and on links by faults.
+    pub fn dropped(&self) -> Drops {
+        let at_switches = self.switches.iter().map(SwitchNode::dropped);
+        let at_hosts = self.hosts.iter().flat_map(|h| h.ports.iter().map(|p| p.ingress.lost));
+        let before = self.switches.iter().flat_map(|s| s.ports.iter().map(|p| p.ingress.lost));
+        at_switches.chain(at_hosts).chain(before).fold(Drops::default(), |sum, d| sum.plus(&d))
+    }
+
     /// The transmit side of a host's port.
     pub fn tx_port(&self, host: HostId, port: PortId) -> &EgressPort {
         self.hosts[host.index()].egress(port)
@@ -137,6 +145,32 @@ impl Fabric {
         out: &mut Out<FabricEvent>,
     ) {
         self.hosts[host.index()].rx_done(now, port, wire_bytes, out);
+    }
+
+    /// A fault takes a packet from a link, just before it arrives at `port` of `node`. The packet
+    /// is the caller's.
+    pub fn lose(
+        &mut self,
+        now: Time,
+        (node, port): (NodeId, PortId),
+        cause: DropCause,
+        wire_bytes: u32,
+        out: &mut Out<FabricEvent>,
+    ) {
+        self.ingress_mut(node, port).lose(now, cause, wire_bytes, out);
+    }
+
+    /// A fault adds a copy of a packet to a link; the caller brings its arrival at `port` of
+    /// `node`.
+    pub fn copy(&mut self, (node, port): (NodeId, PortId), wire_bytes: u32) {
+        self.ingress_mut(node, port).copy(wire_bytes);
+    }
+
+    fn ingress_mut(&mut self, node: NodeId, port: PortId) -> &mut Ingress {
+        match node.index().checked_sub(self.hosts.len()) {
+            None => &mut self.hosts[node.index()].ports[port.index()].ingress,
+            Some(s) => &mut self.switches[s].ports[port.index()].ingress,
+        }
     }
 
     /// Handles one event at its time.

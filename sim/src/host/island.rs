@@ -106,6 +106,8 @@ pub struct Host {
     pub(super) next_psn: SimRng,
     /// What ended the run early.
     pub(super) fault: Option<StallReason>,
+    /// Gone, by a planned fault.
+    pub(super) dead: bool,
 }
 
 /// Address of a host's port: the host's number in a documentation prefix.
@@ -173,6 +175,7 @@ impl Host {
             next_pd: 0,
             next_psn: SimRng::stream(seed, &name, "initial-psn"),
             fault: None,
+            dead: false,
             cfg: cfg.clone(),
             name,
             id,
@@ -285,14 +288,14 @@ impl Host {
         })
     }
 
-    /// Whether every program is done.
+    /// Whether every program is done; those of a dead host are.
     pub fn done(&self) -> bool {
-        self.initiators.iter().all(|i| matches!(i.activity, Activity::Done(_)))
+        self.dead || self.initiators.iter().all(|i| matches!(i.activity, Activity::Done(_)))
     }
 
     /// Whether every program is done and nothing is under way in the host.
     pub fn quiet(&self) -> bool {
-        self.done() && self.pcie.in_flight() == 0 && self.nic.quiet()
+        self.dead || self.done() && self.pcie.in_flight() == 0 && self.nic.quiet()
     }
 
     /// What ended the run early, if something did.
@@ -355,9 +358,14 @@ impl Host {
                 self.store_visible(initiator, entry);
             }
         }
+        self.settle(s, now);
+        true
+    }
+
+    /// After each call of a room: what it wants to happen is scheduled, who waits is woken.
+    pub(super) fn settle(&mut self, s: &mut Shared, now: Time) {
         self.flush(s);
         self.wake_all(s, now);
-        true
     }
 
     /// Hands what the rooms of the island want to happen to the engine.
@@ -409,16 +417,14 @@ impl Host {
     pub fn on_packet(&mut self, s: &mut Shared, now: Time, packet: PacketId) {
         let (nic, mut env) = self.split(s, now);
         nic.on_arrival(&mut env, packet);
-        self.flush(s);
-        self.wake_all(s, now);
+        self.settle(s, now);
     }
 
     /// The port has room.
     pub fn on_tx_ready(&mut self, s: &mut Shared, now: Time) {
         let (nic, mut env) = self.split(s, now);
         nic.on_tx_ready(&mut env);
-        self.flush(s);
-        self.wake_all(s, now);
+        self.settle(s, now);
     }
 
     /// A message of the out-of-band network.
@@ -453,6 +459,9 @@ impl Host {
             match w {
                 Wake::Cq(cq) => {
                     let Some(q) = self.nic.cq(cq) else { continue };
+                    if q.is_hidden() {
+                        continue;
+                    }
                     let owner = q.owner;
                     let handles = &self.initiators[usize::from(owner)].handles;
                     let index = handles.cqs.0.iter().position(|c| *c == Some(cq));

@@ -6,6 +6,7 @@
 
 mod config;
 mod effects;
+mod faults;
 mod initiator;
 mod island;
 mod program;

@@ -221,6 +221,9 @@ impl StallReason {
 impl Host {
     /// Everything in this host that keeps it from going on.
     pub fn stall_reasons(&self, out: &mut Vec<StallReason>) {
+        if self.dead {
+            return;
+        }
         let host = self.id.0;
         out.extend(self.fault.clone());
         for (index, q) in self.nic.qps() {

@@ -95,12 +95,14 @@ impl Nic {
             response_in_pu: false,
             held_writes: Default::default(),
         })));
+        self.apply_withheld();
         index
     }
 
     /// Makes a CQ in `space`; returns its index.
     pub fn create_cq(&mut self, depth: u32, owner: u16, space: RegionKind) -> u32 {
         self.cqs.push(Some(CompletionQueue::new(depth, owner, space)));
+        self.apply_hidden();
         self.cqs.len() as u32 - 1
     }
 
@@ -121,6 +123,7 @@ impl Nic {
     /// Makes an SRQ; returns its index.
     pub fn create_srq(&mut self, depth: u32) -> u32 {
         self.srqs.push(Some(RecvQueue::new(depth)));
+        self.apply_withheld();
         self.srqs.len() as u32 - 1
     }
 

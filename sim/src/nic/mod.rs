@@ -14,6 +14,7 @@
 //! | `receive.rs` | receive units, receive WQEs, payload writes, ATOMICs |
 //! | `complete.rs` | completions, errors, flush |
 //! | `control.rs` | creation and states of QPs, CQs, SRQs |
+//! | `faults.rs` | what planned faults do to a NIC |
 
 mod cache;
 mod complete;
@@ -21,6 +22,7 @@ mod config;
 mod control;
 mod doorbell;
 mod env;
+mod faults;
 mod qp;
 mod queues;
 mod receive;
@@ -105,6 +107,10 @@ pub struct NicStats {
     pub rx_payload: u64,
     /// Completion queues that overran.
     pub cq_overruns: u64,
+    /// Packets with a wrong ICRC.
+    pub rx_icrc_encapsulated: u64,
+    /// Doorbells that the doorbell unit found damaged.
+    pub doorbell_check_errors: u64,
 }
 
 /// The NIC of a host.
@@ -155,6 +161,10 @@ pub struct Nic {
     events: Vec<(u16, NicAsync)>,
     /// How many there were of each kind.
     raised: [u64; AsyncEventKind::ALL.len()],
+    /// Whose receives are withheld by a planned fault; `None`: everybody's.
+    withheld: Vec<Option<u32>>,
+    /// Which completion queues no poll finds anything in, likewise.
+    hidden: Vec<Option<u32>>,
     /// Counters.
     pub stats: NicStats,
 }
@@ -204,6 +214,8 @@ impl Nic {
             scratch: Vec::new(),
             events: Vec::new(),
             raised: [0; AsyncEventKind::ALL.len()],
+            withheld: Vec::new(),
+            hidden: Vec::new(),
             stats: NicStats::default(),
         }
     }

@@ -164,6 +164,8 @@ pub struct RecvQueue {
     pub limit: u32,
     /// Fewest receives left after one was taken.
     pub low_water: u32,
+    /// What is posted is hidden from the NIC, by a planned fault.
+    pub withheld: bool,
 }
 
 impl RecvQueue {
@@ -177,9 +179,9 @@ impl RecvQueue {
         self.wqes.len() as u32
     }
 
-    /// Whether none is posted.
+    /// Whether the NIC sees none that is posted.
     pub fn is_empty(&self) -> bool {
-        self.wqes.is_empty()
+        self.withheld || self.wqes.is_empty()
     }
 
     /// Most that may be posted.
@@ -309,6 +311,10 @@ pub struct CompletionQueue {
     pub space: RegionKind,
     /// Most entries that waited at a time.
     pub high_water: u32,
+    /// Polls find nothing, by a planned fault.
+    hidden: bool,
+    /// Polls that would have found an entry.
+    missed: u64,
 }
 
 impl CompletionQueue {
@@ -322,6 +328,8 @@ impl CompletionQueue {
             owner,
             space,
             high_water: 0,
+            hidden: false,
+            missed: 0,
         }
     }
 
@@ -339,6 +347,10 @@ impl CompletionQueue {
 
     /// The oldest entry that landed no later than `by`.
     pub fn poll(&mut self, by: Time) -> Option<Cqe> {
+        if self.hidden {
+            self.missed += u64::from(self.oldest().is_some_and(|t| t <= by));
+            return None;
+        }
         self.entries.pop_front_if(|e| e.landed <= by)
     }
 
@@ -352,9 +364,25 @@ impl CompletionQueue {
         self.entries.len()
     }
 
-    /// Whether none waits.
+    /// Whether a poll would find none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.hidden || self.entries.is_empty()
+    }
+
+    /// Hides what lands from polls, or shows it again.
+    pub const fn hide(&mut self, hidden: bool) {
+        self.hidden = hidden;
+    }
+
+    /// Whether polls find nothing, whatever lands. A queue that is lost says so all the same: its
+    /// event reaches the program by another way.
+    pub const fn is_hidden(&self) -> bool {
+        self.hidden && !self.lost
+    }
+
+    /// Polls that missed an entry while it was hidden.
+    pub const fn missed(&self) -> u64 {
+        self.missed
     }
 
     /// Drops the entries of a QP that was reset or destroyed.

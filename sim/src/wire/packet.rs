@@ -83,6 +83,8 @@ pub struct Packet {
     pub udp_source_port: u16,
     /// Sending QP as its NIC numbers it; for records only, it does not travel.
     pub src_qp: u32,
+    /// Damaged on its way: its ICRC is wrong.
+    pub corrupt: bool,
     /// Transport headers, and where the payload came from.
     pub desc: PacketDesc,
     /// The payload bytes.
@@ -106,7 +108,18 @@ impl Packet {
             assert_eq!(bytes.len(), desc.len as usize, "payload of another length");
         }
         let wire_bytes = wire_bytes(encap, desc.opcode, desc.len);
-        Self { src, src_port, dst, dst_port, wire_bytes, udp_source_port, src_qp: 0, desc, payload }
+        Self {
+            src,
+            src_port,
+            dst,
+            dst_port,
+            wire_bytes,
+            udp_source_port,
+            src_qp: 0,
+            corrupt: false,
+            desc,
+            payload,
+        }
     }
 }
 

@@ -1,15 +1,17 @@
 //! A run: islands, the fabric between them, the programs on them, and its end.
 
+mod faults;
 mod report;
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::Mtu;
 
+use faults::Faults;
 pub use report::{LinkUse, ResourceUse, RunReport};
 
 use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
 use crate::event::Event;
-use crate::fabric::{ConfigError, Fabric, FabricConfig, Outcome};
+use crate::fabric::{ConfigError, Fabric, FabricConfig, FabricEvent, Outcome};
 use crate::host::{Host, HostConfig, InitiatorConfig, Shared, SimProgram, StallReason};
 use crate::pcie::PcieConfigError;
 use crate::wire::{HostId, PacketId};
@@ -71,8 +73,11 @@ pub struct World {
     shared: Shared,
     /// Time of the last event that changed something.
     reached: Time,
-    /// Announcements of the end of a program that changed nothing.
+    /// Events that changed nothing: announcements of the end of a program that nobody waited for,
+    /// and what a fault plan watches for in vain.
     unheard: u64,
+    /// Planned faults, if there are any.
+    faults: Option<Box<Faults>>,
     /// What had been used when the last message of the set-up arrived: before the first doorbell.
     set_up: Option<RunReport>,
 }
@@ -117,6 +122,7 @@ impl World {
             hosts,
             reached: Time::ZERO,
             unheard: 0,
+            faults: None,
             set_up: None,
         })
     }
@@ -140,14 +146,21 @@ impl World {
     /// Runs until every program is done and nothing is under way, until nothing can happen any
     /// more, or until `limit`.
     pub fn run(&mut self, limit: Time) -> RunEnd {
+        self.arm_faults();
         loop {
+            if self.only_faults_left() {
+                return self.ended();
+            }
             match self.shared.engine.peek_time() {
                 None => return self.ended(),
                 Some(t) if t > limit => return self.cut_off(),
                 Some(_) => {}
             }
             match self.shared.engine.pop() {
-                Ok(Some((now, _, event))) => self.dispatch(now, event),
+                Ok(Some((now, class, event))) if self.comes(now, class, event) => {
+                    self.dispatch(now, event);
+                }
+                Ok(Some(_)) => self.unheard += 1,
                 Ok(None) => return self.ended(),
                 Err(e) => return RunEnd::Livelock(e),
             }
@@ -159,8 +172,15 @@ impl World {
 
     /// The limit has come. Deadlines that were overtaken may still be pending; they mean nothing.
     fn cut_off(&self) -> RunEnd {
-        let over = self.shared.packets.is_empty() && self.hosts.iter().all(Host::quiet);
-        if over { RunEnd::Done } else { RunEnd::TimeLimit }
+        if self.is_over() { RunEnd::Done } else { RunEnd::TimeLimit }
+    }
+
+    /// Whether every program is done and nothing is under way. Packets that a dead host has, or
+    /// that are for one, do not count.
+    fn is_over(&self) -> bool {
+        let gone = |h: HostId| self.hosts[h.index()].is_dead();
+        let lost = self.shared.packets.iter().all(|(_, p)| gone(p.src) || gone(p.dst));
+        lost && self.hosts.iter().all(Host::quiet)
     }
 
     fn ended(&self) -> RunEnd {
@@ -204,28 +224,51 @@ impl World {
                     return;
                 }
             }
-            Event::Fabric(ev) => {
-                let node = ev.node();
-                let outcome = s.fabric.on_event(now, ev, &s.packets, &mut s.fabric_out);
-                let id = s.port_ids[node.index()];
-                s.engine.schedule_all(id, &mut s.fabric_out, Event::Fabric);
-                match outcome {
-                    Outcome::Nothing => {}
-                    Outcome::Delivered(d) => {
-                        self.hosts[d.host.index()].on_packet(s, now, d.packet);
-                    }
-                    Outcome::Dropped(d) => {
-                        s.engine.trace(id, DROPPED, u64::from(d.port.0), u64::from(d.wire_bytes));
-                        let PacketId(packet) = d.packet;
-                        s.packets.remove(packet);
-                    }
-                    Outcome::TxReady { host, .. } => {
-                        self.hosts[host.index()].on_tx_ready(s, now);
-                    }
+            Event::Fabric(ev) => self.on_fabric(now, ev),
+            Event::Fault(ev) => {
+                if !self.on_fault(now, ev) {
+                    self.unheard += 1;
+                    return;
                 }
             }
         }
         self.reached = now;
+    }
+
+    fn on_fabric(&mut self, now: Time, ev: FabricEvent) {
+        match self.faults {
+            Some(_) => self.on_faulty_fabric(now, ev),
+            None => self.pass(now, ev),
+        }
+    }
+
+    /// The fabric handles an event, and what it answers goes where it belongs.
+    fn pass(&mut self, now: Time, ev: FabricEvent) {
+        let s = &mut self.shared;
+        let outcome = s.fabric.on_event(now, ev, &s.packets, &mut s.fabric_out);
+        let id = s.port_ids[ev.node().index()];
+        s.engine.schedule_all(id, &mut s.fabric_out, Event::Fabric);
+        match outcome {
+            Outcome::Nothing => {}
+            Outcome::Delivered(d) => {
+                let host = &mut self.hosts[d.host.index()];
+                if s.packets[d.packet.0].corrupt {
+                    host.corrupt_packet(s, d.packet);
+                } else {
+                    host.on_packet(s, now, d.packet);
+                }
+            }
+            Outcome::Dropped(d) => {
+                s.engine.trace(id, DROPPED, u64::from(d.port.0), u64::from(d.wire_bytes));
+                let PacketId(packet) = d.packet;
+                s.packets.remove(packet);
+            }
+            Outcome::TxReady { host, .. } => {
+                if !self.hosts[host.index()].is_dead() {
+                    self.hosts[host.index()].on_tx_ready(s, now);
+                }
+            }
+        }
     }
 
     /// Time of the last event that changed something: overtaken deadlines do not count.
@@ -233,7 +276,8 @@ impl World {
         self.reached
     }
 
-    /// Events handled. An announcement that nobody waited for is none: a run that is cut between
+    /// Events handled. An announcement that nobody waited for is none, nor what a fault plan adds
+    /// to the queue without an effect: a run that is cut between
     /// the end of the last program and its announcement has the same number.
     pub fn events(&self) -> u64 {
         self.shared.engine.events() - self.unheard

@@ -41,6 +41,15 @@ pub struct End {
     pub lost: Option<DropCause>,
 }
 
+/// What a test does to a packet that arrives.
+#[derive(Copy, Clone)]
+pub enum Meddle {
+    Pass,
+    Lose(DropCause),
+    /// A second one arrives behind it.
+    Copy,
+}
+
 pub struct Net {
     pub engine: Engine<Ev>,
     pub fabric: Fabric,
@@ -106,6 +115,7 @@ impl Net {
             wire_bytes: f.wire_bytes,
             udp_source_port: 0,
             src_qp: 0,
+            corrupt: false,
             desc: self.desc,
             payload: Payload::Lengths,
         });
@@ -129,6 +139,11 @@ impl Net {
 
     /// One event; false when none is left.
     pub fn step(&mut self) -> bool {
+        self.step_with(&mut |_| Meddle::Pass)
+    }
+
+    /// As [`step`](Self::step), with somebody who may meddle with packets that arrive.
+    pub fn step_with(&mut self, meddle: &mut dyn FnMut(PacketId) -> Meddle) -> bool {
         let Some((now, _, ev)) = self.engine.pop().expect("no livelock") else {
             return false;
         };
@@ -140,6 +155,33 @@ impl Net {
             }
             Ev::Fabric(ev) => {
                 self.fabric_events += 1;
+                if let FabricEvent::Arrive { node, port, packet, wire_bytes } = ev {
+                    match meddle(packet) {
+                        Meddle::Pass => {}
+                        Meddle::Lose(cause) => {
+                            self.fabric.lose(now, (node, port), cause, wire_bytes, &mut self.out);
+                            self.engine.schedule_all(
+                                ComponentId(node.0),
+                                &mut self.out,
+                                Ev::Fabric,
+                            );
+                            self.end(packet, Some(cause));
+                            return true;
+                        }
+                        Meddle::Copy => {
+                            let name = self.names[packet.index()];
+                            let packet = self.packets.insert(self.packets[packet.0].clone());
+                            let len = self.names.len().max(packet as usize + 1);
+                            self.names.resize(len, (0, 0));
+                            self.names[packet as usize] = name;
+                            self.fabric.copy((node, port), wire_bytes);
+                            let packet = PacketId(packet);
+                            let copy = FabricEvent::Arrive { node, port, packet, wire_bytes };
+                            let origin = ComponentId(node.0);
+                            self.engine.schedule(origin, now, Class::Arrival, Ev::Fabric(copy));
+                        }
+                    }
+                }
                 let outcome = self.fabric.on_event(now, ev, &self.packets, &mut self.out);
                 let origin = ComponentId(ev.node().0);
                 self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);

@@ -4,6 +4,7 @@ mod balance;
 mod closed_forms;
 mod config;
 mod credits;
+mod faults;
 mod harness;
 mod loss;
 mod properties;

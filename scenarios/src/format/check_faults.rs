@@ -1,0 +1,269 @@
+//! Contradictions of faults: keys without a use, and what the network has not.
+
+use doorbell_core::verbs::{Opcode, Service};
+use doorbell_sim::fabric::End;
+use doorbell_sim::fault::{LinkEnd, LinkName, opcode_word};
+use serde_json::Value as Json;
+
+use super::check::{Checked, refuse};
+use super::{Fault, FaultKind, QpKind, Scenario, TopologyKind};
+use crate::input::suggestion;
+use crate::quantity::Unit;
+
+/// A fault and its place in the file.
+struct At<'a> {
+    fault: &'a Fault,
+    index: usize,
+}
+
+impl At<'_> {
+    fn path(&self, key: &str) -> String {
+        format!("fault.{}.{key}", self.index)
+    }
+
+    fn refuse(&self, key: &str, message: String, help: impl Into<String>) -> Checked {
+        refuse(self.path(key), message, help)
+    }
+}
+
+pub(super) fn check_faults(s: &Scenario) -> Checked {
+    s.fault.iter().enumerate().try_for_each(|(index, fault)| {
+        let at = At { fault, index };
+        check_id(s, &at)?;
+        check_keys(&at)?;
+        check_hosts(s, &at)?;
+        check_link(s, &at)?;
+        check_opcode(s, &at)?;
+        check_times(s, &at)?;
+        check_numbers(&at)?;
+        check_hold(s, &at)
+    })
+}
+
+fn check_id(s: &Scenario, at: &At<'_>) -> Checked {
+    let id = &at.fault.id;
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if id.is_empty() || !id.chars().all(good) {
+        let text = format!("\"{id}\" is no name of a fault");
+        return at.refuse("id", text, "use a to z, 0 to 9, `-` and `_`");
+    }
+    if s.fault[..at.index].iter().any(|f| f.id == *id) {
+        return at.refuse("id", format!("two faults are called \"{id}\""), "rename one of them");
+    }
+    Ok(())
+}
+
+fn check_keys(at: &At<'_>) -> Checked {
+    let kind = at.fault.kind;
+    let json = serde_json::to_value(at.fault).unwrap_or_default();
+    let empty = serde_json::Map::new();
+    let given = json.as_object().unwrap_or(&empty);
+    let has = |key: &str| given.get(key).is_some_and(|v| *v != Json::Null);
+    let known = kind.keys();
+    let always = ["id", "kind", "maybe"];
+    let useless =
+        given.keys().find(|k| !known.contains(&k.as_str()) && !always.contains(&k.as_str()));
+    if let Some(key) = useless {
+        let text = format!("`{key}` has no use in a fault of kind `{}`", kind.word());
+        return at.refuse(key, text, suggestion(key, known.iter().copied(), "keys"));
+    }
+    if let Some(key) = kind.needed().iter().find(|k| !has(k)) {
+        let text = format!("a fault of kind `{}` without `{key}`", kind.word());
+        return at.refuse("kind", text, example(key));
+    }
+    Ok(())
+}
+
+/// How a key is written.
+fn example(key: &str) -> &'static str {
+    match key {
+        "delay" => "say by how much: delay = \"2us\"",
+        "link" => "say which: link = \"host0-host1\"",
+        "host" => "say which: host = 1",
+        "qp" => "say which by its number, the first of a host is 16: qp = 16",
+        _ => "without an end the run would not end either: before = \"2ms\"",
+    }
+}
+
+fn check_hosts(s: &Scenario, at: &At<'_>) -> Checked {
+    let hosts = s.topology.hosts.value();
+    let f = at.fault;
+    for (key, host) in [("source", f.source), ("dest", f.dest), ("host", f.host)] {
+        if let Some(host) = host.filter(|h| h.value() >= hosts) {
+            let text = format!(
+                "`{key}` is {}, and there are {hosts} hosts, 0 to {}",
+                host.value(),
+                hosts - 1
+            );
+            return at.refuse(key, text, "raise `topology.hosts` or name another host");
+        }
+    }
+    match (f.source, f.dest) {
+        (Some(source), Some(dest)) if source == dest => {
+            let text = format!("`source` and `dest` are both {}", source.value());
+            at.refuse("dest", text, "no packet goes from a host to itself")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Names of all links.
+pub(crate) fn link_names(s: &Scenario) -> Vec<String> {
+    match s.topology.kind {
+        TopologyKind::BackToBack => vec!["host0-host1".to_owned()],
+        TopologyKind::Switch => {
+            (0..s.topology.hosts.value()).map(|h| format!("host{h}-switch0")).collect()
+        }
+    }
+}
+
+/// Whether the node is one of the topology.
+fn is_node(s: &Scenario, node: End) -> bool {
+    match node {
+        End::Host(h) => u64::from(h) < s.topology.hosts.value(),
+        End::Switch(n) => s.topology.kind == TopologyKind::Switch && n == 0,
+    }
+}
+
+fn joined(s: &Scenario, link: &LinkName) -> bool {
+    let (a, b) = (link.a.node, link.b.node);
+    let kinds = match s.topology.kind {
+        TopologyKind::BackToBack => matches!((a, b), (End::Host(_), End::Host(_))),
+        TopologyKind::Switch => {
+            matches!((a, b), (End::Host(_), End::Switch(_)) | (End::Switch(_), End::Host(_)))
+        }
+    };
+    kinds && a != b && is_node(s, a) && is_node(s, b)
+}
+
+fn check_link(s: &Scenario, at: &At<'_>) -> Checked {
+    let names = link_names(s);
+    let mut link = None;
+    if let Some(text) = &at.fault.link {
+        link = text.parse::<LinkName>().ok().filter(|l| joined(s, l));
+        if link.is_none() {
+            let help = suggestion(text, names.iter().map(String::as_str), "links");
+            return at.refuse("link", format!("there is no link \"{text}\""), help);
+        }
+    }
+    let Some(text) = &at.fault.from else { return Ok(()) };
+    let end = text.parse::<LinkEnd>().ok().filter(|e| is_node(s, e.node));
+    let good = match (link, end) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(l), Some(e)) => l.a.node == e.node || l.b.node == e.node,
+    };
+    if good {
+        return Ok(());
+    }
+    let ends: Vec<String> = match link {
+        Some(l) => vec![l.a.to_string(), l.b.to_string()],
+        None => names.iter().flat_map(|n| n.split('-')).map(str::to_owned).collect(),
+    };
+    let whose = at.fault.link.as_ref().map_or("a link".to_owned(), |l| format!("link \"{l}\""));
+    let help = suggestion(text, ends.iter().map(String::as_str), "ends");
+    at.refuse("from", format!("\"{text}\" is no end of {whose}"), help)
+}
+
+/// The opcode of a file.
+pub(crate) fn opcode_of(text: &str) -> Option<Opcode> {
+    Opcode::ALL.iter().copied().find(|o| opcode_word(*o) == text)
+}
+
+fn check_opcode(s: &Scenario, at: &At<'_>) -> Checked {
+    let (service, word) = match s.qp.kind {
+        QpKind::Rc => (Service::Rc, "RC"),
+        QpKind::Uc => (Service::Uc, "UC"),
+        QpKind::Ud => (Service::Ud, "UD"),
+    };
+    let possible = || Opcode::ALL.iter().copied().filter(|o| o.service() == service);
+    let class = at.fault.class.map(|c| c.packets());
+    if let Some(text) = &at.fault.opcode {
+        let Some(opcode) = opcode_of(text) else {
+            let words: Vec<String> = possible().map(opcode_word).collect();
+            let help = suggestion(text, words.iter().map(String::as_str), "opcodes");
+            return at.refuse("opcode", format!("there is no opcode \"{text}\""), help);
+        };
+        if opcode.service() != service {
+            let text = format!("no packet has opcode \"{text}\" where `qp.type` is \"{word}\"");
+            return at.refuse("opcode", text, "name one of that service, or change the type");
+        }
+        if let Some(class) = class.filter(|c| !c.takes(opcode)) {
+            let text = format!("opcode \"{text}\" is not of class \"{}\"", class.word());
+            return at.refuse("class", text, "leave out one of the two");
+        }
+    }
+    match class.filter(|c| !possible().any(|o| c.takes(o))) {
+        Some(class) => {
+            let text = format!("{word} has no packet of class \"{}\"", class.word());
+            at.refuse("class", text, "name another class, or change `qp.type`")
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_times(s: &Scenario, at: &At<'_>) -> Checked {
+    let f = at.fault;
+    let after = f.after.map(|t| t.0).unwrap_or_default();
+    let ends = [("before", f.before), ("until", f.until)];
+    for (key, end) in ends {
+        if let Some(end) = end.filter(|e| e.0 <= after) {
+            let text = format!("no time lies after {} and before {}", after.print(), end.0.print());
+            return at.refuse(key, text, "`after` comes first; swap them or move one");
+        }
+    }
+    let limit = s.run.limit.0;
+    if after >= limit {
+        let text = format!("it begins at {}, and the run ends at {}", after.print(), limit.print());
+        return at.refuse("after", text, "begin earlier, or raise `run.limit`");
+    }
+    Ok(())
+}
+
+fn check_numbers(at: &At<'_>) -> Checked {
+    let f = at.fault;
+    if f.chance.is_some() && f.burst.is_some() {
+        let help = "leave out one of the two; a burst has shares of its own, `bad` and `good`";
+        return at.refuse("burst", "`chance` and `burst`".to_owned(), help);
+    }
+    if f.nth.is_some() && (f.chance.is_some() || f.burst.is_some()) {
+        let help = "leave out one of the two: the n-th packet is hit, or a share of all is";
+        return at.refuse("nth", "`nth` and a probability".to_owned(), help);
+    }
+    let burst = f.burst.map(|b| {
+        let all =
+            [("enter", b.enter.0), ("leave", b.leave.0), ("bad", b.bad.0), ("good", b.good.0)];
+        all.map(|(key, ratio)| (format!("burst.{key}"), ratio))
+    });
+    let chance = f.chance.map(|c| ("chance".to_owned(), c.0));
+    for (key, ratio) in burst.into_iter().flatten().chain(chance) {
+        if ratio.num > ratio.den {
+            let text = format!("a probability of {} is above 1", ratio.print());
+            return at.refuse(&key, text, "write a share, such as \"1/1000\"");
+        }
+    }
+    if let Some(chance) = f.chance.filter(|c| c.0.is_zero() && !f.maybe) {
+        let text = format!("a `chance` of {} never fires", chance.0.print());
+        return at.refuse("chance", text, "raise it, or write maybe = true");
+    }
+    Ok(())
+}
+
+fn check_hold(s: &Scenario, at: &At<'_>) -> Checked {
+    let f = at.fault;
+    if f.kind != FaultKind::Hold {
+        return Ok(());
+    }
+    if f.until.is_some() == f.released_by.is_some() {
+        let text = "a hold ends by `until` or by `released_by`".to_owned();
+        return at.refuse("kind", text, "give one of the two");
+    }
+    let Some(other) = &f.released_by else { return Ok(()) };
+    let others = || s.fault.iter().filter(|g| g.id != f.id).map(|g| g.id.as_str());
+    if others().any(|id| id == other) {
+        return Ok(());
+    }
+    let others: Vec<&str> = others().collect();
+    let help = suggestion(other, others.iter().copied(), "faults");
+    at.refuse("released_by", format!("there is no other fault \"{other}\""), help)
+}

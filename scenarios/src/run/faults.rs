@@ -1,0 +1,173 @@
+//! From the faults of a file to a plan of the simulator, and what came of them.
+
+use doorbell_core::units::{Ratio, Span, Time};
+use doorbell_core::verbs::{Psn, Qpn};
+use doorbell_sim::fault::{
+    self as sim, Chance, DEFAULT_REORDER_LIMIT, DoorbellPart, FaultPlan, Hold, HostAction,
+    HostFault, Matcher, PacketFault, PacketVerdict, What, Window,
+};
+use doorbell_sim::wire::HostId;
+use doorbell_sim::world::World;
+
+use super::{Exit, ExitKind, FaultRow, Note, NoteKind, Outcome, RunError};
+use crate::format::check_faults::opcode_of;
+use crate::format::{Fault, FaultKind, FaultPart, Scenario};
+use crate::quantity::Count;
+
+/// Lets the faults of the scenario happen in the world.
+pub(super) fn arm(s: &Scenario, world: &mut World) -> Result<(), RunError> {
+    let plan = FaultPlan { faults: s.fault.iter().map(fault).collect() };
+    world.set_faults(&plan).map_err(|e| RunError::BadInput {
+        path: "fault".into(),
+        message: e.to_string(),
+        help: "change the fault, or the topology".into(),
+    })
+}
+
+fn fault(f: &Fault) -> sim::Fault {
+    sim::Fault {
+        id: f.id.clone(),
+        what: match host_action(f) {
+            Some(action) => What::Host(HostFault { host: host(f.host), window: window(f), action }),
+            None => What::Packets(PacketFault {
+                matcher: matcher(f),
+                chance: chance(f),
+                verdict: verdict(f),
+            }),
+        },
+        budget: f.budget.map(Count::value),
+        maybe: f.maybe,
+    }
+}
+
+fn host(host: Option<Count<0, 1023>>) -> HostId {
+    HostId(host.map_or(0, |h| h.value() as u32))
+}
+
+fn time(span: Span) -> Time {
+    Time::ZERO + span
+}
+
+fn window(f: &Fault) -> Window {
+    Window {
+        after: f.after.map_or(Time::ZERO, |t| time(t.0)),
+        before: f.before.map_or(Time::MAX, |t| time(t.0)),
+    }
+}
+
+fn qpn(n: Option<Count<0, 0xFF_FFFF>>) -> Option<Qpn> {
+    n.map(|n| Qpn::new(n.value() as u32))
+}
+
+fn matcher(f: &Fault) -> Matcher {
+    let host = |h: Option<Count<0, 1023>>| h.map(|h| HostId(h.value() as u32));
+    Matcher {
+        link: f.link.as_ref().and_then(|l| l.parse().ok()),
+        from: f.from.as_ref().and_then(|e| e.parse().ok()),
+        source: host(f.source),
+        dest: host(f.dest),
+        source_qp: qpn(f.source_qp),
+        dest_qp: qpn(f.dest_qp),
+        psn: f.psn.map(|p| Psn::new(p.value() as u32)),
+        opcode: f.opcode.as_deref().and_then(opcode_of),
+        class: f.class.map(|c| c.packets()),
+        round: f.round.map(|r| r.value() as u32),
+        nth: f.nth.map(Count::value),
+        window: window(f),
+    }
+}
+
+fn chance(f: &Fault) -> Chance {
+    match (f.chance, f.burst) {
+        (Some(p), _) if p.0 == Ratio::ONE => Chance::Always,
+        (Some(p), _) => Chance::Ratio(p.0),
+        (None, Some(b)) => Chance::Burst(sim::Burst {
+            enter: b.enter.0,
+            leave: b.leave.0,
+            bad: b.bad.0,
+            good: b.good.0,
+        }),
+        (None, None) => Chance::Always,
+    }
+}
+
+fn verdict(f: &Fault) -> PacketVerdict {
+    match f.kind {
+        FaultKind::LinkDown => PacketVerdict::LinkDown,
+        FaultKind::Delay => PacketVerdict::Delay(f.delay.map(|d| d.0).unwrap_or_default()),
+        FaultKind::Duplicate => PacketVerdict::Duplicate(f.copies.map_or(1, |c| c.value() as u32)),
+        FaultKind::Reorder => PacketVerdict::Reorder {
+            behind: f.behind.map_or(1, |b| b.value() as u32),
+            within: f.within.map_or(DEFAULT_REORDER_LIMIT, |w| w.0),
+        },
+        FaultKind::Corrupt => PacketVerdict::Corrupt,
+        FaultKind::Hold => PacketVerdict::Hold(match (&f.until, &f.released_by) {
+            (Some(until), _) => Hold::Until(time(until.0)),
+            (None, Some(other)) => Hold::ReleasedBy(other.clone()),
+            (None, None) => Hold::Released,
+        }),
+        _ => PacketVerdict::Drop,
+    }
+}
+
+fn host_action(f: &Fault) -> Option<HostAction> {
+    Some(match f.kind {
+        FaultKind::PeerDead => HostAction::PeerDead,
+        FaultKind::QpError => HostAction::QpError { qp: qpn(f.qp)? },
+        FaultKind::ProgramStall => {
+            HostAction::ProgramStall { rank: f.rank.map(|r| r.value() as u32) }
+        }
+        FaultKind::NicStall => HostAction::NicStall,
+        FaultKind::CqNotPolled => HostAction::CqNotPolled { cq: f.cq.map(|c| c.value() as u32) },
+        FaultKind::Rnr => HostAction::Rnr { qp: qpn(f.qp) },
+        FaultKind::BadDoorbell => HostAction::BadDoorbell {
+            qp: qpn(f.qp),
+            part: match f.part {
+                Some(FaultPart::Blueflame) => DoorbellPart::Blueflame,
+                Some(FaultPart::Record) | None => DoorbellPart::Record,
+            },
+            nth: f.nth.map(Count::value),
+            stop_after: f.stop_after.map(|n| n.value() as u32),
+        },
+        _ => return None,
+    })
+}
+
+/// What came of the faults. One that never fired fails a run that is good otherwise.
+pub(super) fn collect(world: &World, out: &mut Outcome) {
+    let mut silent = Vec::new();
+    for u in world.fault_uses() {
+        if u.fired == 0 && !u.maybe {
+            silent.push(format!("fault \"{}\" ({}) never fired: {}", u.id, u.kind, why(&u)));
+        }
+        out.faults.push(FaultRow {
+            id: u.id,
+            kind: u.kind.to_owned(),
+            matched: u.matched,
+            fired: u.fired,
+            budget: u.budget,
+            first: u.first.map(|t| t.since(Time::ZERO)),
+            held: u.held,
+            maybe: u.maybe,
+            synthetic: u.synthetic,
+        });
+    }
+    if silent.is_empty() {
+        return;
+    }
+    let (count, text) = (silent.len() as u64, silent.join("\n"));
+    if out.exit.kind == ExitKind::Ok {
+        let text = format!("{text}\nchange its conditions, or write maybe = true");
+        out.exit = Exit { kind: ExitKind::FaultNotFired, reason: text };
+    } else {
+        let name = "fault-not-fired".to_owned();
+        out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
+    }
+}
+
+fn why(u: &sim::FaultUse) -> String {
+    match u.matched {
+        0 => "nothing matched".to_owned(),
+        n => format!("{n} matched, and neither number nor chance chose one"),
+    }
+}

@@ -1,0 +1,269 @@
+//! The fault plan of a run: where it meets packets, hosts and time.
+
+use doorbell_core::units::Time;
+
+use super::World;
+use crate::engine::{Class, ComponentId, fnv1a};
+use crate::event::{Event, FaultEvent, HostEvent};
+use crate::fabric::{DropCause, FabricEvent};
+use crate::fault::{
+    Decision, FaultPlan, FaultState, FaultUse, Held, HostAction, HostFault, PlanError,
+};
+use crate::host::Host;
+use crate::nic::NicEvent;
+use crate::wire::{NodeId, PacketId, PortId};
+
+/// Trace kind of a fault that fires: its id, hashed, and the PSN of the packet, or the host.
+const FIRED: u32 = 80;
+
+/// The plan at work.
+#[derive(Debug)]
+pub(super) struct Faults {
+    state: FaultState,
+    /// Registered when the run starts, behind everybody else, so that a plan moves nobody's number.
+    component: Option<ComponentId>,
+}
+
+impl World {
+    /// Lets the faults of `plan` happen. Before the first [`run`](Self::run); a second plan takes
+    /// the place of the first.
+    ///
+    /// # Errors
+    /// [`PlanError`] when the plan contradicts itself or names what the world has not.
+    ///
+    /// # Panics
+    /// After [`run`](Self::run).
+    pub fn set_faults(&mut self, plan: &FaultPlan) -> Result<(), PlanError> {
+        let started = self.faults.as_ref().is_some_and(|f| f.component.is_some());
+        assert!(!started && self.shared.engine.events() == 0, "a plan for a run that has begun");
+        let seed = self.shared.engine.seed();
+        let state = FaultState::new(plan, &self.shared.fabric, seed)?;
+        let any = !plan.faults.is_empty();
+        self.faults = any.then(|| Box::new(Faults { state, component: None }));
+        Ok(())
+    }
+
+    /// Ends the hold `id`: its packets go on now, and it holds no more. False: there is no such
+    /// hold.
+    pub fn release(&mut self, id: &str) -> bool {
+        let Some(faults) = &self.faults else { return false };
+        let Some(fault) = faults.state.hold(id) else { return false };
+        self.let_go(self.shared.engine.now(), fault);
+        true
+    }
+
+    /// What every fault of the plan has done so far, in the plan's order.
+    pub fn fault_uses(&self) -> Vec<FaultUse> {
+        let count = |h: &HostFault| self.hosts[h.host.index()].fault_count(h.action);
+        self.faults.as_ref().map_or_else(Vec::new, |f| f.state.uses(count))
+    }
+
+    /// Puts the times of the plan into the queue. They do not keep the run alive.
+    pub(super) fn arm_faults(&mut self) {
+        let Some(faults) = self.faults.as_deref_mut() else { return };
+        if faults.component.is_some() {
+            return;
+        }
+        let component = self.shared.engine.add_component("faults");
+        faults.component = Some(component);
+        for change in faults.state.changes() {
+            let ev = match change.begins {
+                true => FaultEvent::Begin(change.fault),
+                false => FaultEvent::End(change.fault),
+            };
+            let engine = &mut self.shared.engine;
+            engine.schedule_periodic(component, change.at, Class::Fault, Event::Fault(ev));
+        }
+    }
+
+    /// Whether every program has ended and only faults would happen to what is over.
+    pub(super) fn only_faults_left(&self) -> bool {
+        self.faults.as_deref().is_some_and(|f| !f.state.holds())
+            && self.shared.engine.only_periodic_left()
+            && self.hosts.iter().all(Host::done)
+    }
+
+    /// Whether an event takes place now: not if a fault puts it off, or its host is dead.
+    pub(super) fn comes(&mut self, now: Time, class: Class, event: Event) -> bool {
+        let Some(faults) = self.faults.as_deref_mut() else { return true };
+        let Event::Host(host, ev) = event else { return true };
+        let state = &mut faults.state;
+        if state.is_dead(host) {
+            return false;
+        }
+        let island = &mut self.hosts[host.index()];
+        let put_off = match ev {
+            HostEvent::Step { initiator, generation } => {
+                let rank = island.steps_now(initiator, generation);
+                rank.and_then(|rank| state.step_put_off(now, host, rank))
+            }
+            HostEvent::Nic(_) => state.nic_put_off(now, host),
+            _ => None,
+        };
+        if let Some((fault, until)) = put_off {
+            let origin = island.component_of(ev);
+            self.shared.engine.schedule(origin, until, class, event);
+            self.fired(now, fault, u64::from(host.0));
+            return false;
+        }
+        if let HostEvent::Nic(NicEvent::Doorbell { qp, blueflame, .. }) = ev
+            && let Some((fault, stop_after)) = state.doorbell(now, host, qp, blueflame)
+        {
+            island.bad_doorbell(&mut self.shared, now, qp, stop_after);
+            self.reached = now;
+            self.fired(now, fault, u64::from(host.0));
+            return false;
+        }
+        true
+    }
+
+    /// A fault has fired: that is part of the run, and may release what others hold.
+    fn fired(&mut self, now: Time, fault: u32, about: u64) {
+        let faults = self.faults.as_deref().expect("a fault fired");
+        let component = faults.component.expect("the run has started");
+        let id = fnv1a(faults.state.id(fault));
+        let released = faults.state.released_by(fault);
+        self.shared.engine.trace(component, FIRED, id, about);
+        for hold in released {
+            self.let_go(now, hold);
+        }
+    }
+
+    fn let_go(&mut self, now: Time, hold: u32) {
+        let Some(faults) = self.faults.as_deref_mut() else { return };
+        for key in faults.state.release(hold) {
+            let component = faults.component.expect("packets are held, so the run has started");
+            let ev = Event::Fault(FaultEvent::Deliver(key));
+            self.shared.engine.schedule(component, now, Class::Arrival, ev);
+        }
+    }
+
+    /// An event of the plan. False: it changed nothing.
+    pub(super) fn on_fault(&mut self, now: Time, ev: FaultEvent) -> bool {
+        let Some(faults) = self.faults.as_deref_mut() else { return false };
+        let (fault, begins) = match ev {
+            FaultEvent::Deliver(key) => {
+                let Some(held) = faults.state.take(key) else { return false };
+                self.go_on(now, held);
+                return true;
+            }
+            FaultEvent::Begin(fault) => (fault, true),
+            FaultEvent::End(fault) => (fault, false),
+        };
+        match faults.state.host_fault(fault) {
+            Some(h) => self.on_host_fault(now, fault, h, begins),
+            None => {
+                self.let_go(now, fault);
+                false
+            }
+        }
+    }
+
+    fn on_host_fault(&mut self, now: Time, fault: u32, h: HostFault, begins: bool) -> bool {
+        // Deadlines that mean nothing may keep the queue going after the end of the run.
+        let over = self.is_over();
+        let Some(faults) = self.faults.as_deref_mut() else { return false };
+        let island = &mut self.hosts[h.host.index()];
+        if island.is_dead() || begins && over {
+            return false;
+        }
+        let done = match h.action {
+            HostAction::PeerDead => {
+                island.die();
+                faults.state.kill(h.host);
+                true
+            }
+            HostAction::QpError { qp } => island.fail_qp(&mut self.shared, now, qp),
+            action => {
+                let count = island.fault_count(action);
+                match begins {
+                    true => faults.state.open(fault, now, count),
+                    false => faults.state.close(fault, count),
+                }
+                island.set_fault(&mut self.shared, now, action, begins);
+                return false;
+            }
+        };
+        if done {
+            faults.state.happened(fault, now);
+            self.fired(now, fault, u64::from(h.host.0));
+        }
+        done
+    }
+
+    // ---- packets -----------------------------------------------------------------------------
+
+    /// As [`pass`](Self::pass), where a plan is asked about packets that arrive.
+    pub(super) fn on_faulty_fabric(&mut self, now: Time, ev: FabricEvent) {
+        let FabricEvent::Arrive { node, port, packet, wire_bytes } = ev else {
+            return self.pass(now, ev);
+        };
+        let faults = self.faults.as_deref_mut().expect("there is a plan");
+        let p = &self.shared.packets[packet.0];
+        let psn = u64::from(p.desc.psn.value());
+        let Some((fault, decision)) = faults.state.judge(now, (node, port), p) else {
+            return self.arrive(now, (node, port), packet, wire_bytes);
+        };
+        if let Some(fault) = fault {
+            self.fired(now, fault, psn);
+        }
+        let held =
+            Held { fault: fault.unwrap_or(0), at: (node, port), packet, wire_bytes, behind: 0 };
+        match decision {
+            Decision::Lose(cause) => self.lose(now, held, cause),
+            Decision::Delay(by) => self.keep(held, Some(now + by)),
+            Decision::Hold => self.keep(held, None),
+            Decision::Reorder { behind, within } => {
+                self.keep(Held { behind, ..held }, Some(now + within));
+            }
+            Decision::Corrupt => {
+                self.shared.packets[packet.0].corrupt = true;
+                self.arrive(now, (node, port), packet, wire_bytes);
+            }
+            Decision::Copy(copies) => {
+                let copy = self.shared.packets[packet.0].clone();
+                self.arrive(now, (node, port), packet, wire_bytes);
+                for _ in 0..copies {
+                    let packet = PacketId(self.shared.packets.insert(copy.clone()));
+                    self.shared.fabric.copy((node, port), wire_bytes);
+                    self.arrive(now, (node, port), packet, wire_bytes);
+                }
+            }
+        }
+    }
+
+    /// Keeps a packet at the end of its link, until a time if one is given.
+    fn keep(&mut self, held: Held, until: Option<Time>) {
+        let faults = self.faults.as_deref_mut().expect("a fault holds it");
+        let key = faults.state.keep(held);
+        if let (Some(at), Some(component)) = (until, faults.component) {
+            let ev = Event::Fault(FaultEvent::Deliver(key));
+            self.shared.engine.schedule(component, at, Class::Arrival, ev);
+        }
+    }
+
+    fn lose(&mut self, now: Time, Held { at, packet, wire_bytes, .. }: Held, cause: DropCause) {
+        let s = &mut self.shared;
+        s.fabric.lose(now, at, cause, wire_bytes, &mut s.fabric_out);
+        let id = s.port_ids[at.0.index()];
+        s.engine.schedule_all(id, &mut s.fabric_out, Event::Fabric);
+        s.packets.remove(packet.0);
+    }
+
+    fn go_on(&mut self, now: Time, held: Held) {
+        if self.faults.as_deref().is_some_and(|f| f.state.is_cut(held.at)) {
+            return self.lose(now, held, DropCause::PeerDead);
+        }
+        self.arrive(now, held.at, held.packet, held.wire_bytes);
+    }
+
+    /// A packet arrives, and with it those that waited to be overtaken by it.
+    fn arrive(&mut self, now: Time, at: (NodeId, PortId), packet: PacketId, wire_bytes: u32) {
+        let (node, port) = at;
+        self.pass(now, FabricEvent::Arrive { node, port, packet, wire_bytes });
+        let faults = self.faults.as_deref_mut().expect("there is a plan");
+        for held in faults.state.overtaken(at) {
+            self.go_on(now, held);
+        }
+    }
+}
