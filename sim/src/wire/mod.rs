@@ -1,6 +1,8 @@
 //! The packet as the network sees it: who sent it to whom, how many bytes it takes on the wire,
-//! and the bytes it carries where a run moves real data.
+//! and the bytes it carries where a run moves real data. [`codec`] writes and reads it as the bytes
+//! of a RoCEv2 frame.
 
+pub mod codec;
 mod encap;
 mod entropy;
 mod id;
