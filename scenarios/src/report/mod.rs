@@ -5,6 +5,7 @@ mod detail;
 mod figure;
 mod json;
 mod junit;
+mod pcapng;
 mod summary;
 mod table;
 mod text;
@@ -22,6 +23,7 @@ pub use claims::claims_markdown;
 pub use figure::timeline_svg;
 pub use json::{REPORT_VERSION, to_json};
 pub use junit::{Suite, to_junit};
+pub use pcapng::PcapNg;
 pub use text::{to_text, verdict_lines};
 pub use write::write_whole;
 

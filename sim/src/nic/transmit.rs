@@ -219,6 +219,7 @@ impl Nic {
             payload: Payload::None,
             desc: *desc,
             src_qp: qp,
+            reason: None,
         }))
     }
 

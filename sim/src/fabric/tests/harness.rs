@@ -106,6 +106,7 @@ impl Net {
             wire_bytes: f.wire_bytes,
             udp_source_port: 0,
             src_qp: 0,
+            reason: None,
             desc: self.desc,
             payload: Payload::Lengths,
         });
