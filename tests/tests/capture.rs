@@ -12,14 +12,15 @@ const COMMAND: &str = env!("CARGO_BIN_EXE_command");
 /// Preamble, FCS and gap, which a frame has not.
 const AROUND_FRAME: u64 = 24;
 
-/// Two senders that are faster than the one output between them and the third host; nothing of
-/// not sent again.
+/// Two senders that are faster than the one output between them and the third host; datagrams
+/// are not sent again.
 const LOSSY: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\n\
-    [topology]\nkind = 'switch'\nhosts = 3\nswitch = 'tail-drop'\nbuffer = '20KiB'\n\
-    [qp]\ntype = 'uc'\n\
-    [[program]]\nkind = 'message-rate'\nname = 'a'\nop = 'write'\nsize = '2KiB'\n\
+    [topology]\nkind = 'switch'\nhosts = 3\nrate = '25Gbps'\n\
+    switch = 'tail-drop'\nbuffer = '20KiB'\n\
+    [qp]\ntype = 'UD'\n\
+    [[program]]\nkind = 'message-rate'\nname = 'a'\nop = 'send'\nsize = '2KiB'\n\
     iterations = 60\nhost = 0\npeer = 2\n\
-    [[program]]\nkind = 'message-rate'\nname = 'b'\nop = 'write'\nsize = '2KiB'\n\
+    [[program]]\nkind = 'message-rate'\nname = 'b'\nop = 'send'\nsize = '2KiB'\n\
     iterations = 60\nhost = 1\npeer = 2\n";
 
 fn metric(outcome: &Outcome, name: &str) -> u64 {
