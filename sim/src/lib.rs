@@ -1,6 +1,7 @@
 //! The simulator.
 #![forbid(unsafe_code)]
 
+pub mod capture;
 pub mod engine;
 pub mod event;
 pub mod fabric;

@@ -2,9 +2,11 @@
 
 mod bad_input;
 mod boundaries;
+mod capture;
 mod closed_forms;
 mod determinism;
 mod events;
+mod fuzz_corpus;
 mod host;
 mod no_progress;
 mod on_ideal;

@@ -89,6 +89,9 @@ pub struct RunArgs {
     /// Draw the timeline of the first point (`record.timeline = true`) into this SVG file
     #[arg(long, value_name = "FILE")]
     pub figure: Option<PathBuf>,
+    /// Write what a capture on each port would show into this folder, one pcapng file per point
+    #[arg(long, value_name = "DIR")]
+    pub pcap: Option<PathBuf>,
     /// Fail with status 5 unless the trace hash is this one (scenarios with one point)
     #[arg(long, value_name = "HASH")]
     pub trace_hash: Option<String>,

@@ -1,6 +1,7 @@
 //! The `doorbell` command.
 
 mod args;
+mod capture;
 mod check;
 mod common;
 mod explain;

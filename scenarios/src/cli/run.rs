@@ -6,7 +6,8 @@ use doorbell_sim::engine::TraceHash;
 
 use super::ExitStatus;
 use super::args::RunArgs;
-use super::common::{cannot_write, complain, print, ready, run_all};
+use super::capture::Capturing;
+use super::common::{Ready, cannot_write, complain, print, ready, run_all};
 use crate::expect::Status;
 use crate::input::InputError;
 use crate::report::{Report, timeline_svg, to_json, to_text, verdict_lines, write_whole};
@@ -29,9 +30,9 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
         let error = InputError::new(format!("--trace-hash {hash} is not a trace hash"));
         return complain(&error.help("16 hexadecimal digits, as a report prints them"));
     }
-    let report = match run_all(runner, &ready, args.quiet) {
+    let report = match run_points(runner, &ready, args) {
         Ok(report) => report,
-        Err(error) => return complain(&error),
+        Err(status) => return status,
     };
     if let Some(folder) = &args.out {
         for (ending, text) in [("json", to_json(&report)), ("txt", to_text(&report))] {
@@ -66,9 +67,21 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
         .max(printed)
 }
 
+/// Runs all points, with a capture of each where that was asked for.
+fn run_points(runner: &dyn Runner, ready: &Ready, args: &RunArgs) -> Result<Report, ExitStatus> {
+    let all = |runner| run_all(runner, ready, args.quiet).map_err(|error| complain(&error));
+    let Some(folder) = &args.pcap else { return all(runner) };
+    let capturing = Capturing::new(runner, folder, &ready.name, ready.points.len());
+    let report = all(&capturing)?;
+    match capturing.failure() {
+        Some((path, error)) => Err(cannot_write(&path, &error)),
+        None => Ok(report),
+    }
+}
+
 /// `run` tells how the runs ended by its own status, so the added verdict about unexpected ends
 /// does not count here.
-fn verdicts_of_file(report: &Report, ready: &super::common::Ready) -> Vec<crate::expect::Verdict> {
+fn verdicts_of_file(report: &Report, ready: &Ready) -> Vec<crate::expect::Verdict> {
     report.verdicts.iter().take(ready.loaded.expects.len()).cloned().collect()
 }
 

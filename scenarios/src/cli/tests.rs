@@ -39,7 +39,15 @@ impl Drop for Folder {
 fn run_args(scenario: &str, set: &[&str]) -> RunArgs {
     let set = set.iter().map(|s| (*s).to_owned()).collect();
     let target = Target { scenario: scenario.to_owned(), set, seed: None };
-    RunArgs { target, json: false, quiet: true, out: None, figure: None, trace_hash: None }
+    RunArgs {
+        target,
+        json: false,
+        quiet: true,
+        out: None,
+        figure: None,
+        pcap: None,
+        trace_hash: None,
+    }
 }
 
 fn check_args(scenario: &str) -> CheckArgs {

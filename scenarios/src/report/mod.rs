@@ -5,6 +5,7 @@ mod detail;
 mod figure;
 mod json;
 mod junit;
+mod pcapng;
 mod summary;
 mod table;
 mod text;
@@ -24,6 +25,7 @@ pub(crate) use detail::measured_text;
 pub use figure::timeline_svg;
 pub use json::{REPORT_VERSION, to_json};
 pub use junit::{Suite, to_junit};
+pub use pcapng::PcapNg;
 pub use text::{to_text, verdict_lines};
 pub use write::write_whole;
 

@@ -24,6 +24,7 @@ mod simulate_tests;
 mod steps;
 mod timeline;
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 #[cfg(feature = "hw")]
@@ -101,4 +102,17 @@ pub trait Runner {
     /// # Errors
     /// When the point asks for something impossible or unsupported.
     fn run(&self, point: &Point) -> Result<Outcome, RunError>;
+
+    /// As [`run`](Self::run), and writes what a capture on each port would show to `out`, as
+    /// pcapng. The outcome is the same. The second result is how the writing went.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and when the runner sees no packets.
+    fn run_captured(
+        &self,
+        _point: &Point,
+        _out: Box<dyn Write>,
+    ) -> Result<(Outcome, io::Result<()>), RunError> {
+        Err(RunError::Unsupported { what: "a capture: this back end sees no packets".into() })
+    }
 }

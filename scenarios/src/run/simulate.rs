@@ -1,6 +1,7 @@
 //! The simulator as a [`Runner`].
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::QpState;
@@ -21,6 +22,7 @@ use super::{
 use super::{effective, faults, timeline};
 use crate::format::{HostModel, Noise, QpKind, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
+use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
 /// Stages that the timeline recorder keeps: enough for the warm-up of any scenario that asks for
@@ -36,13 +38,33 @@ pub struct Simulator;
 
 impl Runner for Simulator {
     fn run(&self, point: &Point) -> Result<Outcome, RunError> {
-        let mut world = build(point)?;
-        let placed = place(point, &mut world)?;
-        faults::arm(&point.scenario, &mut world)?;
-        let limit = Time::ZERO + point.scenario.run.limit.0;
-        let end = world.run(limit);
-        collect(point, &world, &placed, &end)
+        simulate(point, build(point)?).0
     }
+
+    fn run_captured(
+        &self,
+        point: &Point,
+        out: Box<dyn Write>,
+    ) -> Result<(Outcome, io::Result<()>), RunError> {
+        let mut world = build(point)?;
+        world.capture_to(Box::new(PcapNg::new(out)));
+        let (outcome, written) = simulate(point, world);
+        Ok((outcome?, written))
+    }
+}
+
+/// Runs a point in its world; the second result is how its capture went, if it has one.
+fn simulate(point: &Point, mut world: World) -> (Result<Outcome, RunError>, io::Result<()>) {
+    let placed = match place(point, &mut world) {
+        Ok(placed) => placed,
+        Err(error) => return (Err(error), Ok(())),
+    };
+    if let Err(error) = faults::arm(&point.scenario, &mut world) {
+        return (Err(error), Ok(()));
+    }
+    let end = world.run(Time::ZERO + point.scenario.run.limit.0);
+    let written = world.end_capture();
+    (collect(point, &world, &placed, &end), written)
 }
 
 fn build(point: &Point) -> Result<World, RunError> {

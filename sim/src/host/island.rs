@@ -14,6 +14,7 @@ use super::initiator::{
 use super::program::{CallBudgetSpent, SimProgram};
 use super::stall::StallReason;
 use super::transport::SimTransport;
+use crate::capture::Capture;
 use crate::engine::{Class, ComponentId, Engine, Out, SimRng, Slab, Timeline};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{Fabric, FabricEvent};
@@ -49,9 +50,19 @@ pub struct Shared {
     pub hosts: u32,
     /// Recorder of single messages.
     pub timeline: Timeline,
+    /// Recorder of packets.
+    pub capture: Option<Box<Capture>>,
 }
 
 impl Shared {
+    /// Hands to the engine what the fabric wants to happen; the recorder of packets sees it first.
+    pub fn schedule_fabric(&mut self, origin: ComponentId) {
+        if let Some(capture) = &mut self.capture {
+            capture.transmissions(&self.fabric_out, &self.fabric, &self.packets);
+        }
+        self.engine.schedule_all(origin, &mut self.fabric_out, Event::Fabric);
+    }
+
     /// Whether an island has found that its programs cannot go on.
     pub fn fault_seen(&self, hosts: &[Host]) -> bool {
         hosts.iter().any(|h| h.fault.is_some())
@@ -378,7 +389,7 @@ impl Host {
         let memory = |ev| Event::Host(host, HostEvent::Memory(ev));
         s.engine.schedule_all(self.pcie_id, &mut self.memory_out, memory);
         let port = s.port_ids[host.index()];
-        s.engine.schedule_all(port, &mut s.fabric_out, Event::Fabric);
+        s.schedule_fabric(port);
         for (kind, a, b) in self.traced.drain(..) {
             s.engine.trace(self.nic_id, kind, a, b);
         }

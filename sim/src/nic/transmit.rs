@@ -220,6 +220,7 @@ impl Nic {
             desc: *desc,
             src_qp: qp,
             corrupt: false,
+            reason: None,
         }))
     }
 

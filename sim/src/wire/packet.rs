@@ -66,6 +66,14 @@ impl fmt::Debug for Payload {
     }
 }
 
+/// Why the model sent a packet, in words for the reader of a capture: "retransmission 2 of 7, ack
+/// timeout". It does not travel, and nothing decides by it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reason {
+    /// The words, in one line.
+    pub text: String,
+}
+
 /// A packet. It lives in the run's arena from its transmission to its arrival or its loss.
 #[derive(Clone, Debug)]
 pub struct Packet {
@@ -89,6 +97,8 @@ pub struct Packet {
     pub desc: PacketDesc,
     /// The payload bytes.
     pub payload: Payload,
+    /// Why it was sent, where that is worth a word. Boxed: hardly any packet has one.
+    pub reason: Option<Box<Reason>>,
 }
 
 impl Packet {
@@ -119,6 +129,7 @@ impl Packet {
             corrupt: false,
             desc,
             payload,
+            reason: None,
         }
     }
 }

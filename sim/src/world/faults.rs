@@ -3,6 +3,7 @@
 use doorbell_core::units::Time;
 
 use super::World;
+use crate::capture::Direction;
 use crate::engine::{Class, ComponentId, fnv1a};
 use crate::event::{Event, FaultEvent, HostEvent};
 use crate::fabric::{DropCause, FabricEvent};
@@ -246,8 +247,12 @@ impl World {
         let s = &mut self.shared;
         s.fabric.lose(now, at, cause, wire_bytes, &mut s.fabric_out);
         let id = s.port_ids[at.0.index()];
-        s.engine.schedule_all(id, &mut s.fabric_out, Event::Fabric);
-        s.packets.remove(packet.0);
+        s.schedule_fabric(id);
+        let packet = s.packets.remove(packet.0);
+        if let Some(capture) = &mut s.capture {
+            let text = format!("dropped here: {}", cause.name());
+            capture.record(now, at, Direction::Inbound, &packet, Some(&text));
+        }
     }
 
     fn go_on(&mut self, now: Time, held: Held) {

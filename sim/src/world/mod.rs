@@ -3,12 +3,15 @@
 mod faults;
 mod report;
 
+use std::io;
+
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::Mtu;
 
 use faults::Faults;
 pub use report::{LinkUse, ResourceUse, RunReport};
 
+use crate::capture::{Capture, CaptureSink};
 use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
 use crate::event::Event;
 use crate::fabric::{ConfigError, Fabric, FabricConfig, FabricEvent, Outcome};
@@ -117,6 +120,7 @@ impl World {
                 bootstrap_latency: cfg.bootstrap_latency,
                 size: 0,
                 timeline,
+                capture: None,
                 hosts: cfg.hosts.len() as u32,
             },
             hosts,
@@ -141,6 +145,21 @@ impl World {
         let engine = &mut self.shared.engine;
         self.hosts[host.index()].add_program(on, rank, Box::new(program), start, engine);
         rank
+    }
+
+    /// Records from now on what a capture on each port would show.
+    pub fn capture_to(&mut self, sink: Box<dyn CaptureSink>) {
+        let encapsulations = self.hosts.iter().map(|h| h.nic().rc_config().encapsulation).collect();
+        let capture = Capture::new(sink, &self.shared.fabric, encapsulations);
+        self.shared.capture = Some(Box::new(capture));
+    }
+
+    /// Ends the recording of packets, if there is one.
+    ///
+    /// # Errors
+    /// The first error of the sink.
+    pub fn end_capture(&mut self) -> io::Result<()> {
+        self.shared.capture.take().map_or(Ok(()), |mut capture| capture.finish())
     }
 
     /// Runs until every program is done and nothing is under way, until nothing can happen any
@@ -198,6 +217,9 @@ impl World {
 
     fn dispatch(&mut self, now: Time, event: Event) {
         let s = &mut self.shared;
+        if let Some(capture) = &mut s.capture {
+            capture.advance(now);
+        }
         match event {
             Event::Host(host, ev) => {
                 if !self.hosts[host.index()].on_event(s, now, ev) {
@@ -247,10 +269,13 @@ impl World {
         let s = &mut self.shared;
         let outcome = s.fabric.on_event(now, ev, &s.packets, &mut s.fabric_out);
         let id = s.port_ids[ev.node().index()];
-        s.engine.schedule_all(id, &mut s.fabric_out, Event::Fabric);
+        s.schedule_fabric(id);
         match outcome {
             Outcome::Nothing => {}
             Outcome::Delivered(d) => {
+                if let Some(capture) = &mut s.capture {
+                    capture.received(now, d.host, d.port, &s.packets[d.packet.0]);
+                }
                 let host = &mut self.hosts[d.host.index()];
                 if s.packets[d.packet.0].corrupt {
                     host.corrupt_packet(s, d.packet);
@@ -261,7 +286,10 @@ impl World {
             Outcome::Dropped(d) => {
                 s.engine.trace(id, DROPPED, u64::from(d.port.0), u64::from(d.wire_bytes));
                 let PacketId(packet) = d.packet;
-                s.packets.remove(packet);
+                let packet = s.packets.remove(packet);
+                if let Some(capture) = &mut s.capture {
+                    capture.dropped(now, &d, &packet);
+                }
             }
             Outcome::TxReady { host, .. } => {
                 if !self.hosts[host.index()].is_dead() {

@@ -116,6 +116,7 @@ impl Net {
             udp_source_port: 0,
             src_qp: 0,
             corrupt: false,
+            reason: None,
             desc: self.desc,
             payload: Payload::Lengths,
         });

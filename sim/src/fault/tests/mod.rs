@@ -67,6 +67,7 @@ fn packet(opcode: Opcode, psn: u32) -> Packet {
         udp_source_port: 0,
         src_qp: 0,
         corrupt: false,
+        reason: None,
         desc: PacketDesc {
             opcode,
             psn: Psn::new(psn),

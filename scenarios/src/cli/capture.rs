@@ -1,0 +1,80 @@
+//! `--pcap DIR`: a runner around another one that writes what the ports saw.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use crate::run::{Outcome, Point, RunError, Runner};
+
+/// Runs points on another runner and writes a pcapng file for each.
+pub(super) struct Capturing<'a> {
+    runner: &'a dyn Runner,
+    folder: &'a Path,
+    /// Name of the scenario, first part of the files' names.
+    name: &'a str,
+    /// Whether the scenario has more points than one.
+    several: bool,
+    /// The first file that could not be written, and why.
+    failed: RefCell<Option<(PathBuf, io::Error)>>,
+}
+
+impl<'a> Capturing<'a> {
+    pub(super) fn new(
+        runner: &'a dyn Runner,
+        folder: &'a Path,
+        name: &'a str,
+        points: usize,
+    ) -> Self {
+        Self { runner, folder, name, several: points > 1, failed: RefCell::new(None) }
+    }
+
+    /// What went wrong with the files, if something did.
+    pub(super) fn failure(self) -> Option<(PathBuf, io::Error)> {
+        self.failed.into_inner()
+    }
+
+    fn path(&self, point: &Point) -> PathBuf {
+        let tail = if self.several {
+            format!("-{}-{}", point.index, file_name(&point.label()))
+        } else {
+            String::new()
+        };
+        self.folder.join(format!("{}{tail}.pcapng", self.name))
+    }
+}
+
+/// `label` with nothing that a file name may not have on some system.
+fn file_name(label: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '=' | '.' | '_' | '-');
+    let parts = label.split(|c| !fits(c)).filter(|p| !p.is_empty());
+    parts.collect::<Vec<_>>().join("_")
+}
+
+impl Runner for Capturing<'_> {
+    fn run(&self, point: &Point) -> Result<Outcome, RunError> {
+        let path = self.path(point);
+        // A part of a capture is worth reading, so a file grows under its own name.
+        let file = fs::create_dir_all(self.folder).and_then(|()| File::create(&path));
+        let (outcome, written) = match file {
+            Ok(file) => self.runner.run_captured(point, Box::new(BufWriter::new(file)))?,
+            Err(error) => (self.runner.run(point)?, Err(error)),
+        };
+        if let Err(error) = written {
+            self.failed.borrow_mut().get_or_insert((path, error));
+        }
+        Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_become_file_names() {
+        assert_eq!(file_name("lossless, batch=8, size=4 KiB"), "lossless_batch=8_size=4_KiB");
+        assert_eq!(file_name("../a/b: c"), ".._a_b_c");
+        assert_eq!(file_name(""), "");
+    }
+}

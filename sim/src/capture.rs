@@ -1,0 +1,331 @@
+//! The recorder of packets: what a capture on each port of the network would show.
+//!
+//! | Port | Shows | Time stamp |
+//! |---|---|---|
+//! | of a host | what it sends | its last bit has left |
+//! | | what it receives | its last bit has arrived |
+//! | of a switch | what it sends (as a mirror of its egress does) | its last bit has left |
+//! | | what its full queue dropped, marked | it found no room |
+//! | | what it had no route for, marked, at the port it came by | it looked for one |
+//!
+//! So a packet through one switch is there three times, and one that a switch dropped twice, the
+//! second time with a comment. What a port sends and a fault takes from the cable is there once.
+//!
+//! A capture returns nothing to the model, draws nothing and schedules nothing: a run with it has
+//! the same trace hash as one without. It holds at most one frame per port, the one being sent,
+//! and hands frames to its [`CaptureSink`] in the order of their time stamps.
+//!
+//! The bytes are those of RoCEv2 ([`wire::codec`](crate::wire::codec)): a payload of a virtual
+//! region is zeros; addresses are made of host and port number ([`addresses`]); P_Key is 0xFFFF,
+//! MigReq 1, ECN 10 (ECT). A port of native InfiniBand, or one whose headers are a mere number of
+//! bytes, is shown as RoCEv2 over IPv4, so there the frames are longer than what the model counts;
+//! [`Interface::note`] says so.
+
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use std::collections::BTreeMap;
+use std::io;
+
+use doorbell_core::units::{BitRate, Time};
+
+use crate::engine::{Out, Slab};
+use crate::fabric::{Dropped, EgressPort, Fabric, FabricEvent};
+use crate::wire::codec::{BthBits, Ethernet, Ip, Mac, Outer, Udp, UdpChecksum, encode};
+use crate::wire::{Encapsulation, HostId, NodeId, Packet, PacketId, PortId};
+
+/// One port of the network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interface {
+    /// `host0.port0`, `switch0.port3`.
+    pub name: String,
+    /// Rate of its link.
+    pub rate: BitRate,
+    /// What a reader should know of its frames.
+    pub note: Option<&'static str>,
+}
+
+/// Which way a packet went at a port.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// The port received it.
+    Inbound,
+    /// The port sent it.
+    Outbound,
+}
+
+/// One packet at one port.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Seen<'a> {
+    /// When; never earlier than the one before.
+    pub at: Time,
+    /// Where: the number of the [`Interface`], from 0 in the order of their announcement.
+    pub interface: u32,
+    /// Which way.
+    pub direction: Direction,
+    /// Ethernet frame without preamble and FCS.
+    pub frame: &'a [u8],
+    /// Why the model sent it, and whether it was lost here.
+    pub comment: Option<&'a str>,
+}
+
+/// Where the packets go, a file for instance.
+pub trait CaptureSink {
+    /// Announces a port. All are announced before the first packet.
+    fn interface(&mut self, interface: &Interface);
+
+    /// Takes a packet. A sink that fails keeps its first error for [`finish`](Self::finish).
+    fn packet(&mut self, seen: &Seen<'_>);
+
+    /// Nothing more will come.
+    ///
+    /// # Errors
+    /// The first error of the sink.
+    fn finish(&mut self) -> io::Result<()>;
+}
+
+/// A frame that is being sent.
+struct Pending {
+    interface: u32,
+    frame: Vec<u8>,
+    comment: Option<String>,
+}
+
+/// The recorder of a run.
+pub struct Capture {
+    sink: Box<dyn CaptureSink>,
+    /// First interface of each node.
+    first: Vec<u32>,
+    /// Of each host.
+    encapsulations: Vec<Encapsulation>,
+    /// Frames whose last bit has not left, by time and order.
+    pending: BTreeMap<(Time, u64), Pending>,
+    transmissions: u64,
+    frame: Vec<u8>,
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture").field("pending", &self.pending.len()).finish_non_exhaustive()
+    }
+}
+
+impl Capture {
+    /// Announces the ports of `fabric` to `sink`. `encapsulations` are those of the hosts.
+    pub fn new(
+        mut sink: Box<dyn CaptureSink>,
+        fabric: &Fabric,
+        encapsulations: Vec<Encapsulation>,
+    ) -> Self {
+        let mut first = Vec::new();
+        let mut count = 0;
+        for (h, host) in fabric.hosts().iter().enumerate() {
+            first.push(count);
+            count += host.ports() as u32;
+            let note = note(encapsulations[h]);
+            for p in 0..host.ports() {
+                let rate = host.egress(PortId(p as u16)).rate();
+                sink.interface(&Interface { name: format!("host{h}.port{p}"), rate, note });
+            }
+        }
+        for (s, switch) in fabric.switches().iter().enumerate() {
+            first.push(count);
+            count += switch.ports() as u32;
+            for p in 0..switch.ports() {
+                let rate = switch.egress(PortId(p as u16)).rate();
+                let name = format!("switch{s}.port{p}");
+                sink.interface(&Interface { name, rate, note: None });
+            }
+        }
+        let (pending, frame) = (BTreeMap::new(), Vec::new());
+        Self { sink, first, encapsulations, pending, transmissions: 0, frame }
+    }
+
+    const fn interface(first: &[u32], NodeId(node): NodeId, PortId(port): PortId) -> u32 {
+        first[node as usize] + port as u32
+    }
+
+    /// Hands over every frame whose last bit has left by `now`. To be called as time moves on,
+    /// before anything else is told at `now`.
+    pub fn advance(&mut self, now: Time) {
+        while let Some(entry) = self.pending.first_entry()
+            && entry.key().0 <= now
+        {
+            let (at, _) = *entry.key();
+            let Pending { interface, frame, comment } = entry.remove();
+            self.sink.packet(&Seen {
+                at,
+                interface,
+                direction: Direction::Outbound,
+                frame: &frame,
+                comment: comment.as_deref(),
+            });
+        }
+    }
+
+    /// What the fabric has just asked for: each arrival among `events` is a packet that a port at
+    /// the other end of the link has begun to send.
+    pub fn transmissions(
+        &mut self,
+        events: &Out<FabricEvent>,
+        fabric: &Fabric,
+        packets: &Slab<Packet>,
+    ) {
+        for (_, _, event) in events.as_slice() {
+            let FabricEvent::Arrive { node, port, packet: PacketId(packet), .. } = *event else {
+                continue;
+            };
+            let (from, from_port) = egress(fabric, node, port).peer();
+            let end = egress(fabric, from, from_port).free_at();
+            let packet = &packets[packet];
+            let mut frame = Vec::new();
+            let error = self.encode(packet, &mut frame);
+            let reason = packet.reason.as_ref().map(|r| r.text.as_str());
+            let pending = Pending {
+                interface: Self::interface(&self.first, from, from_port),
+                frame,
+                comment: join(&[reason, error.as_deref()]),
+            };
+            self.pending.insert((end, self.transmissions), pending);
+            self.transmissions += 1;
+        }
+    }
+
+    /// A packet has arrived at a host's port.
+    pub fn received(&mut self, now: Time, host: HostId, port: PortId, packet: &Packet) {
+        let HostId(node) = host;
+        self.record(now, (NodeId(node), port), Direction::Inbound, packet, None);
+    }
+
+    /// A switch has dropped a packet.
+    pub fn dropped(&mut self, now: Time, dropped: &Dropped, packet: &Packet) {
+        use crate::fabric::DropCause;
+        let Dropped { node, port, cause, .. } = *dropped;
+        let direction = match cause {
+            DropCause::NoRoute => Direction::Inbound,
+            _ => Direction::Outbound,
+        };
+        let text = format!("dropped here: {}", cause.name());
+        self.record(now, (node, port), direction, packet, Some(&text));
+    }
+
+    /// Any other packet at a port, with what happened to it there: "dropped here: ...".
+    pub fn record(
+        &mut self,
+        now: Time,
+        (node, port): (NodeId, PortId),
+        direction: Direction,
+        packet: &Packet,
+        text: Option<&str>,
+    ) {
+        let mut frame = std::mem::take(&mut self.frame);
+        let error = self.encode(packet, &mut frame);
+        let reason = packet.reason.as_ref().map(|r| r.text.as_str());
+        let comment = join(&[reason, text, error.as_deref()]);
+        self.sink.packet(&Seen {
+            at: now,
+            interface: Self::interface(&self.first, node, port),
+            direction,
+            frame: &frame,
+            comment: comment.as_deref(),
+        });
+        self.frame = frame;
+    }
+
+    /// The frame of a packet; what cannot be encoded is an empty frame that says why.
+    fn encode(&self, packet: &Packet, frame: &mut Vec<u8>) -> Option<String> {
+        let outer = outer(self.encapsulations[packet.src.index()], packet);
+        let error = encode(&outer, &packet.desc, packet.payload.bytes(), frame).err();
+        error.map(|e| format!("not shown: {e}"))
+    }
+
+    /// The run is over: hands over what is still being sent.
+    ///
+    /// # Errors
+    /// The first error of the sink.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.advance(Time::MAX);
+        self.sink.finish()
+    }
+}
+
+fn egress(fabric: &Fabric, NodeId(node): NodeId, port: PortId) -> &EgressPort {
+    let hosts = fabric.hosts();
+    match (node as usize).checked_sub(hosts.len()) {
+        None => hosts[node as usize].egress(port),
+        Some(s) => fabric.switches()[s].egress(port),
+    }
+}
+
+fn join(parts: &[Option<&str>]) -> Option<String> {
+    let parts: Vec<&str> = parts.iter().copied().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+const fn note(encapsulation: Encapsulation) -> Option<&'static str> {
+    use Encapsulation as E;
+    match encapsulation {
+        E::RoceV2Ipv4 | E::RoceV2Ipv4Vlan | E::RoceV2Ipv6 => None,
+        E::RoceV1 => Some("RoCEv1, shown as RoCEv2"),
+        E::IbLocal | E::IbGlobal => Some("native InfiniBand, shown as RoCEv2"),
+        E::Custom { .. } => Some("headers are a mere number of bytes, shown as RoCEv2"),
+    }
+}
+
+/// Ethernet, IPv4 and IPv6 address of a host's port: 02:00:00:n, 10.n and 2001:db8::n with the 24
+/// bits n = port in bits 23 to 20, host + 1 below. Unique below 2^20 - 1 hosts of 16 ports.
+pub fn addresses(HostId(host): HostId, PortId(port): PortId) -> (Mac, Ipv4Addr, Ipv6Addr) {
+    let [_, a, b, c] = (u32::from(port) << 20 | (host.wrapping_add(1) & 0xF_FFFF)).to_be_bytes();
+    let (high, low) = (u16::from(a), u16::from_be_bytes([b, c]));
+    let v6 = Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, high, low);
+    (Mac([2, 0, 0, a, b, c]), Ipv4Addr::new(10, a, b, c), v6)
+}
+
+/// What the frame of a packet has around its descriptor.
+pub fn outer(encapsulation: Encapsulation, packet: &Packet) -> Outer {
+    let (src_mac, src, src_v6) = addresses(packet.src, packet.src_port);
+    let (dst_mac, dst, dst_v6) = addresses(packet.dst, packet.dst_port);
+    let traffic_class = crate::wire::codec::Ecn::Ect0 as u8;
+    let vlan = matches!(encapsulation, Encapsulation::RoceV2Ipv4Vlan).then_some(0);
+    let (ip, checksum) = if encapsulation == Encapsulation::RoceV2Ipv6 {
+        // The true checksum: IPv6 has no other, and readers complain of 0.
+        let (src, dst) = (src_v6, dst_v6);
+        let ip = Ip::V6 { traffic_class, flow_label: 0, hop_limit: 64, src, dst };
+        (ip, UdpChecksum::Valid)
+    } else {
+        let ip = Ip::V4 { traffic_class, id: 0, dont_fragment: true, ttl: 64, src, dst };
+        (ip, UdpChecksum::None)
+    };
+    Outer {
+        eth: Ethernet { dst: dst_mac, src: src_mac, vlan },
+        ip,
+        udp: Udp { source: packet.udp_source_port, checksum },
+        bth: BthBits::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_the_golden_frames_and_of_the_last_host() {
+        let (mac, v4, v6) = addresses(HostId(0), PortId(0));
+        assert_eq!(
+            (mac.to_string().as_str(), v4),
+            ("02:00:00:00:00:01", Ipv4Addr::new(10, 0, 0, 1))
+        );
+        assert_eq!(v6, "2001:db8::1".parse::<Ipv6Addr>().unwrap());
+        let (mac, v4, v6) = addresses(HostId((1 << 20) - 2), PortId(15));
+        assert_eq!(mac, Mac([2, 0, 0, 0xFF, 0xFF, 0xFF]));
+        assert_eq!(
+            (v4, v6),
+            (Ipv4Addr::new(10, 255, 255, 255), "2001:db8::ff:ffff".parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn comments_are_joined() {
+        assert_eq!(join(&[None, None]), None);
+        assert_eq!(join(&[Some("a"), None, Some("b")]).as_deref(), Some("a; b"));
+    }
+}

@@ -1,0 +1,121 @@
+//! What `--pcap` writes: every packet at every port, and nothing else changes.
+
+use std::collections::BTreeMap;
+
+use doorbell::run::{Metric, MetricValue, Outcome, Runner, Simulator};
+use doorbell_sim::wire::codec::{MIN_FRAME, decode};
+use doorbell_tests::captured::{Record, built_in, captured, points, records};
+use doorbell_tests::command::{Folder, run};
+
+const COMMAND: &str = env!("CARGO_BIN_EXE_command");
+
+/// Preamble, FCS and gap, which a frame has not.
+const AROUND_FRAME: u64 = 24;
+
+/// Two senders that are faster than the one output between them and the third host; datagrams
+/// are not sent again.
+const LOSSY: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\n\
+    [topology]\nkind = 'switch'\nhosts = 3\nrate = '25Gbps'\n\
+    switch = 'tail-drop'\nbuffer = '20KiB'\n\
+    [qp]\ntype = 'UD'\n\
+    [[program]]\nkind = 'message-rate'\nname = 'a'\nop = 'send'\nsize = '2KiB'\n\
+    iterations = 60\nhost = 0\npeer = 2\n\
+    [[program]]\nkind = 'message-rate'\nname = 'b'\nop = 'send'\nsize = '2KiB'\n\
+    iterations = 60\nhost = 1\npeer = 2\n";
+
+fn metric(outcome: &Outcome, name: &str) -> u64 {
+    match outcome.metrics[name] {
+        Metric { value: MetricValue::Integer(n), .. } => n,
+        ref other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// Frames of each port: sent and received.
+fn by_port(records: &[Record]) -> BTreeMap<&str, (usize, usize)> {
+    let mut ports = BTreeMap::new();
+    for r in records.iter().filter(|r| !r.comment.contains("dropped")) {
+        let (sent, received) = ports.entry(r.interface.as_str()).or_insert((0, 0));
+        *(if r.outbound { sent } else { received }) += 1;
+    }
+    ports
+}
+
+#[test]
+fn nothing_but_the_file_changes() {
+    for name in ["hello", "case_f05_atomics_share_the_read_depth", "case_g01_read_then_write"] {
+        for point in built_in(name) {
+            let (outcome, file) = captured(&point);
+            assert!(outcome == Simulator.run(&point).unwrap(), "{name}, {}", point.label());
+            assert!(captured(&point).1 == file, "{name}: the same bytes again");
+        }
+    }
+    let folder = Folder::new("pcap");
+    let path = folder.path().join("deep");
+    let path = path.to_str().unwrap();
+    let plain = run(COMMAND, &["run", "hello", "--json"]);
+    let with = run(COMMAND, &["run", "hello", "--json", "--pcap", path]);
+    assert_eq!((&with.stdout, with.status), (&plain.stdout, plain.status));
+    let file = std::fs::read(folder.path().join("deep").join("hello.pcapng")).unwrap();
+    assert!(file == captured(&built_in("hello")[0]).1);
+    let file = folder.file("no-folder", b"");
+    let refused = run(COMMAND, &["run", "hello", "--pcap", &file]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(refused.stderr.contains("cannot write"), "{refused:?}");
+}
+
+#[test]
+fn every_packet_is_there_with_its_size_and_in_order() {
+    for point in built_in("case_g01_read_then_write") {
+        let (outcome, file) = captured(&point);
+        let records = records(&file);
+        let sent: Vec<&Record> = records.iter().filter(|r| r.outbound).collect();
+        let tx = outcome.counters["tx_packets"];
+        assert_eq!(sent.len() as u64, tx);
+        assert_eq!(records.len() as u64, 2 * tx, "as many arrive");
+        let bytes = sent.iter().map(|r| r.frame.len() as u64 + AROUND_FRAME).sum::<u64>();
+        assert_eq!(bytes, metric(&outcome, "wire_bytes"));
+        assert!(records.is_sorted_by_key(|r| r.nanoseconds));
+        assert!(records.iter().all(|r| r.comment.is_empty()));
+        for r in &records {
+            decode(&r.frame).unwrap_or_else(|e| panic!("{e}: {r:?}"));
+            assert!(r.frame.len() >= MIN_FRAME);
+        }
+    }
+}
+
+/// The time stamps are those of the last bit: a packet arrives one propagation after it has left.
+#[test]
+fn stamps_are_of_the_last_bit() {
+    let point = built_in("hello").remove(0);
+    let (_, file) = captured(&point);
+    let records = records(&file);
+    let propagation = u128::from(point.profile.port.propagation.as_ps()) / 1_000;
+    let pairs: Vec<_> = records.chunks(2).collect();
+    assert_eq!(pairs.len(), 2, "a WRITE and its ACK");
+    for pair in pairs {
+        let [left, arrived] = pair else { panic!("odd: {records:?}") };
+        assert!(left.outbound && !arrived.outbound && left.frame == arrived.frame);
+        let flight = arrived.nanoseconds - left.nanoseconds;
+        assert!(flight.abs_diff(propagation) <= 1, "{flight} ns, {propagation} ns of cable");
+    }
+}
+
+#[test]
+fn a_switch_shows_what_it_forwards_and_what_it_drops() {
+    let point = points("lossy", LOSSY).remove(0);
+    let (outcome, file) = captured(&point);
+    let records = records(&file);
+    let dropped: Vec<_> = records.iter().filter(|r| !r.comment.is_empty()).collect();
+    let lost = outcome.counters["tail_drop"];
+    assert!(lost > 0, "the buffer is too small for both: {:?}", outcome.counters);
+    assert_eq!(dropped.len() as u64, lost);
+    for r in &dropped {
+        let at = (r.interface.as_str(), r.comment.as_str(), r.outbound);
+        assert_eq!(at, ("switch0.port2", "dropped here: tail_drop", true));
+    }
+    let ports = by_port(&records);
+    let sent = ports["host0.port0"].0 + ports["host1.port0"].0;
+    let (forwarded, received) = (ports["switch0.port2"].0, ports["host2.port0"].1);
+    assert_eq!((sent - lost as usize, forwarded), (forwarded, received));
+    assert!(records.is_sorted_by_key(|r| r.nanoseconds));
+}
