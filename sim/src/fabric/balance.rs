@@ -42,7 +42,7 @@ impl Balance {
 }
 
 /// A balance that does not hold. Always an error of the model.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Imbalance {
     /// More has arrived at the end of a link than was sent at its start.
     Link {
@@ -72,7 +72,7 @@ pub enum Imbalance {
         counted: u64,
     },
     /// All nodes hold, the whole does not.
-    Whole(Balance),
+    Whole(Box<Balance>),
 }
 
 impl fmt::Display for Imbalance {
@@ -152,7 +152,7 @@ impl Fabric {
             b.stored = b.stored.plus(s.storing);
         }
         if b.sent.plus(b.copied) != b.delivered.plus(b.dropped.total()).plus(b.in_flight()) {
-            return Err(Imbalance::Whole(b));
+            return Err(Imbalance::Whole(Box::new(b)));
         }
         Ok(b)
     }
