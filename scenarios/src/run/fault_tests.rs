@@ -469,7 +469,8 @@ proptest! {
             text += &format!("[[fault]]\nid = 'f{i}'\nmaybe = true\n{fault}\n");
         }
         let text = text.replace("LINK", link);
-        let points = expanded(&text, &[]).unwrap_or_else(|e| panic!("{e} {:?}\n{text}", e.remedy()));
+        let points = expanded(&text, &[]);
+        let points = points.unwrap_or_else(|e| panic!("{e} {:?}\n{text}", e.remedy()));
         let o = Simulator.run(&points[0].point).unwrap_or_else(|e| panic!("{e}\n{text}"));
         prop_assert_eq!(number(&o, "note.byte-balance"), 0.0, "{}", text);
         prop_assert!(o.exit.kind != ExitKind::FaultNotFired);

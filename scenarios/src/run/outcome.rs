@@ -276,8 +276,8 @@ impl Outcome {
     /// a metric; `DISTRIBUTION.FIGURE` (`latency.p99`); `counter.NAME`; `resource.NAME.busy`,
     /// `.served` or `.waited`; `pcie.bytes` and `pcie.tlps` over all links, narrowed as
     /// `pcie.DIRECTION.bytes`, `pcie.DIRECTION.CAUSE.bytes`; `note.NAME` (how often an oracle
-    /// found something); `fault.ID.fired`, `.matched` or `.held`; `timeline.STEP.duration`, `.start`, `.end` or `.count` of the first
-    /// recorded message; `sim_time`, `events`; the words `exit`, `exit.reason`, `limiting`,
+    /// found something); `fault.ID.fired`, `.matched` or `.held`; `timeline.STEP.duration`,
+    /// `.start`, `.end` or `.count` of the first recorded message; `sim_time`, `events`; the words `exit`, `exit.reason`, `limiting`,
     /// `trace_hash`.
     pub fn find(&self, name: &str) -> Option<Found> {
         if let Some(metric) = self.metrics.get(name) {
