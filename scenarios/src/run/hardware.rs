@@ -276,26 +276,25 @@ fn nic(n: &Nic) -> NicConfig {
 }
 
 fn rc(p: &Profile) -> RcConfig {
-    RcConfig {
-        max_outstanding_packets: p.rc.max_outstanding_packets as u32,
-        ack_req_every: p.rc.ack_every as u32,
-        ack_req_last: match p.rc.ack_ask {
-            AckAsk::Always => AckReqLast::EveryMessage,
-            AckAsk::Signalled => AckReqLast::Signalled,
+    let ack_req_last = match p.rc.ack_ask {
+        AckAsk::Always => AckReqLast::EveryMessage,
+        AckAsk::Signalled => AckReqLast::Signalled,
+    };
+    let ack = match p.rc.ack_mode {
+        AckMode::Each => AckPolicy::EachRequest,
+        AckMode::Coalesce => AckPolicy::Coalesce {
+            every: p.rc.ack_coalesce.min(u32::MAX.into()) as u32,
+            delay: p.rc.ack_delay,
         },
-        ack: match p.rc.ack_mode {
-            AckMode::Each => AckPolicy::EachRequest,
-            AckMode::Coalesce => AckPolicy::Coalesce {
-                every: p.rc.ack_coalesce.min(u32::MAX.into()) as u32,
-                delay: p.rc.ack_delay,
-            },
-        },
-        encapsulation: match p.port.link {
-            LinkKind::InfiniBand => Encapsulation::IbLocal,
-            LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
-        },
-        framing: p.port.framing.0 as u32,
-    }
+    };
+    let encapsulation = match p.port.link {
+        LinkKind::InfiniBand => Encapsulation::IbLocal,
+        LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
+    };
+    let window = p.rc.max_outstanding_packets as u32;
+    let ask = (p.rc.ack_every as u32, ack_req_last);
+    let framing = p.port.framing.0 as u32;
+    RcConfig { framing, ..RcConfig::new(window, ask, ack, encapsulation) }
 }
 
 fn pcie(p: &Profile, noise: bool) -> (PcieConfig, NodeId, Vec<NodeId>) {

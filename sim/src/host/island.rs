@@ -338,11 +338,18 @@ impl Host {
         (&mut self.nic, env)
     }
 
-    /// Handles an event of this island. False: a wake-up that was overtaken by an earlier one.
+    /// Handles an event of this island. False: a wake-up or a timer that
+    /// was overtaken.
     pub fn on_event(&mut self, s: &mut Shared, now: Time, ev: HostEvent) -> bool {
         match ev {
             HostEvent::Pcie(ev) => self.on_pcie(s, now, ev),
-            HostEvent::Nic(ev) => self.on_nic(s, now, ev),
+            HostEvent::Nic(ev) => {
+                if !self.on_nic(s, now, ev) {
+                    // An overtaken timer may have set itself anew.
+                    self.flush(s);
+                    return false;
+                }
+            }
             HostEvent::Step { initiator, generation } => {
                 if self.initiators[usize::from(initiator)].generation != generation {
                     return false;
@@ -400,9 +407,9 @@ impl Host {
         }
     }
 
-    fn on_nic(&mut self, s: &mut Shared, now: Time, ev: NicEvent) {
+    fn on_nic(&mut self, s: &mut Shared, now: Time, ev: NicEvent) -> bool {
         let (nic, mut env) = self.split(s, now);
-        nic.on_event(&mut env, ev);
+        nic.on_event(&mut env, ev)
     }
 
     /// A packet is at the port.

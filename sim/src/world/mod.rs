@@ -8,9 +8,10 @@ use doorbell_core::verbs::Mtu;
 pub use report::{LinkUse, ResourceUse, RunReport};
 
 use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
-use crate::event::Event;
+use crate::event::{Event, HostEvent};
 use crate::fabric::{ConfigError, Fabric, FabricConfig, Outcome};
 use crate::host::{Host, HostConfig, InitiatorConfig, Shared, SimProgram, StallReason};
+use crate::nic::NicEvent;
 use crate::pcie::PcieConfigError;
 use crate::wire::{HostId, PacketId};
 
@@ -181,6 +182,8 @@ impl World {
         match event {
             Event::Host(host, ev) => {
                 if !self.hosts[host.index()].on_event(s, now, ev) {
+                    let timer = matches!(ev, HostEvent::Nic(NicEvent::Timer(_)));
+                    self.unheard += u64::from(timer);
                     return;
                 }
             }
@@ -234,7 +237,8 @@ impl World {
     }
 
     /// Events handled. An announcement that nobody waited for is none: a run that is cut between
-    /// the end of the last program and its announcement has the same number.
+    /// the end of the last program and its announcement has the same number. Neither is a timer
+    /// that found nothing due.
     pub fn events(&self) -> u64 {
         self.shared.engine.events() - self.unheard
     }

@@ -32,6 +32,7 @@ fn requester_config(service: QpType) -> RequesterConfig {
         max_outstanding_packets: 128,
         ack_req_every: 64,
         ack_req_last: AckReqLast::EveryMessage,
+        ..RequesterConfig::of(service, Qpn::new(17), Qpn::new(18), Psn::ZERO, Mtu::B256)
     }
 }
 
@@ -46,6 +47,7 @@ fn responder_config(service: QpType) -> ResponderConfig {
         ack: AckPolicy::IMMEDIATE,
         min_rnr_timer: RnrTimer::new(12).unwrap(),
         qkey: QKEY,
+        ..ResponderConfig::of(service, Qpn::new(17), Psn::ZERO, Mtu::B256)
     }
 }
 
