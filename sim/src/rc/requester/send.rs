@@ -122,7 +122,8 @@ impl Requester {
         let by_message = last
             && match self.cfg.ack_req_last {
                 AckReqLast::EveryMessage => true,
-                AckReqLast::Signalled => signalled,
+                // A fence that waits for everything may follow any message.
+                AckReqLast::Signalled => signalled || self.cfg.rules.fence == Fence::AllPrior,
             };
         // Nothing more can be sent: without an ACK the window would never open again.
         by_message || self.counts_out() || self.outstanding() >= self.window()

@@ -2,7 +2,9 @@
 
 mod errors;
 mod link;
+mod lossy;
 mod property;
+mod recovery;
 mod replies;
 mod requester;
 mod responder;
