@@ -48,6 +48,15 @@ impl Nic {
         self.timers
     }
 
+    /// Whether a message to the QP at `index` would find a receive, or an end of another kind.
+    pub fn has_receive(&self, index: u32) -> bool {
+        let Some(q) = self.qp(index).filter(|q| q.responder.is_some()) else { return true };
+        match q.srq {
+            Some(srq) => self.srq(srq).is_none_or(|rq| !rq.is_empty()),
+            None => !q.rq.is_empty(),
+        }
+    }
+
     /// A packet that was kept and is expected now.
     pub(super) fn take_kept(&mut self, qp: u32) -> Option<PacketId> {
         let q = self.qps[qp as usize].as_deref_mut()?;

@@ -11,7 +11,7 @@ use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{ConfigError, Fabric, FabricConfig, Outcome};
 use crate::host::{Host, HostConfig, InitiatorConfig, Shared, SimProgram, StallReason};
-use crate::nic::NicEvent;
+use crate::nic::{Nic, NicEvent};
 use crate::pcie::PcieConfigError;
 use crate::wire::{HostId, PacketId};
 
@@ -148,6 +148,10 @@ impl World {
                 Some(_) => {}
             }
             match self.shared.engine.pop() {
+                Ok(Some((_, _, event))) if is_timer(&event) && self.retries_for_ever() => {
+                    self.unheard += 1;
+                    return self.ended();
+                }
                 Ok(Some((now, _, event))) => self.dispatch(now, event),
                 Ok(None) => return self.ended(),
                 Err(e) => return RunEnd::Livelock(e),
@@ -168,6 +172,29 @@ impl World {
         if self.hosts.iter().all(Host::done) { RunEnd::Done } else { self.no_progress() }
     }
 
+    /// Whether nothing can happen any more but QPs that resend, without limit, to peers that have
+    /// no receive: only timers are pending, the one in hand included, so that no program will step
+    /// and post one.
+    fn retries_for_ever(&self) -> bool {
+        let timers: usize = self.hosts.iter().map(|h| h.nic().pending_timers() as usize).sum();
+        if self.shared.engine.pending() + 1 != timers {
+            return false;
+        }
+        let mut any = false;
+        for q in self.hosts.iter().flat_map(|h| h.nic().qps()).map(|(_, q)| q) {
+            let Some(r) = q.requester.as_ref().filter(|r| r.next_deadline().is_some()) else {
+                continue;
+            };
+            let peer = Nic::qp_index(q.attr.dest_qpn);
+            let ready = peer.is_none_or(|p| self.hosts[q.peer.index()].nic().has_receive(p));
+            if ready || !r.waits_without_end() {
+                return false;
+            }
+            any = true;
+        }
+        any
+    }
+
     fn no_progress(&self) -> RunEnd {
         let mut reasons = Vec::new();
         for host in &self.hosts {
@@ -182,8 +209,7 @@ impl World {
         match event {
             Event::Host(host, ev) => {
                 if !self.hosts[host.index()].on_event(s, now, ev) {
-                    let timer = matches!(ev, HostEvent::Nic(NicEvent::Timer(_)));
-                    self.unheard += u64::from(timer);
+                    self.unheard += u64::from(is_timer(&event));
                     return;
                 }
             }
@@ -283,6 +309,11 @@ impl World {
         let program: &dyn SimProgram = self.hosts.iter().find_map(|h| h.program(rank))?;
         program.as_any().downcast_ref()
     }
+}
+
+/// Whether it is a timer of a NIC.
+const fn is_timer(event: &Event) -> bool {
+    matches!(event, Event::Host(_, HostEvent::Nic(NicEvent::Timer(_))))
 }
 
 /// Trace kind of a packet that a port dropped: port, wire bytes.

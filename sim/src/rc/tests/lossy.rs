@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{Psn, SendFlags, WcStatus, WrOpcode};
+use doorbell_core::verbs::{SendFlags, WcStatus, WrOpcode};
 
 use super::super::*;
 
@@ -371,10 +371,4 @@ impl<'a> Duel<'a> {
         let failed = self.done.iter().find(|d| d.status != WcStatus::Success)?;
         Some((failed.wqe, failed.status))
     }
-}
-
-/// PSN of the first packet of a plan.
-pub fn start(plan: &mut Plan, psn: u32) {
-    plan.requester.sq_psn = Psn::new(psn);
-    plan.responder.rq_psn = Psn::new(psn);
 }

@@ -1,6 +1,7 @@
 //! Tests of requester and responder against each other over an ideal link, and each alone.
 
 mod errors;
+mod limits;
 mod link;
 mod lossy;
 mod property;
