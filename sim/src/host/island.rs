@@ -216,6 +216,8 @@ impl Host {
             delay: Span::ZERO,
             activity: Activity::Scheduled,
             generation: 0,
+            pending_steps: 1,
+            will_step: true,
             changed: WaitSet::EMPTY,
             mmio_lines: 0,
             leaves_doorbell: false,
@@ -290,6 +292,14 @@ impl Host {
         self.initiators.iter().all(|i| matches!(i.activity, Activity::Done(_)))
     }
 
+    /// Events pending that can change nothing by themselves: steps that were overtaken, and
+    /// timers of the NIC, whether overtaken or not.
+    pub fn idle_events(&self) -> usize {
+        let overtaken = |i: &InitiatorState| i.pending_steps - u32::from(i.will_step);
+        let steps: u32 = self.initiators.iter().map(overtaken).sum();
+        (steps + self.nic.pending_timers()) as usize
+    }
+
     /// Whether every program is done and nothing is under way in the host.
     pub fn quiet(&self) -> bool {
         self.done() && self.pcie.in_flight() == 0 && self.nic.quiet()
@@ -351,9 +361,12 @@ impl Host {
                 }
             }
             HostEvent::Step { initiator, generation } => {
-                if self.initiators[usize::from(initiator)].generation != generation {
+                let init = &mut self.initiators[usize::from(initiator)];
+                init.pending_steps -= 1;
+                if init.generation != generation {
                     return false;
                 }
+                init.will_step = false;
                 self.step(s, now, initiator);
             }
             HostEvent::Memory(ev) => self.on_memory(s, now, ev),
@@ -540,6 +553,7 @@ impl Host {
         let init = &mut self.initiators[usize::from(initiator)];
         init.generation = init.generation.wrapping_add(1);
         init.activity = Activity::Scheduled;
+        (init.pending_steps, init.will_step) = (init.pending_steps + 1, true);
         let ev = HostEvent::Step { initiator, generation: init.generation };
         s.engine.schedule(init.id, at, Class::Program, Event::Host(host, ev));
     }
@@ -650,6 +664,7 @@ impl Host {
         let host = self.id;
         let init = &mut self.initiators[usize::from(initiator)];
         init.generation = init.generation.wrapping_add(1);
+        (init.pending_steps, init.will_step) = (init.pending_steps + 1, true);
         let ev = HostEvent::Step { initiator, generation: init.generation };
         s.engine.schedule(init.id, at, Class::Program, Event::Host(host, ev));
     }

@@ -173,11 +173,11 @@ impl World {
     }
 
     /// Whether nothing can happen any more but QPs that resend, without limit, to peers that have
-    /// no receive: only timers are pending, the one in hand included, so that no program will step
-    /// and post one.
+    /// no receive: only timers are pending, the one in hand included, and no program will step and
+    /// post one.
     fn retries_for_ever(&self) -> bool {
-        let timers: usize = self.hosts.iter().map(|h| h.nic().pending_timers() as usize).sum();
-        if self.shared.engine.pending() + 1 != timers {
+        let idle: usize = self.hosts.iter().map(Host::idle_events).sum();
+        if self.shared.engine.pending() + 1 != idle {
             return false;
         }
         let mut any = false;
