@@ -27,9 +27,11 @@ use std::collections::BTreeMap;
 use std::io;
 
 use doorbell_core::units::{BitRate, Time};
+use doorbell_core::verbs::{NakCode, Syndrome};
 
 use crate::engine::{Out, Slab};
 use crate::fabric::{Dropped, EgressPort, Fabric, FabricEvent};
+use crate::rc::{Ext, PacketDesc};
 use crate::wire::codec::{BthBits, Ethernet, Ip, Mac, Outer, Udp, UdpChecksum, encode};
 use crate::wire::{Encapsulation, HostId, NodeId, Packet, PacketId, PortId};
 
@@ -234,7 +236,15 @@ impl Capture {
     /// The frame of a packet; what cannot be encoded is an empty frame that says why.
     fn encode(&self, packet: &Packet, frame: &mut Vec<u8>) -> Option<String> {
         let outer = outer(self.encapsulations[packet.src.index()], packet);
-        let error = encode(&outer, &packet.desc, packet.payload.bytes(), frame).err();
+        // The NAK of selective repeat has no form of its own on the wire: a sequence NAK is shown.
+        let ext = match packet.desc.ext {
+            Ext::Sack { msn, .. } => {
+                Ext::Aeth { syndrome: Syndrome::Nak { code: NakCode::PsnSequenceError }, msn }
+            }
+            ext => ext,
+        };
+        let desc = PacketDesc { ext, ..packet.desc };
+        let error = encode(&outer, &desc, packet.payload.bytes(), frame).err();
         error.map(|e| format!("not shown: {e}"))
     }
 

@@ -188,6 +188,28 @@ choice! {
 }
 
 choice! {
+    /// What a device makes of the attribute `timeout`.
+    TimeoutKind {
+        /// A multiple of T.
+        Fixed = "fixed",
+        /// T, but not less than a floor.
+        Floor = "floor",
+        /// Doubles from a first value, whatever T is.
+        Adaptive = "adaptive",
+    }
+}
+
+choice! {
+    /// Whose choices are made where implementations differ.
+    RuleSet {
+        /// Those of the reference page, close to the specification.
+        Reference = "reference",
+        /// Those of the Linux driver rxe.
+        Rxe = "rxe",
+    }
+}
+
+choice! {
     /// How a switch forwards.
     ForwardMode {
         /// From the header on.

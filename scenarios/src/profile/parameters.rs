@@ -9,7 +9,8 @@ use doorbell_core::units::{BitRate, Bytes, Ratio, Span};
 
 use super::check::{at_least, one_of, positive, short, size_of, size_within, within};
 use super::param::{
-    AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles,
+    AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles, RuleSet,
+    TimeoutKind,
 };
 use super::table::{Entries, ParameterInfo, Provenance, parameters, take};
 use crate::input::InputError;
@@ -347,6 +348,20 @@ parameters! {
         ack_coalesce: u64 => [at_least(1)],
         /// Longest time that an ACK is held back.
         ack_delay: Span,
+        /// What becomes of the attribute `timeout`, T.
+        timeout_mode: TimeoutKind,
+        /// Fixed: the timer is drawn between T and so many times T. Higher: losses that only a
+        /// timeout finds cost more.
+        timeout_most: u64 => [within(1, 4)],
+        /// Floor: the least timer. Adaptive: the first. Higher: as above, and fewer packets are
+        /// resent for nothing.
+        timeout_least: Span => [positive],
+        /// Adaptive: the timer doubles up to this.
+        timeout_ceiling: Span => [positive],
+        /// From a NAK to the first packet that is sent again. Higher: a loss costs more.
+        nak_reaction: Span => [short],
+        /// Whose choices are made where implementations differ.
+        rules: RuleSet,
     }
 
     /// DMA engines of a device that measures its own PCIe path, as pcie-bench does on the NFP6000.

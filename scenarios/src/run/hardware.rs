@@ -1,6 +1,6 @@
 //! From a hardware profile to the configuration of a simulated host.
 
-use doorbell_core::units::{BitRate, Span, Time};
+use doorbell_core::units::{BitRate, Ratio, Span, Time};
 use doorbell_core::verbs::Mtu;
 use doorbell_sim::engine::NoiseTable;
 use doorbell_sim::host::{HostConfig, InitiatorCosts};
@@ -9,10 +9,12 @@ use doorbell_sim::pcie::{
     Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeId,
     NodeKind, PcieConfig, SocketConfig, TlpFormat,
 };
-use doorbell_sim::rc::{AckPolicy, AckReqLast};
+use doorbell_sim::rc::{AckPolicy, AckReqLast, Rules, TimeoutMode};
 use doorbell_sim::wire::Encapsulation;
 
-use crate::profile::{AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles};
+use crate::profile::{
+    AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, RuleSet, TimeoutKind,
+};
 
 /// A rate that limits nothing.
 const FAST: BitRate = BitRate::gbps(1_000_000);
@@ -276,25 +278,43 @@ fn nic(n: &Nic) -> NicConfig {
 }
 
 fn rc(p: &Profile) -> RcConfig {
+    let ack_req_last = match p.rc.ack_ask {
+        AckAsk::Always => AckReqLast::EveryMessage,
+        AckAsk::Signalled => AckReqLast::Signalled,
+    };
+    let ack = match p.rc.ack_mode {
+        AckMode::Each => AckPolicy::EachRequest,
+        AckMode::Coalesce => AckPolicy::Coalesce {
+            every: p.rc.ack_coalesce.min(u32::MAX.into()) as u32,
+            delay: p.rc.ack_delay,
+        },
+    };
+    let encapsulation = match p.port.link {
+        LinkKind::InfiniBand => Encapsulation::IbLocal,
+        LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
+    };
+    let window = p.rc.max_outstanding_packets as u32;
+    let ask = (p.rc.ack_every as u32, ack_req_last);
+    let timeout_mode = match p.rc.timeout_mode {
+        TimeoutKind::Fixed => TimeoutMode::Fixed {
+            least: Ratio::ONE,
+            most: Ratio::new(p.rc.timeout_most, 1).expect("not zero"),
+        },
+        TimeoutKind::Floor => TimeoutMode::Floor { min: p.rc.timeout_least },
+        TimeoutKind::Adaptive => {
+            TimeoutMode::Adaptive { first: p.rc.timeout_least, most: p.rc.timeout_ceiling }
+        }
+    };
+    let rules = match p.rc.rules {
+        RuleSet::Reference => Rules::DEFAULT,
+        RuleSet::Rxe => Rules::RXE,
+    };
     RcConfig {
-        max_outstanding_packets: p.rc.max_outstanding_packets as u32,
-        ack_req_every: p.rc.ack_every as u32,
-        ack_req_last: match p.rc.ack_ask {
-            AckAsk::Always => AckReqLast::EveryMessage,
-            AckAsk::Signalled => AckReqLast::Signalled,
-        },
-        ack: match p.rc.ack_mode {
-            AckMode::Each => AckPolicy::EachRequest,
-            AckMode::Coalesce => AckPolicy::Coalesce {
-                every: p.rc.ack_coalesce.min(u32::MAX.into()) as u32,
-                delay: p.rc.ack_delay,
-            },
-        },
-        encapsulation: match p.port.link {
-            LinkKind::InfiniBand => Encapsulation::IbLocal,
-            LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
-        },
         framing: p.port.framing.0 as u32,
+        timeout_mode,
+        nak_reaction: p.rc.nak_reaction,
+        rules,
+        ..RcConfig::new(window, ask, ack, encapsulation)
     }
 }
 

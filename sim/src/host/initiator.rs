@@ -274,6 +274,9 @@ pub(super) struct InitiatorState {
     pub delay: Span,
     pub activity: Activity,
     pub generation: u32,
+    /// Step events that have not come, and whether one of them is of the present generation.
+    pub pending_steps: u32,
+    pub will_step: bool,
     /// Watches that changed since the last step began.
     pub changed: WaitSet,
     pub mmio_lines: u32,

@@ -230,6 +230,8 @@ impl Host {
             delay: Span::ZERO,
             activity: Activity::Scheduled,
             generation: 0,
+            pending_steps: 1,
+            will_step: true,
             changed: WaitSet::EMPTY,
             mmio_lines: 0,
             leaves_doorbell: false,
@@ -304,6 +306,14 @@ impl Host {
         self.dead || self.initiators.iter().all(|i| matches!(i.activity, Activity::Done(_)))
     }
 
+    /// Events pending that can change nothing by themselves: steps that were overtaken, and
+    /// timers of the NIC, whether overtaken or not.
+    pub fn idle_events(&self) -> usize {
+        let overtaken = |i: &InitiatorState| i.pending_steps - u32::from(i.will_step);
+        let steps: u32 = self.initiators.iter().map(overtaken).sum();
+        (steps + self.nic.pending_timers()) as usize
+    }
+
     /// Whether every program is done and nothing is under way in the host.
     pub fn quiet(&self) -> bool {
         self.dead || self.done() && self.pcie.in_flight() == 0 && self.nic.quiet()
@@ -352,15 +362,25 @@ impl Host {
         (&mut self.nic, env)
     }
 
-    /// Handles an event of this island. False: a wake-up that was overtaken by an earlier one.
+    /// Handles an event of this island. False: a wake-up or a timer that
+    /// was overtaken.
     pub fn on_event(&mut self, s: &mut Shared, now: Time, ev: HostEvent) -> bool {
         match ev {
             HostEvent::Pcie(ev) => self.on_pcie(s, now, ev),
-            HostEvent::Nic(ev) => self.on_nic(s, now, ev),
-            HostEvent::Step { initiator, generation } => {
-                if self.initiators[usize::from(initiator)].generation != generation {
+            HostEvent::Nic(ev) => {
+                if !self.on_nic(s, now, ev) {
+                    // An overtaken timer may have set itself anew.
+                    self.flush(s);
                     return false;
                 }
+            }
+            HostEvent::Step { initiator, generation } => {
+                let init = &mut self.initiators[usize::from(initiator)];
+                init.pending_steps -= 1;
+                if init.generation != generation {
+                    return false;
+                }
+                init.will_step = false;
                 self.step(s, now, initiator);
             }
             HostEvent::Memory(ev) => self.on_memory(s, now, ev),
@@ -419,9 +439,9 @@ impl Host {
         }
     }
 
-    fn on_nic(&mut self, s: &mut Shared, now: Time, ev: NicEvent) {
+    fn on_nic(&mut self, s: &mut Shared, now: Time, ev: NicEvent) -> bool {
         let (nic, mut env) = self.split(s, now);
-        nic.on_event(&mut env, ev);
+        nic.on_event(&mut env, ev)
     }
 
     /// A packet is at the port.
@@ -553,6 +573,7 @@ impl Host {
         let init = &mut self.initiators[usize::from(initiator)];
         init.generation = init.generation.wrapping_add(1);
         init.activity = Activity::Scheduled;
+        (init.pending_steps, init.will_step) = (init.pending_steps + 1, true);
         let ev = HostEvent::Step { initiator, generation: init.generation };
         s.engine.schedule(init.id, at, Class::Program, Event::Host(host, ev));
     }
@@ -663,6 +684,7 @@ impl Host {
         let host = self.id;
         let init = &mut self.initiators[usize::from(initiator)];
         init.generation = init.generation.wrapping_add(1);
+        (init.pending_steps, init.will_step) = (init.pending_steps + 1, true);
         let ev = HostEvent::Step { initiator, generation: init.generation };
         s.engine.schedule(init.id, at, Class::Program, Event::Host(host, ev));
     }

@@ -156,8 +156,8 @@ impl fmt::Display for StallReason {
             }
             Self::Unanswered { host, qpn, packets, psn } => write!(
                 f,
-                "host {host}, QP {}: {packets} packets from PSN {psn} on have no answer, and \
-                 retransmission is not modelled yet",
+                "host {host}, QP {}: {packets} packets from PSN {psn} on have no answer; the \
+                 peer refuses them, or `timeout` is 0 and nothing sends them again",
                 qpn.value()
             ),
             Self::NothingSignalled { host, qpn, executed } => write!(

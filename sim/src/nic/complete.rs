@@ -64,6 +64,9 @@ impl Nic {
         solicited: bool,
     ) {
         let life = self.qp(qp).map_or(0, |q| q.life);
+        if let CqeKind::Error { queue, status, .. } = kind {
+            self.count_error(qp, queue, status);
+        }
         let cqe = Cqe { qp, life, wr_id, kind, solicited, landed: env.now };
         let id = self.cqes.insert((cq, cqe));
         let latency = self.clocked(env.now, self.cfg.completion_latency);
@@ -176,6 +179,9 @@ impl Nic {
             return;
         }
         q.state = QpState::Err;
+        for (_, packet) in q.kept.drain(..) {
+            env.packets.remove(packet.0);
+        }
         if let Some(r) = q.responder.as_mut() {
             r.fail();
         }

@@ -3,7 +3,7 @@
 use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::Opcode;
 
-use crate::rc::{AckPolicy, AckReqLast};
+use crate::rc::{AckPolicy, AckReqLast, Recovery, Rules, TimeoutMode};
 use crate::wire::{Encapsulation, wire_bytes};
 
 /// Limits that the device refuses to exceed.
@@ -126,7 +126,7 @@ pub struct NicConfig {
 }
 
 /// Points of the RC transport on which implementations differ.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct RcConfig {
     /// Unacknowledged packets at which a requester pauses.
     pub max_outstanding_packets: u32,
@@ -136,6 +136,14 @@ pub struct RcConfig {
     pub ack_req_last: AckReqLast,
     /// When the responder sends ACKs.
     pub ack: AckPolicy,
+    /// What becomes of the attribute `timeout`.
+    pub timeout_mode: TimeoutMode,
+    /// From a NAK at the requester to the first retransmission.
+    pub nak_reaction: Span,
+    /// What goes out again after a loss. The peers of a QP have to agree.
+    pub recovery: Recovery,
+    /// Where implementations differ.
+    pub rules: Rules,
     /// Encapsulation on the wire.
     pub encapsulation: Encapsulation,
     /// Bytes that the link layer puts around every packet beyond its encapsulation: start and end
@@ -144,6 +152,28 @@ pub struct RcConfig {
 }
 
 impl RcConfig {
+    /// Settings with Go-Back-N at once, timer T, and the rules of the reference page: what is
+    /// left to say is when ACKs are asked for and given, and the encapsulation.
+    pub const fn new(
+        max_outstanding_packets: u32,
+        (ack_req_every, ack_req_last): (u32, AckReqLast),
+        ack: AckPolicy,
+        encapsulation: Encapsulation,
+    ) -> Self {
+        Self {
+            max_outstanding_packets,
+            ack_req_every,
+            ack_req_last,
+            ack,
+            timeout_mode: TimeoutMode::T,
+            nak_reaction: Span::ZERO,
+            recovery: Recovery::GoBackN,
+            rules: Rules::DEFAULT,
+            encapsulation,
+            framing: 0,
+        }
+    }
+
     /// Bytes of a packet on the wire.
     pub const fn wire_bytes(&self, opcode: Opcode, payload: u32) -> u32 {
         wire_bytes(self.encapsulation, opcode, payload) + self.framing

@@ -94,6 +94,9 @@ impl Nic {
             respond_at: Time::MAX,
             response_in_pu: false,
             held_writes: Default::default(),
+            timers: Vec::new(),
+            kept: Vec::new(),
+            counters: Default::default(),
         })));
         self.apply_withheld();
         index
@@ -136,7 +139,7 @@ impl Nic {
         mask: QpAttrMask,
         peer: Option<HostId>,
     ) {
-        let rc = self.rc;
+        let (rc, seed) = (self.rc.clone(), self.timer_seed);
         let Some(q) = self.qp_mut(qp) else { return };
         let lost = q.state == QpState::Err;
         if lost && !matches!(attr.state, QpState::Reset | QpState::Err) {
@@ -166,21 +169,28 @@ impl Nic {
                     ack: rc.ack,
                     min_rnr_timer: a.min_rnr_timer,
                     qkey: a.qkey,
+                    hold: rc.recovery.hold(),
+                    rules: rc.rules,
                 }));
             }
-            (QpState::Rtr, QpState::Rts) => q.requester = Some(requester(q, &rc, q.attr.sq_psn)),
+            (QpState::Rtr, QpState::Rts) => {
+                q.requester = Some(requester(q, &rc, q.attr.sq_psn, seed));
+            }
             (QpState::Sqe, QpState::Rts) => {
                 let next = q.requester.as_ref().map_or(q.attr.sq_psn, Requester::next_psn);
-                q.requester = Some(requester(q, &rc, next));
+                q.requester = Some(requester(q, &rc, next, seed));
             }
             (QpState::Sqd, QpState::Rts) => self.fetch_more(env, qp),
             (_, QpState::Reset) => return self.reset_qp(env, qp),
             _ => {}
         }
-        if let Some(q) = self.qp_mut(qp)
-            && let Some(r) = &mut q.responder
-        {
-            r.set_attributes(q.attr.access, q.attr.min_rnr_timer, q.attr.qkey);
+        let Some(q) = self.qp_mut(qp) else { return };
+        let a = &q.attr;
+        if let Some(r) = &mut q.responder {
+            r.set_attributes(a.access, a.min_rnr_timer, a.qkey);
+        }
+        if let Some(r) = &mut q.requester {
+            r.set_attributes(a.timeout, a.retry_cnt, a.rnr_retry, a.max_rd_atomic);
         }
     }
 
@@ -188,6 +198,7 @@ impl Nic {
     fn reset_qp(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qp_mut(qp) else { return };
         q.life += 1;
+        q.counters = q.hw_counters();
         q.sq.reset();
         q.rq.reset();
         q.requester = None;
@@ -195,6 +206,7 @@ impl Nic {
         q.current_recv = None;
         q.atomics = 0;
         let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();
+        packets.extend(q.kept.drain(..).map(|(_, packet)| packet));
         let writes: Vec<HostWrite> = q.held_writes.drain(..).collect();
         let cqs = [q.send_cq, q.recv_cq];
         let unsent = q.tx_req.clear().chain(q.tx_resp.clear()).collect::<Vec<_>>();
@@ -250,6 +262,10 @@ impl Nic {
     /// Destroys a QP; what it had under way is lost.
     pub fn destroy_qp(&mut self, env: &mut Env<'_>, qp: u32) {
         self.reset_qp(env, qp);
+        if let Some(q) = self.qp(qp) {
+            let counters = q.hw_counters();
+            self.gone.add(&counters);
+        }
         if let Some(q) = self.qp_mut(qp) {
             for d in std::mem::take(&mut q.deferred) {
                 if let Deferred::Rx(packet) = d {
@@ -265,7 +281,7 @@ impl Nic {
 }
 
 /// The sending half of `q`, beginning at `psn`.
-fn requester(q: &NicQp, rc: &RcConfig, psn: Psn) -> Requester {
+fn requester(q: &NicQp, rc: &RcConfig, psn: Psn, seed: u64) -> Requester {
     Requester::new(&RequesterConfig {
         service: q.ty,
         qpn: q.qpn,
@@ -276,6 +292,14 @@ fn requester(q: &NicQp, rc: &RcConfig, psn: Psn) -> Requester {
         max_outstanding_packets: rc.max_outstanding_packets,
         ack_req_every: rc.ack_req_every,
         ack_req_last: rc.ack_req_last,
+        timeout: q.attr.timeout,
+        retry_cnt: q.attr.retry_cnt,
+        rnr_retry: q.attr.rnr_retry,
+        timeout_mode: rc.timeout_mode.clone(),
+        timer_seed: seed ^ u64::from(q.qpn.value()),
+        nak_reaction: rc.nak_reaction,
+        recovery: rc.recovery.clone(),
+        rules: rc.rules,
     })
 }
 

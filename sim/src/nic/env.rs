@@ -30,6 +30,8 @@ pub enum NicEvent {
     Cqe(u32),
     /// The atomic unit is done with an ATOMIC.
     Atomic(u32),
+    /// A timer of a QP may have expired.
+    Timer(u32),
 }
 
 /// Something that a program may wait for has happened.
@@ -147,6 +149,8 @@ pub mod kind {
     pub const STATE: u32 = 7;
     /// Stale WQE executed: QP, index.
     pub const STALE: u32 = 8;
+    /// A timer of a QP expired: QP, PSN that has to go out.
+    pub const TIMER: u32 = 9;
 }
 
 /// What a PCIe transaction of the NIC was for, packed into its tag.

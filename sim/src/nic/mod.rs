@@ -15,6 +15,7 @@
 //! | `complete.rs` | completions, errors, flush |
 //! | `control.rs` | creation and states of QPs, CQs, SRQs |
 //! | `faults.rs` | what planned faults do to a NIC |
+//! | `retry.rs` | timers of QPs, packets kept beyond a gap, counters |
 
 mod cache;
 mod complete;
@@ -26,6 +27,7 @@ mod faults;
 mod qp;
 mod queues;
 mod receive;
+mod retry;
 mod transmit;
 mod wqe;
 
@@ -46,7 +48,7 @@ pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_byt
 
 use crate::engine::{Busy, SimRng, Slab};
 use crate::pcie::{Done, NodeId};
-use crate::rc::{PacketDesc, ReadJob};
+use crate::rc::{HwCounters, PacketDesc, ReadJob};
 use crate::wire::{HostId, PacketId};
 use env::Tag;
 use receive::{AtomicJob, RxWrite};
@@ -165,6 +167,12 @@ pub struct Nic {
     withheld: Vec<Option<u32>>,
     /// Which completion queues no poll finds anything in, likewise.
     hidden: Vec<Option<u32>>,
+    /// Timer events that have been scheduled and have not come.
+    timers: u32,
+    /// Names the draws of the QPs' ack timers.
+    timer_seed: u64,
+    /// Counters of QPs that were destroyed.
+    gone: HwCounters,
     /// Counters.
     pub stats: NicStats,
 }
@@ -187,7 +195,7 @@ impl Nic {
             pus: (0..cfg.pu_count).map(|_| Pu::default()).collect(),
             rx: vec![Busy::new(); usize::from(cfg.rx_count)],
             cfg: cfg.clone(),
-            rc: *rc,
+            rc: rc.clone(),
             host,
             node,
             qps: Vec::new(),
@@ -216,6 +224,9 @@ impl Nic {
             raised: [0; AsyncEventKind::ALL.len()],
             withheld: Vec::new(),
             hidden: Vec::new(),
+            timers: 0,
+            timer_seed: SimRng::stream(seed, name, "ack-timeout").next_u64(),
+            gone: HwCounters::default(),
             stats: NicStats::default(),
         }
     }
@@ -341,9 +352,10 @@ impl Nic {
         jobs as u64 + u64::from(self.tx_bytes)
     }
 
-    /// Handles an event of this NIC.
-    pub fn on_event(&mut self, env: &mut Env<'_>, ev: NicEvent) {
+    /// Handles an event of this NIC. False: a timer that was overtaken, and nothing happened.
+    pub fn on_event(&mut self, env: &mut Env<'_>, ev: NicEvent) -> bool {
         match ev {
+            NicEvent::Timer(qp) => return self.on_timer(env, qp),
             NicEvent::Doorbell { qp, prod, blueflame } => {
                 self.on_doorbell(env, qp, prod, blueflame)
             }
@@ -353,6 +365,7 @@ impl Nic {
             NicEvent::Cqe(id) => self.on_cqe(env, id),
             NicEvent::Atomic(id) => self.on_atomic(env, id),
         }
+        true
     }
 
     /// The initiator of an MMIO write that has arrived, and its 64-byte lines.

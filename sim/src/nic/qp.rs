@@ -9,7 +9,7 @@ use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
 use super::queues::{RecvQueue, SendQueue};
 use super::wqe::RqWqe;
 use crate::memory::RegionKind;
-use crate::rc::{PacketDesc, ReadJob, Requester, Responder};
+use crate::rc::{HwCounters, PacketDesc, ReadJob, Requester, Responder};
 use crate::wire::{HostId, PacketId};
 
 /// Index of the first QP's number: 0 and 1 are the management QPs.
@@ -178,6 +178,14 @@ pub struct NicQp {
     pub(super) response_in_pu: bool,
     /// Writes to memory that keep their order behind a WQE that is read again.
     pub(super) held_writes: VecDeque<HostWrite>,
+    /// Times of the timer events that are pending, the earliest last. A deadline that moves away
+    /// needs no new one, so there are two at most in practice: one for the ack timer, and one for
+    /// an RNR wait that began before it.
+    pub(super) timers: Vec<Time>,
+    /// Packets that the responder keeps beyond a gap.
+    pub(super) kept: Vec<(Psn, PacketId)>,
+    /// What the engine does not see, and what it saw in earlier lives of the QP.
+    pub(super) counters: HwCounters,
 }
 
 impl NicQp {

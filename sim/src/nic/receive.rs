@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use doorbell_core::transport::WorkQueue;
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{
-    AccessFlags, AsyncEventKind, NakCode, PacketVerdict, QpState, QpType, Rkey, accepts_packets,
+    AccessFlags, AsyncEventKind, NakCode, PacketVerdict, QpState, QpType, WcStatus, accepts_packets,
 };
 
 use super::doorbell::{subject, wqe_key};
@@ -16,7 +16,7 @@ use super::{Nic, NicQp};
 use crate::engine::Class;
 use crate::memory::{Pd, RegionId, RegionKind};
 use crate::pcie::{Cause, Kind};
-use crate::rc::{Accept, Received, RecvDone, Target};
+use crate::rc::{Accept, BadInvalidate, Received, RecoverCause, RecvDone, Target};
 use crate::wire::{PacketId, Payload};
 
 /// Payload on its way to memory.
@@ -182,6 +182,14 @@ impl Nic {
     }
 
     fn on_request(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
+        self.take_request(env, qp, packet);
+        // What was kept beyond a gap comes next.
+        while let Some(packet) = self.take_kept(qp) {
+            self.take_request(env, qp, packet);
+        }
+    }
+
+    fn take_request(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
         if self.waits(env, qp, packet) {
             return;
         }
@@ -192,6 +200,10 @@ impl Nic {
         let held = q.current_recv.is_some();
         let Some(responder) = q.responder.as_mut() else { return self.discard(env, packet) };
         let verdict = responder.on_packet(now, &desc, posted || held);
+        if verdict == Accept::Hold {
+            q.kept.push((desc.psn, packet));
+            return self.respond_soon(env, qp);
+        }
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
         let (src, src_qp) = (env.packets[packet.0].src, env.packets[packet.0].src_qp);
         env.packets.remove(packet.0);
@@ -231,7 +243,7 @@ impl Nic {
             }
             // The QP goes to ERR when the NAK has left.
             Accept::Nak(code) => self.refused(env, qp, code, false),
-            Accept::Duplicate | Accept::Gap { .. } => {}
+            Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}
             Accept::Drop(_) => self.stats.rx_dropped += 1,
         }
         self.respond_soon(env, qp);
@@ -375,7 +387,7 @@ impl Nic {
                     let recv = q.current_recv.expect("the verdict took one");
                     let addr = recv.sge.addr + u64::from(offset);
                     if u64::from(offset) + u64::from(p.len) > u64::from(recv.sge.len) {
-                        self.recv_failed(env, qp, doorbell_core::verbs::WcStatus::LocLenErr);
+                        self.recv_failed(env, qp, WcStatus::LocLenErr);
                         return Err((NakCode::InvalidRequest, true));
                     }
                     let need = AccessFlags::LOCAL_WRITE;
@@ -383,7 +395,7 @@ impl Nic {
                     match env.regions.check_local(lkey, Pd(pd), addr, p.len.into(), need) {
                         Ok(region) => (region.id, addr),
                         Err(_) => {
-                            self.recv_failed(env, qp, doorbell_core::verbs::WcStatus::LocProtErr);
+                            self.recv_failed(env, qp, WcStatus::LocProtErr);
                             return Err((NakCode::RemoteOperationalError, true));
                         }
                     }
@@ -402,7 +414,21 @@ impl Nic {
             let id = self.rx_writes.insert(write);
             self.host_write(env, qp, HostWrite::Inbound(id));
         }
-        if let Some(done) = p.completes_recv {
+        if let Some(mut done) = p.completes_recv {
+            if let Some(key) = done.invalidate {
+                let region = env.regions.by_rkey(key).filter(|r| r.pd == Pd(pd)).map(|r| r.id);
+                match (region, self.rc.rules.bad_invalidate) {
+                    (Some(region), _) => {
+                        // Checked just now, so it is there.
+                        let _ = env.regions.deregister(region);
+                    }
+                    (None, BadInvalidate::PlainSend) => done.invalidate = None,
+                    (None, BadInvalidate::Error) => {
+                        self.recv_failed(env, qp, WcStatus::RemInvReqErr);
+                        return Err((NakCode::InvalidRequest, true));
+                    }
+                }
+            }
             self.recv_done(env, qp, done);
         }
         Ok(())
@@ -426,13 +452,6 @@ impl Nic {
     }
 
     fn recv_done(&mut self, env: &mut Env<'_>, qp: u32, done: RecvDone) {
-        if let Some(Rkey(key)) = done.invalidate {
-            let region = env.regions.by_rkey(Rkey(key)).map(|r| r.id);
-            if let Some(region) = region {
-                // Checked just now, so it is there.
-                let _ = env.regions.deregister(region);
-            }
-        }
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         let recv = q.current_recv.take().expect("the message took one");
         let RecvDone { op, len, imm, invalidate, solicited } = done;
@@ -568,7 +587,7 @@ impl Nic {
                 let payload = Payload::copy_from(&orig.to_le_bytes());
                 self.place_response(env, qp, wqe, 0, 8, payload);
             }
-            Received::Recover { cause: crate::rc::RecoverCause::Rnr(_), .. } => {
+            Received::Recover { cause: RecoverCause::Rnr(_), .. } => {
                 q.stats.rnr_naks_received += 1;
             }
             Received::Nothing | Received::Recover { .. } | Received::Error { .. } => {}
@@ -576,6 +595,7 @@ impl Nic {
         }
         self.completions(env, qp);
         self.schedule(env, qp);
+        self.arm_timer(env, qp);
     }
 
     /// Writes response payload to the local buffer of a WQE, which may have to be read again.

@@ -43,6 +43,7 @@ impl Nic {
                     q.response_in_pu = read.is_some();
                     let life = q.life;
                     self.start(env, pu, Running { qp, life, desc, read });
+                    self.arm_timer(env, qp);
                 }
             }
         }
@@ -108,7 +109,11 @@ impl Nic {
             if q.sq.slot(desc.wqe).is_some_and(|s| !s.carried) {
                 service += c.pu_fetched;
             }
-            q.sq.started = desc.wqe.wrapping_add(1);
+            // A WQE that is sent again was started long ago.
+            let end = desc.wqe.wrapping_add(1);
+            if end.wrapping_sub(q.sq.started).cast_signed() > 0 {
+                q.sq.started = end;
+            }
         }
         self.tx_bytes += self.rc.wire_bytes(desc.opcode, desc.len);
         let service = self.clocked(env.now, service);
@@ -334,7 +339,9 @@ impl Nic {
     pub(super) fn respond(&mut self, env: &mut Env<'_>, qp: u32) {
         loop {
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
+            let receives = q.srq.is_none().then(|| q.rq.len());
             let Some(r) = q.responder.as_mut() else { return };
+            r.set_receives(receives);
             if q.response_in_pu {
                 return;
             }

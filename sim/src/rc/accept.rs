@@ -87,9 +87,14 @@ pub enum Accept {
         /// Value to compare with.
         compare: u64,
     },
-    /// The packet came before. Nothing to do but to poll: SEND and WRITE are acknowledged again.
-    /// READ and ATOMIC are the business of loss recovery and get no answer yet.
+    /// The packet came before. Nothing to do but to poll: SEND and WRITE are acknowledged again,
+    /// an ATOMIC is answered with the result that it had. A READ that is still remembered is
+    /// executed again and gives [`Accept::Read`]; all others get no answer.
     Duplicate,
+    /// Packets are missing before this one, and it is to be kept: hand it in again when
+    /// [`Responder::take_held`](super::Responder::take_held) gives its PSN. A NAK that names it
+    /// leaves.
+    Hold,
     /// Packets are missing before this one. `nak`: this is the packet that reveals it, and a
     /// sequence NAK leaves; later ones are ignored until the gap is closed.
     Gap {

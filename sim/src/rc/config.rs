@@ -1,7 +1,13 @@
 //! What a queue pair is told when it is connected.
 
 use doorbell_core::units::Span;
-use doorbell_core::verbs::{AccessFlags, Mtu, Psn, QKey, QpType, Qpn, RnrTimer};
+use doorbell_core::verbs::{
+    AccessFlags, AckTimeout, Mtu, Psn, QKey, QpType, Qpn, RetryCnt, RnrRetry, RnrTimer,
+};
+
+use super::recovery::Recovery;
+use super::rules::Rules;
+use super::timeout::TimeoutMode;
 
 /// Largest number of unacknowledged PSNs, half of the PSN space (`protocol.md` §2.1).
 pub const MAX_UNACKED: u32 = Psn::HALF_SPACE;
@@ -22,7 +28,7 @@ pub enum AckReqLast {
 
 /// Settings of the sending half of a QP: what `ibv_modify_qp` gives it, and the points on which
 /// implementations differ.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct RequesterConfig {
     /// RC, UC or UD.
     pub service: QpType,
@@ -48,6 +54,24 @@ pub struct RequesterConfig {
     pub ack_req_every: u32,
     /// Which messages ask at their end. RC only.
     pub ack_req_last: AckReqLast,
+    /// Attribute `timeout`. RC only, as are all that follow.
+    pub timeout: AckTimeout,
+    /// Attribute `retry_cnt`: timeouts, sequence NAKs and implied NAKs in a row that the QP
+    /// survives.
+    pub retry_cnt: RetryCnt,
+    /// Attribute `rnr_retry`: RNR NAKs in a row that the QP survives.
+    pub rnr_retry: RnrRetry,
+    /// What the device makes of `timeout`.
+    pub timeout_mode: TimeoutMode,
+    /// Names the draws of the ack timer.
+    pub timer_seed: u64,
+    /// From a NAK, or a response that implies one, to the first retransmission. Higher: a loss
+    /// costs more, as on NICs whose firmware handles it.
+    pub nak_reaction: Span,
+    /// What goes out again after a loss.
+    pub recovery: Recovery,
+    /// Where implementations differ.
+    pub rules: Rules,
 }
 
 /// When the responder answers a request for an acknowledgement.
@@ -74,7 +98,7 @@ impl AckPolicy {
 }
 
 /// Settings of the receiving half of a QP.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct ResponderConfig {
     /// RC, UC or UD.
     pub service: QpType,
@@ -95,4 +119,57 @@ pub struct ResponderConfig {
     pub min_rnr_timer: RnrTimer,
     /// Queue key that a UD packet must carry. UD only.
     pub qkey: QKey,
+    /// PSNs beyond the expected one within which packets are kept rather than dropped: the `hold`
+    /// of the peer's [`Recovery`]. 0: none, as RC is specified. RC only.
+    pub hold: u32,
+    /// Where implementations differ. RC only.
+    pub rules: Rules,
+}
+
+impl RequesterConfig {
+    /// The recovery parameters that are usual: T, `timeout` 14, `retry_cnt` 7, `rnr_retry` 7,
+    /// Go-Back-N at once, the rules of the reference page. The rest is for the caller to say.
+    pub fn of(service: QpType, qpn: Qpn, dest: Qpn, sq_psn: Psn, mtu: Mtu) -> Self {
+        Self {
+            service,
+            qpn,
+            dest,
+            sq_psn,
+            mtu,
+            max_rd_atomic: 16,
+            max_outstanding_packets: 128,
+            ack_req_every: 64,
+            ack_req_last: AckReqLast::EveryMessage,
+            timeout: AckTimeout::new(14).expect("in range"),
+            retry_cnt: RetryCnt::new(7).expect("in range"),
+            rnr_retry: RnrRetry::INFINITE,
+            timeout_mode: TimeoutMode::T,
+            timer_seed: 0,
+            nak_reaction: Span::ZERO,
+            recovery: Recovery::GoBackN,
+            rules: Rules::DEFAULT,
+        }
+    }
+}
+
+impl ResponderConfig {
+    /// Everything allowed, ACKs at once, 16 READs and ATOMICs, RNR timer 12 (0.64 ms), Go-Back-N,
+    /// the rules of the reference page.
+    pub fn of(service: QpType, dest: Qpn, rq_psn: Psn, mtu: Mtu) -> Self {
+        let access =
+            AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC;
+        Self {
+            service,
+            dest,
+            rq_psn,
+            mtu,
+            max_dest_rd_atomic: 16,
+            access,
+            ack: AckPolicy::IMMEDIATE,
+            min_rnr_timer: RnrTimer::new(12).expect("in range"),
+            qkey: QKey(0),
+            hold: 0,
+            rules: Rules::DEFAULT,
+        }
+    }
 }

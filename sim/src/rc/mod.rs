@@ -26,28 +26,9 @@
 //! use doorbell_sim::rc::*;
 //!
 //! let (a, b, now) = (Qpn::new(17), Qpn::new(18), Time::ZERO);
-//! let mut requester = Requester::new(&RequesterConfig {
-//!     service: QpType::Rc,
-//!     qpn: a,
-//!     dest: b,
-//!     sq_psn: Psn::new(100),
-//!     mtu: Mtu::B1024,
-//!     max_rd_atomic: 16,
-//!     max_outstanding_packets: 128,
-//!     ack_req_every: 64,
-//!     ack_req_last: AckReqLast::EveryMessage,
-//! });
-//! let mut responder = Responder::new(&ResponderConfig {
-//!     service: QpType::Rc,
-//!     dest: a,
-//!     rq_psn: Psn::new(100),
-//!     mtu: Mtu::B1024,
-//!     max_dest_rd_atomic: 16,
-//!     access: AccessFlags::REMOTE_WRITE,
-//!     ack: AckPolicy::IMMEDIATE,
-//!     min_rnr_timer: RnrTimer::new(12).unwrap(),
-//!     qkey: QKey(0),
-//! });
+//! let (rc, psn, mtu) = (QpType::Rc, Psn::new(100), Mtu::B1024);
+//! let mut requester = Requester::new(&RequesterConfig::of(rc, a, b, psn, mtu));
+//! let mut responder = Responder::new(&ResponderConfig::of(rc, a, psn, mtu));
 //! requester.push(SendJob {
 //!     wqe: 0,
 //!     op: WrOpcode::RdmaWrite,
@@ -75,43 +56,42 @@
 //! assert_eq!(requester.poll_completion().unwrap().status, WcStatus::Success);
 //! ```
 //!
-//! # What is here and what comes later
+//! # Recovery from loss
 //!
-//! Without loss the engine is complete. What follows belongs to recovery from loss; each has its
-//! place already.
-//!
-//! - **Sequence NAK, implied NAK, READ gap, RNR NAK**: the requester takes what they acknowledge
-//!   and gives [`Received::Recover`] with the PSN to go back to; nothing is sent again. A
-//!   loss-recovery trait will get that cause and PSN and say what to send. Going back means to
-//!   set the requester's cursor to the work request that holds the PSN and to the packet within
-//!   it: packets are described from (work request, index) alone, a READ from any of its packets.
-//! - **PSNs never sent** are those from `next` on; a rewind needs a high-water mark beside it.
-//! - **READ responses** begin with First only at the beginning; after a restart in the middle the
-//!   work request has to remember where that was.
-//! - **Ack timeout and RNR wait**: [`Requester::next_deadline`] is `None`. The timer will be armed
-//!   in `poll_transmit` and restarted by progress in `acknowledge`; the wait is one more
-//!   [`Stall`].
-//! - **Retry counters** are reloaded where `acknowledge` moves on; used up, they end in the error
-//!   path that fatal NAKs take today.
-//! - **Duplicates** at the responder: SEND and WRITE are acknowledged again; READ and ATOMIC get
-//!   [`Accept::Duplicate`] and no answer. Their replay will find them in the responder resources,
-//!   where the last `max_dest_rd_atomic` of them stay after their last response.
-//! - **End-to-end credits**: ACKs carry code 31, no limit. The limit is one more [`Stall`].
-//! - **Where implementations differ** (`protocol.md` §10): the fence waits for READ and ATOMIC
-//!   only (row 5); no sequence NAK while an RNR NAK is open (6); duplicates are acknowledged
-//!   always (7); the spacing of AckReq is a setting (10). The fixed ones become settings.
+//! - The requester notices: a sequence NAK, a response that passes by an unanswered READ or ATOMIC
+//!   (implied NAK) or skips packets of a READ, an RNR NAK, or nothing at all for the time of the
+//!   ack timer ([`TimeoutMode`]). It counts retries and RNR retries, each with its own limit and
+//!   both reloaded by progress; used up, the oldest work request ends with `RETRY_EXC_ERR` or
+//!   `RNR_RETRY_EXC_ERR` and the rest is flushed. [`time_to_retry_exc`] says when that is.
+//! - A [`LossRecovery`] says which PSNs go out again: [`Recovery`] has Go-Back-N and selective
+//!   repeat. Packets are described anew from (work request, index); a READ is asked for again from
+//!   any of its packets.
+//! - The responder classifies by PSN; duplicates are acknowledged, read again or answered from the
+//!   responder resources, never executed twice.
+//! - Where implementations differ, [`Rules`] has a setting.
+//! - End-to-end credits are off ([`Rules::credits`]).
 
 mod accept;
 mod config;
+mod counters;
 mod packet;
+mod recovery;
 mod requester;
 mod responder;
+mod rules;
+mod timeout;
 
 pub use accept::{Accept, ReadJob, RecvDone, Target};
 pub use config::{AckPolicy, AckReqLast, GRH_BYTES, MAX_UNACKED, RequesterConfig, ResponderConfig};
+pub use counters::HwCounters;
 pub use packet::{DropReason, Ext, PacketDesc};
+pub use recovery::{Flight, LossRecovery, Recovery, RecoveryFactory, SelectiveRepeat};
 pub use requester::{Received, RecoverCause, Requester, SendDone, SendJob, Stall};
 pub use responder::Responder;
+pub use rules::{
+    BadInvalidate, DuplicateAck, DuplicateRead, Fence, LimitedWqe, RetrySeven, Rules, SequenceNak,
+};
+pub use timeout::{AckTimeoutMode, Interval, TimeoutMode, time_to_retry_exc};
 
 #[cfg(test)]
 mod tests;

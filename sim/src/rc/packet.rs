@@ -81,6 +81,14 @@ pub enum Ext {
         /// Request messages completed at the responder, modulo 2^24.
         msn: Msn,
     },
+    /// Sequence NAK that also names a packet which the responder keeps beyond the gap (selective
+    /// repeat). Not a header of the specification; stands for AETH and 4 more bytes.
+    Sack {
+        /// As in [`Ext::Aeth`].
+        msn: Msn,
+        /// First PSN of the packet that is kept.
+        held: Psn,
+    },
     /// AETH and the original value: ATOMIC acknowledgement.
     AtomicAck {
         /// As in [`Ext::Aeth`].

@@ -13,9 +13,10 @@ pub use report::{LinkUse, ResourceUse, RunReport};
 
 use crate::capture::{Capture, CaptureSink};
 use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
-use crate::event::Event;
+use crate::event::{Event, HostEvent};
 use crate::fabric::{ConfigError, Fabric, FabricConfig, FabricEvent, Outcome};
 use crate::host::{Host, HostConfig, InitiatorConfig, Shared, SimProgram, StallReason};
+use crate::nic::{Nic, NicEvent};
 use crate::pcie::PcieConfigError;
 use crate::wire::{HostId, PacketId};
 
@@ -176,6 +177,10 @@ impl World {
                 Some(_) => {}
             }
             match self.shared.engine.pop() {
+                Ok(Some((_, _, event))) if is_timer(&event) && self.retries_for_ever() => {
+                    self.unheard += 1;
+                    return self.ended();
+                }
                 Ok(Some((now, class, event))) if self.comes(now, class, event) => {
                     self.dispatch(now, event);
                 }
@@ -206,6 +211,29 @@ impl World {
         if self.hosts.iter().all(Host::done) { RunEnd::Done } else { self.no_progress() }
     }
 
+    /// Whether nothing can happen any more but QPs that resend, without limit, to peers that have
+    /// no receive: only timers are pending, the one in hand included, and no program will step and
+    /// post one.
+    fn retries_for_ever(&self) -> bool {
+        let idle: usize = self.hosts.iter().map(Host::idle_events).sum();
+        if self.shared.engine.pending() + 1 != idle {
+            return false;
+        }
+        let mut any = false;
+        for q in self.hosts.iter().flat_map(|h| h.nic().qps()).map(|(_, q)| q) {
+            let Some(r) = q.requester.as_ref().filter(|r| r.next_deadline().is_some()) else {
+                continue;
+            };
+            let peer = Nic::qp_index(q.attr.dest_qpn);
+            let ready = peer.is_none_or(|p| self.hosts[q.peer.index()].nic().has_receive(p));
+            if ready || !r.waits_without_end() {
+                return false;
+            }
+            any = true;
+        }
+        any
+    }
+
     fn no_progress(&self) -> RunEnd {
         let mut reasons = Vec::new();
         for host in &self.hosts {
@@ -223,6 +251,7 @@ impl World {
         match event {
             Event::Host(host, ev) => {
                 if !self.hosts[host.index()].on_event(s, now, ev) {
+                    self.unheard += u64::from(is_timer(&event));
                     return;
                 }
             }
@@ -304,9 +333,9 @@ impl World {
         self.reached
     }
 
-    /// Events handled. An announcement that nobody waited for is none, nor what a fault plan adds
-    /// to the queue without an effect: a run that is cut between
-    /// the end of the last program and its announcement has the same number.
+    /// Events handled. An announcement that nobody waited for is none: a run that is cut between
+    /// the end of the last program and its announcement has the same number. Neither is a timer
+    /// that found nothing due, nor what a fault plan adds to the queue without an effect.
     pub fn events(&self) -> u64 {
         self.shared.engine.events() - self.unheard
     }
@@ -351,6 +380,11 @@ impl World {
         let program: &dyn SimProgram = self.hosts.iter().find_map(|h| h.program(rank))?;
         program.as_any().downcast_ref()
     }
+}
+
+/// Whether it is a timer of a NIC.
+const fn is_timer(event: &Event) -> bool {
+    matches!(event, Event::Host(_, HostEvent::Nic(NicEvent::Timer(_))))
 }
 
 /// Trace kind of a packet that a port dropped: port, wire bytes.

@@ -1,6 +1,7 @@
 //! Properties of whole runs over random programs.
 
 mod found;
+mod loss;
 
 use std::sync::Arc;
 

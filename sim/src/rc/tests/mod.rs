@@ -1,8 +1,11 @@
 //! Tests of requester and responder against each other over an ideal link, and each alone.
 
 mod errors;
+mod limits;
 mod link;
+mod lossy;
 mod property;
+mod recovery;
 mod replies;
 mod requester;
 mod responder;
@@ -32,6 +35,7 @@ fn requester_config(service: QpType) -> RequesterConfig {
         max_outstanding_packets: 128,
         ack_req_every: 64,
         ack_req_last: AckReqLast::EveryMessage,
+        ..RequesterConfig::of(service, Qpn::new(17), Qpn::new(18), Psn::ZERO, Mtu::B256)
     }
 }
 
@@ -46,6 +50,7 @@ fn responder_config(service: QpType) -> ResponderConfig {
         ack: AckPolicy::IMMEDIATE,
         min_rnr_timer: RnrTimer::new(12).unwrap(),
         qkey: QKEY,
+        ..ResponderConfig::of(service, Qpn::new(17), Psn::ZERO, Mtu::B256)
     }
 }
 

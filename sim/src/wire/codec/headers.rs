@@ -21,6 +21,8 @@ pub(super) const fn belongs(opcode: Opcode, ext: &Ext) -> bool {
         Ext::Invalidate(_) => opcode.has_ieth(),
         Ext::Atomic { .. } => opcode.has_atomic_eth(),
         Ext::Aeth { .. } => opcode.has_aeth() && !opcode.has_atomic_ack_eth(),
+        // No header of the specification: there are no bytes for it.
+        Ext::Sack { .. } => false,
         Ext::AtomicAck { .. } => opcode.has_atomic_ack_eth(),
         Ext::Deth { .. } => opcode.has_deth() && !imm,
         Ext::DethImm { .. } => opcode.has_deth() && imm,
@@ -46,7 +48,7 @@ fn put_deth(out: &mut Vec<u8>, qkey: QKey, src: Qpn) {
 /// Appends the extended headers.
 pub(super) fn put(out: &mut Vec<u8>, ext: &Ext) {
     match *ext {
-        Ext::None => {}
+        Ext::None | Ext::Sack { .. } => {}
         Ext::Reth { va, rkey, dma_len } => put_reth(out, va, rkey, dma_len),
         Ext::RethImm { va, rkey, dma_len, imm } => {
             put_reth(out, va, rkey, dma_len);

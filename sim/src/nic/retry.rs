@@ -1,0 +1,108 @@
+//! Timers of QPs, packets kept beyond a gap, and the counters of RC.
+
+use doorbell_core::transport::WorkQueue;
+use doorbell_core::verbs::WcStatus;
+
+use super::env::{Env, NicEvent, kind};
+use super::{Nic, NicQp};
+use crate::engine::Class;
+use crate::rc::HwCounters;
+use crate::wire::PacketId;
+
+impl Nic {
+    /// Sees to it that an event is pending when the QP's deadline comes. Progress moves the
+    /// deadline away all the time; the event stays where it is and finds out when it comes.
+    pub(super) fn arm_timer(&mut self, env: &mut Env<'_>, qp: u32) {
+        let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
+        let Some(due) = q.requester.as_ref().and_then(|r| r.next_deadline()) else { return };
+        if q.timers.last().is_none_or(|pending| due < *pending) {
+            q.timers.push(due);
+            self.timers += 1;
+            env.at(due, Class::Timer, NicEvent::Timer(qp));
+        }
+    }
+
+    /// A timer event has come. False: nothing was due, and nothing has happened.
+    pub(super) fn on_timer(&mut self, env: &mut Env<'_>, qp: u32) -> bool {
+        self.timers -= 1;
+        let Some(q) = self.qps.get_mut(qp as usize).and_then(Option::as_deref_mut) else {
+            return false;
+        };
+        q.timers.pop();
+        let now = env.now;
+        let expired = q.requester.as_mut().filter(|r| r.next_deadline().is_some_and(|d| d <= now));
+        let Some(requester) = expired else {
+            self.arm_timer(env, qp);
+            return false;
+        };
+        env.trace(kind::TIMER, u64::from(qp), u64::from(requester.unacked_psn().value()));
+        requester.on_timer(now);
+        self.completions(env, qp);
+        self.schedule(env, qp);
+        self.arm_timer(env, qp);
+        true
+    }
+
+    /// Timer events that are pending, those included that will find nothing due.
+    pub const fn pending_timers(&self) -> u32 {
+        self.timers
+    }
+
+    /// Whether a message to the QP at `index` would find a receive, or an end of another kind.
+    pub fn has_receive(&self, index: u32) -> bool {
+        let Some(q) = self.qp(index).filter(|q| q.responder.is_some()) else { return true };
+        match q.srq {
+            Some(srq) => self.srq(srq).is_none_or(|rq| !rq.is_empty()),
+            None => !q.rq.is_empty(),
+        }
+    }
+
+    /// A packet that was kept and is expected now.
+    pub(super) fn take_kept(&mut self, qp: u32) -> Option<PacketId> {
+        let q = self.qps[qp as usize].as_deref_mut()?;
+        if q.kept.is_empty() {
+            return None;
+        }
+        let psn = q.responder.as_mut()?.take_held()?;
+        let i = q.kept.iter().position(|(kept, _)| *kept == psn)?;
+        Some(q.kept.swap_remove(i).1)
+    }
+
+    pub(super) fn count_error(&mut self, qp: u32, queue: WorkQueue, status: WcStatus) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        let c = &mut q.counters;
+        let flushed = u64::from(status == WcStatus::WrFlushErr);
+        match queue {
+            WorkQueue::Send => {
+                c.req_cqe_error += 1;
+                c.req_cqe_flush_error += flushed;
+            }
+            WorkQueue::Recv => {
+                c.resp_cqe_error += 1;
+                c.resp_cqe_flush_error += flushed;
+                c.resp_local_length_error += u64::from(status == WcStatus::LocLenErr);
+            }
+        }
+    }
+
+    /// Counters of the port: of all QPs, those included that are gone.
+    pub fn hw_counters(&self) -> HwCounters {
+        let mut sum = self.gone;
+        self.qps().for_each(|(_, q)| sum.add(&q.hw_counters()));
+        sum
+    }
+}
+
+impl NicQp {
+    /// Counters of this QP since it was made.
+    pub fn hw_counters(&self) -> HwCounters {
+        let mut sum = self.counters;
+        if let Some(r) = &self.requester {
+            sum.add(r.counters());
+        }
+        if let Some(r) = &self.responder {
+            sum.add(r.counters());
+        }
+        sum
+    }
+}

@@ -1,0 +1,329 @@
+//! Loss recovery: which PSNs go out again after a loss.
+//!
+//! The requester finds out *that* something was lost (NAK, passed-by response, timeout) and
+//! counts retries; a recovery decides *what* is sent again, by PSN. Anybody may write one:
+//! [`LossRecovery`] is the behaviour of one QP, [`RecoveryFactory`] its configuration.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use doorbell_core::verbs::Psn;
+
+use super::packet::distance;
+use super::requester::RecoverCause;
+
+/// PSNs that were sent and are not acknowledged.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Flight {
+    /// The oldest.
+    pub una: Psn,
+    /// The first that was never sent. Equal to `una` when there are none.
+    pub next: Psn,
+}
+
+impl Flight {
+    /// How many.
+    pub const fn len(&self) -> u32 {
+        distance(self.una, self.next)
+    }
+
+    /// None.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether `psn` is one of them.
+    pub const fn contains(&self, psn: Psn) -> bool {
+        distance(self.una, psn) < self.len()
+    }
+}
+
+/// What one QP sends again.
+pub trait LossRecovery: Debug + Send {
+    /// What lies before `flight.una` is acknowledged, and that PSN is missing. `true`: a new round
+    /// begins, which uses a retry.
+    fn on_loss(&mut self, flight: Flight, cause: RecoverCause) -> bool;
+
+    /// The peer holds `count` PSNs from `first` on, beyond one that it misses. `true`: a new round
+    /// begins, which uses a retry.
+    fn on_sack(&mut self, flight: Flight, first: Psn, count: u32) -> bool;
+
+    /// `flight.una` has moved on.
+    fn on_ack(&mut self, flight: Flight);
+
+    /// The next PSN to send again, within `flight`; `None`: new packets may go. Called often.
+    fn next(&self, flight: Flight) -> Option<Psn>;
+
+    /// `count` PSNs from `psn` on, which [`next`](Self::next) gave, have been sent again.
+    fn on_sent(&mut self, flight: Flight, psn: Psn, count: u32);
+
+    /// PSNs that may be in flight, beside the requester's own window.
+    fn cap(&self) -> u32 {
+        u32::MAX
+    }
+}
+
+/// Configuration of a [`LossRecovery`]: makes one per QP.
+pub trait RecoveryFactory: Debug + Send + Sync {
+    /// The recovery of a new QP.
+    fn build(&self) -> Box<dyn LossRecovery>;
+
+    /// Packets beyond a gap that the responder keeps, and tells of by [`Ext::Sack`]; 0: none.
+    ///
+    /// [`Ext::Sack`]: super::Ext::Sack
+    fn hold(&self) -> u32 {
+        0
+    }
+}
+
+/// The recovery of a QP; both sides have to have the same.
+#[derive(Clone, Debug)]
+pub enum Recovery {
+    /// From the missing packet on, everything goes out again: RC as specified.
+    GoBackN,
+    /// Only what is missing goes out again.
+    SelectiveRepeat(SelectiveRepeat),
+    /// Somebody else's.
+    Custom(Arc<dyn RecoveryFactory>),
+}
+
+impl Recovery {
+    /// Packets beyond a gap that a responder keeps.
+    pub fn hold(&self) -> u32 {
+        match self {
+            Self::GoBackN => 0,
+            Self::SelectiveRepeat(cfg) => cfg.hold,
+            Self::Custom(factory) => factory.hold(),
+        }
+    }
+
+    pub(super) fn build(&self) -> State {
+        match self {
+            Self::GoBackN => State::GoBackN(GoBackN::default()),
+            Self::SelectiveRepeat(cfg) => State::SelectiveRepeat(Selective::new(cfg)),
+            Self::Custom(factory) => State::Custom(factory.build()),
+        }
+    }
+}
+
+/// Selective repeat in the manner of IRN (Mittal et al., SIGCOMM'18). The responder keeps packets
+/// beyond a gap and names each in a NAK; the requester sends again what lies before the last one
+/// that was named and was not named itself, each once per round. A retransmission that is lost
+/// too is found by the timer.
+///
+/// Differences from IRN: the responder gives kept packets to memory when the gap is closed, not at
+/// once; the responses of a READ are not kept, so that a lost one makes the requester ask for all
+/// that follows it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SelectiveRepeat {
+    /// PSNs beyond the expected one within which the responder keeps packets. Lower: packets that
+    /// come further out of order are lost. At least the PSNs in flight to be selective at all.
+    pub hold: u32,
+    /// PSNs in flight at most: the path's bandwidth times its round trip, in packets (IRN's
+    /// BDP-FC). Higher: longer queues in the network. At least 1.
+    pub cap: u32,
+}
+
+/// The recovery at work. Built-ins cost no dynamic call per packet.
+#[derive(Debug)]
+pub(super) enum State {
+    GoBackN(GoBackN),
+    SelectiveRepeat(Selective),
+    Custom(Box<dyn LossRecovery>),
+}
+
+macro_rules! each {
+    ($self:expr, $r:ident => $call:expr) => {
+        match $self {
+            State::GoBackN($r) => $call,
+            State::SelectiveRepeat($r) => $call,
+            State::Custom($r) => $call,
+        }
+    };
+}
+
+impl LossRecovery for State {
+    fn on_loss(&mut self, flight: Flight, cause: RecoverCause) -> bool {
+        each!(self, r => r.on_loss(flight, cause))
+    }
+    fn on_sack(&mut self, flight: Flight, first: Psn, count: u32) -> bool {
+        each!(self, r => r.on_sack(flight, first, count))
+    }
+    fn on_ack(&mut self, flight: Flight) {
+        each!(self, r => r.on_ack(flight));
+    }
+    fn next(&self, flight: Flight) -> Option<Psn> {
+        each!(self, r => r.next(flight))
+    }
+    fn on_sent(&mut self, flight: Flight, psn: Psn, count: u32) {
+        each!(self, r => r.on_sent(flight, psn, count));
+    }
+    fn cap(&self) -> u32 {
+        each!(self, r => r.cap())
+    }
+}
+
+/// Everything from the missing packet on.
+#[derive(Clone, Default, Debug)]
+pub(super) struct GoBackN {
+    /// Next PSN to send again, within the flight.
+    at: Option<Psn>,
+}
+
+impl LossRecovery for GoBackN {
+    fn on_loss(&mut self, flight: Flight, _cause: RecoverCause) -> bool {
+        self.at = Some(flight.una).filter(|_| !flight.is_empty());
+        true
+    }
+
+    /// A peer that keeps packets meets a requester that resends all: only the gap counts.
+    fn on_sack(&mut self, flight: Flight, _first: Psn, _count: u32) -> bool {
+        self.on_loss(flight, RecoverCause::SequenceNak)
+    }
+
+    fn on_ack(&mut self, flight: Flight) {
+        if let Some(at) = self.at
+            && !flight.contains(at)
+        {
+            // What was to be sent again has arrived after all.
+            self.at = Some(flight.una).filter(|_| !flight.is_empty());
+        }
+    }
+
+    fn next(&self, _flight: Flight) -> Option<Psn> {
+        self.at
+    }
+
+    fn on_sent(&mut self, flight: Flight, psn: Psn, count: u32) {
+        self.at = Some(psn.add(count)).filter(|at| *at != flight.next);
+    }
+}
+
+/// What is missing before something that has arrived.
+#[derive(Clone, Debug)]
+pub(super) struct Selective {
+    cap: u32,
+    /// What the peer holds: first PSN and count, in order, apart from each other.
+    held: Vec<(Psn, u32)>,
+    /// End of the round: PSNs before it were sent before it began. `None`: nothing is missing.
+    round: Option<Psn>,
+    /// What was sent again in this round, or is held, ends here.
+    at: Psn,
+    /// PSNs before this one count as lost unless they are held.
+    lost_end: Psn,
+}
+
+impl Selective {
+    fn new(cfg: &SelectiveRepeat) -> Self {
+        assert!(cfg.cap > 0, "selective repeat with cap 0 sends nothing; use at least 1");
+        let (held, round) = (Vec::new(), None);
+        Self { cap: cfg.cap, held, round, at: Psn::ZERO, lost_end: Psn::ZERO }
+    }
+
+    /// Forgets what the peer was said to hold before `una`.
+    fn trim(&mut self, flight: Flight) {
+        self.held.retain_mut(|(first, count)| {
+            if !flight.contains(*first) {
+                let past = distance(*first, flight.una);
+                if past >= *count {
+                    return false;
+                }
+                *first = flight.una;
+                *count -= past;
+            }
+            true
+        });
+    }
+
+    fn hold(&mut self, flight: Flight, first: Psn, count: u32) {
+        let start = distance(flight.una, first);
+        let offset = |psn: Psn| distance(flight.una, psn);
+        let at = self.held.partition_point(|(f, n)| offset(*f) + n < start);
+        let (mut from, mut to) = (start, start + count);
+        let mut end = at;
+        while let Some((f, n)) = self.held.get(end)
+            && offset(*f) <= to
+        {
+            (from, to) = (from.min(offset(*f)), to.max(offset(*f) + n));
+            end += 1;
+        }
+        self.held.splice(at..end, [(flight.una.add(from), to - from)]);
+    }
+
+    /// The first PSN from `psn` on that the peer does not hold.
+    fn not_held(&self, flight: Flight, psn: Psn) -> Psn {
+        let offset = |psn: Psn| distance(flight.una, psn);
+        let i = self.held.partition_point(|(f, n)| offset(*f) + n <= offset(psn));
+        match self.held.get(i) {
+            Some((f, n)) if offset(*f) <= offset(psn) => f.add(*n),
+            _ => psn,
+        }
+    }
+}
+
+impl LossRecovery for Selective {
+    fn on_loss(&mut self, flight: Flight, cause: RecoverCause) -> bool {
+        self.trim(flight);
+        // The peer misses `una`, whatever it has said.
+        if let Some((first, count)) = self.held.first_mut()
+            && *first == flight.una
+        {
+            (*first, *count) = (first.next(), *count - 1);
+        }
+        self.held.retain(|(_, count)| *count > 0);
+        let held_end = self.held.last().map(|(first, _)| *first);
+        self.lost_end = match cause {
+            // The peer keeps nothing while it has no receive, and a NAK without a name comes from
+            // a peer that keeps nothing at all.
+            RecoverCause::Rnr(_) | RecoverCause::SequenceNak => flight.next,
+            _ => held_end.unwrap_or(flight.una.next()),
+        };
+        self.round = Some(flight.next);
+        self.at = flight.una;
+        !flight.is_empty()
+    }
+
+    fn on_sack(&mut self, flight: Flight, first: Psn, count: u32) -> bool {
+        self.trim(flight);
+        self.hold(flight, first, count);
+        let offset = |psn: Psn| distance(flight.una, psn);
+        if self.round.is_some() {
+            if offset(first) > offset(self.lost_end) {
+                self.lost_end = first;
+            }
+            return false;
+        }
+        (self.round, self.at, self.lost_end) = (Some(flight.next), flight.una, first);
+        true
+    }
+
+    fn on_ack(&mut self, flight: Flight) {
+        let Some(round) = self.round else { return };
+        self.trim(flight);
+        let inside = |psn: Psn| distance(flight.una, psn) <= flight.len();
+        if !inside(self.at) {
+            self.at = flight.una;
+        }
+        if !inside(self.lost_end) {
+            self.lost_end = flight.una;
+        }
+        if !inside(round) || round == flight.una {
+            self.round = (!self.held.is_empty()).then_some(flight.next);
+        }
+    }
+
+    fn next(&self, flight: Flight) -> Option<Psn> {
+        self.round?;
+        let at = self.not_held(flight, self.at);
+        let lost = distance(flight.una, at) < distance(flight.una, self.lost_end);
+        lost.then_some(at)
+    }
+
+    fn on_sent(&mut self, _flight: Flight, psn: Psn, count: u32) {
+        self.at = psn.add(count);
+    }
+
+    fn cap(&self) -> u32 {
+        self.cap
+    }
+}

@@ -1,0 +1,158 @@
+//! Losses, timers, retry counters (`protocol.md` §2.4, §2.5).
+
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::{RnrTimer, WcStatus};
+
+use super::super::packet::distance;
+use super::super::recovery::LossRecovery;
+use super::super::rules::SequenceNak;
+use super::super::timeout::{AckTimeoutMode, retry_limit};
+use super::{Received, RecoverCause, Requester, Stall, Timer};
+
+impl Requester {
+    /// When [`on_timer`](Self::on_timer) has to be called: the ack timer, the wait that an RNR NAK
+    /// asked for, or the reaction to a NAK. It moves with every progress.
+    pub const fn next_deadline(&self) -> Option<Time> {
+        match self.timer {
+            Timer::Idle => None,
+            Timer::Ack(due) | Timer::Wait(due, _) => Some(due),
+        }
+    }
+
+    /// Whether the QP goes on by itself for ever: it retries a peer that has no receive, without
+    /// limit.
+    pub const fn waits_without_end(&self) -> bool {
+        matches!(self.timer, Timer::Wait(_, Stall::Rnr)) && self.cfg.rnr_retry.is_infinite()
+    }
+
+    /// The deadline has come: `Recover` with [`RecoverCause::Timeout`], `Error` when that was the
+    /// last retry, `Nothing` when a wait is over or the call came too early, which is harmless.
+    pub fn on_timer(&mut self, now: Time) -> Received {
+        match self.timer {
+            Timer::Wait(due, _) if due <= now => {
+                self.timer = Timer::Idle;
+                // A recovery with nothing to send leaves the rest to the ack timer.
+                if self.recovery.next(self.flight()).is_none() {
+                    self.arm(now);
+                }
+                Received::Nothing
+            }
+            Timer::Ack(due) if due <= now => {
+                self.timer = Timer::Idle;
+                self.expired = self.expired.saturating_add(1);
+                self.gap_seen = false;
+                self.lose(now, RecoverCause::Timeout)
+            }
+            _ => Received::Nothing,
+        }
+    }
+
+    /// Starts the ack timer unless it runs or something else is waited for. It is not started anew
+    /// by more packets.
+    pub(super) fn arm(&mut self, now: Time) {
+        if self.timer == Timer::Idle
+            && self.awaits_response()
+            && let Some(span) = self.ack_interval()
+        {
+            self.timer = Timer::Ack(now + span);
+        }
+    }
+
+    pub(super) fn restart_ack_timer(&mut self, now: Time) {
+        if matches!(self.timer, Timer::Ack(_)) {
+            self.timer = Timer::Idle;
+        }
+        if !self.awaits_response() {
+            // Kept within the window, or it would come round with the PSNs.
+            self.asked = self.una;
+        }
+        self.arm(now);
+    }
+
+    fn ack_interval(&mut self) -> Option<Span> {
+        let interval = self.cfg.timeout_mode.interval(self.cfg.timeout, self.expired)?;
+        Some(self.draw.between(interval))
+    }
+
+    /// Whether a packet that asked for a response is out.
+    pub(super) fn awaits_response(&self) -> bool {
+        (1..=self.outstanding()).contains(&distance(self.una, self.asked))
+    }
+
+    /// New progress: both counters are full again.
+    pub(super) const fn reload(&mut self) {
+        self.retries = 0;
+        self.rnr_retries = 0;
+    }
+
+    /// PSN `una` is missing at the peer, or its response here.
+    pub(super) fn lose(&mut self, now: Time, cause: RecoverCause) -> Received {
+        let told = Received::Recover { psn: self.una, cause };
+        if matches!(self.timer, Timer::Wait(..)) && cause != RecoverCause::Timeout {
+            // It goes back to `una` anyway when the wait is over.
+            return told;
+        }
+        let retrying = self.recovery.next(self.flight()).is_some() || self.retries > 0;
+        let again = cause != RecoverCause::Timeout && retrying;
+        if again && self.cfg.rules.one_retry_at_a_time {
+            return told;
+        }
+        if !self.recovery.on_loss(self.flight(), cause) {
+            return told;
+        }
+        self.begin_round(now, cause)
+    }
+
+    /// A round of retransmissions begins: it uses a retry, or finds none left.
+    pub(super) fn begin_round(&mut self, now: Time, cause: RecoverCause) -> Received {
+        let limit = retry_limit(self.cfg.retry_cnt, self.cfg.rules.retry_seven);
+        if limit.is_some_and(|limit| self.retries >= limit) {
+            self.counters.req_transport_retries_exceeded += 1;
+            return self.enter_error(WcStatus::RetryExcErr);
+        }
+        self.retries = self.retries.saturating_add(1);
+        match cause {
+            RecoverCause::SequenceNak => self.counters.packet_seq_err += 1,
+            RecoverCause::ImpliedNak | RecoverCause::ReadGap => {
+                self.counters.implied_nak_seq_err += 1;
+            }
+            RecoverCause::Timeout => self.counters.local_ack_timeout_err += 1,
+            RecoverCause::Rnr(_) => {}
+        }
+        if cause == RecoverCause::SequenceNak && self.cfg.rules.sequence_nak == SequenceNak::Reloads
+        {
+            self.reload();
+        }
+        self.pause(now, cause);
+        Received::Recover { psn: self.una, cause }
+    }
+
+    /// The ack timer starts anew with the first packet that is sent again.
+    fn pause(&mut self, now: Time, cause: RecoverCause) {
+        self.timer = Timer::Idle;
+        if cause != RecoverCause::Timeout && self.cfg.nak_reaction > Span::ZERO {
+            self.timer = Timer::Wait(now + self.cfg.nak_reaction, Stall::NakReaction);
+        } else if self.recovery.next(self.flight()).is_none() {
+            self.arm(now);
+        }
+    }
+
+    /// An RNR NAK for `una`: the ack timer stops, and nothing is sent until the peer's timer has
+    /// run. Its copies during the wait change nothing.
+    pub(super) fn on_rnr(&mut self, now: Time, timer: RnrTimer) -> Received {
+        let told = Received::Recover { psn: self.una, cause: RecoverCause::Rnr(timer) };
+        if matches!(self.timer, Timer::Wait(_, Stall::Rnr)) {
+            return told;
+        }
+        let limit = self.cfg.rnr_retry.retries();
+        if limit.is_some_and(|limit| self.rnr_retries >= limit) {
+            self.counters.req_rnr_retries_exceeded += 1;
+            return self.enter_error(WcStatus::RnrRetryExcErr);
+        }
+        self.rnr_retries = self.rnr_retries.saturating_add(1);
+        self.counters.rnr_nak_retry_err += 1;
+        self.recovery.on_loss(self.flight(), RecoverCause::Rnr(timer));
+        self.timer = Timer::Wait(now + timer.duration(), Stall::Rnr);
+        told
+    }
+}

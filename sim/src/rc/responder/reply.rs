@@ -1,0 +1,316 @@
+//! Responder resources, and the responses in their order.
+
+use doorbell_core::units::Time;
+use doorbell_core::verbs::{CreditCode, Msn, Opcode, Psn, QpType, Rkey, Syndrome};
+
+use super::super::accept::{Accept, ReadJob};
+use super::super::config::AckPolicy;
+use super::super::packet::{Ext, PacketDesc, distance, opcode, read_response};
+use super::super::rules::DuplicateRead;
+use super::Responder;
+
+/// A response that has to leave, in the order of the requests.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Reply {
+    Acknowledge {
+        psn: Psn,
+        msn: Msn,
+        syndrome: Syndrome,
+    },
+    Sack {
+        psn: Psn,
+        msn: Msn,
+        held: Psn,
+    },
+    /// The responses of a job; at most once in the queue.
+    Job(u32),
+}
+
+/// A READ or ATOMIC: an entry of the responder resources. It stays after its last response, for
+/// retries, until a newer one needs its place.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Job {
+    pub first: Psn,
+    pub msn: Msn,
+    /// Responses in all.
+    pub packets: u32,
+    pub va: u64,
+    pub rkey: Rkey,
+    pub len: u32,
+    pub kind: JobKind,
+    /// Responses that are owed now: from packet `from` on `count` of them, up to byte `end`, of
+    /// which `sent` have been polled.
+    from: u32,
+    count: u32,
+    end: u32,
+    sent: u32,
+    /// They answer a duplicate.
+    again: bool,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum JobKind {
+    Read,
+    /// The original value, once it is known.
+    Atomic(Option<u64>),
+}
+
+impl Job {
+    fn owes(&self) -> bool {
+        self.sent < self.count
+    }
+
+    pub(super) fn may_be_evicted(&self) -> bool {
+        self.again || !self.owes()
+    }
+}
+
+impl Responder {
+    pub(super) fn begin_read(&mut self, va: u64, rkey: Rkey, len: u32) -> Accept {
+        let packets = self.cfg.mtu.packets_for(len);
+        let job = self.begin_job(va, rkey, len, packets, JobKind::Read);
+        Accept::Read { job, va, rkey, len }
+    }
+
+    pub(super) fn begin_job(
+        &mut self,
+        va: u64,
+        rkey: Rkey,
+        len: u32,
+        packets: u32,
+        kind: JobKind,
+    ) -> u32 {
+        if self.jobs.len() == usize::from(self.cfg.max_dest_rd_atomic) {
+            self.evict_oldest();
+        }
+        // The response acknowledges what an ACK that is still here would.
+        let implied = matches!(self.cfg.ack, AckPolicy::Coalesce { .. });
+        if implied && self.last_reply_is_ack() {
+            self.replies.pop_back();
+        }
+        let id = self.first_job.wrapping_add(self.jobs.len() as u32);
+        let (first, msn) = (self.expected, self.msn);
+        let (from, count, end, sent, again) = (0, packets, len, 0, false);
+        let job = Job { first, msn, packets, va, rkey, len, kind, from, count, end, sent, again };
+        self.jobs.push_back(job);
+        self.replies.push_back(Reply::Job(id));
+        self.expected = self.expected.add(packets);
+        id
+    }
+
+    fn evict_oldest(&mut self) {
+        let oldest = self.first_job;
+        if self.jobs.pop_front().is_some_and(|job| job.owes()) {
+            self.replies.retain(|reply| !matches!(reply, Reply::Job(id) if *id == oldest));
+        }
+        self.first_job = oldest.wrapping_add(1);
+    }
+
+    /// A duplicate of a READ: its data is read and sent again from the packet that it asks for,
+    /// if the READ is remembered and the range is a part of it (`protocol.md` §2.3.1).
+    pub(super) fn read_again(&mut self, psn: Psn, va: u64, rkey: Rkey, len: u32) -> Accept {
+        let covers =
+            |job: &Job| job.kind == JobKind::Read && distance(job.first, psn) < job.packets;
+        let Some(index) = self.jobs.iter().position(covers) else { return Accept::Duplicate };
+        let job = self.jobs[index];
+        let from = distance(job.first, psn);
+        let offset = from * self.mtu;
+        let part = rkey == job.rkey
+            && va == job.va.wrapping_add(offset.into())
+            && len <= job.len - offset.min(job.len);
+        let ends = len + offset == job.len;
+        if !part || (self.cfg.rules.duplicate_read == DuplicateRead::SameEnd && !ends) {
+            return Accept::Duplicate;
+        }
+        let count = self.cfg.mtu.packets_for(len);
+        self.owe_again(index, (from, count, offset + len));
+        self.before = super::Before { psn, expected: self.expected, msn: self.msn };
+        let job = self.first_job.wrapping_add(index as u32);
+        Accept::Read { job, va, rkey, len }
+    }
+
+    /// A duplicate of an ATOMIC: the result that it had, never a second execution.
+    pub(super) fn answer_again(&mut self, psn: Psn) {
+        let same = |job: &Job| matches!(job.kind, JobKind::Atomic(Some(_))) && job.first == psn;
+        if let Some(index) = self.jobs.iter().position(same) {
+            self.owe_again(index, (0, 1, 8));
+        }
+    }
+
+    fn owe_again(&mut self, index: usize, (from, count, end): (u32, u32, u32)) {
+        let id = self.first_job.wrapping_add(index as u32);
+        let job = &mut self.jobs[index];
+        let queued = job.owes();
+        (job.from, job.count, job.end, job.sent) = (from, count, end, 0);
+        job.again |= !queued;
+        if !queued {
+            self.replies.push_back(Reply::Job(id));
+        }
+    }
+
+    /// Undoes what the packet with `psn` put into the queue of responses.
+    pub(super) fn take_back(&mut self, psn: Psn) {
+        let caused = match self.replies.back() {
+            Some(Reply::Acknowledge { psn: acknowledged, .. }) => *acknowledged == psn,
+            Some(Reply::Job(id)) => self.job(*id).is_some_and(|j| j.first.add(j.from) == psn),
+            Some(Reply::Sack { .. }) | None => false,
+        };
+        if !caused {
+            return;
+        }
+        if let Some(Reply::Job(id)) = self.replies.pop_back()
+            && self.job(id).is_some_and(|job| !job.again)
+        {
+            self.jobs.pop_back();
+        }
+    }
+
+    fn last_reply_is_ack(&self) -> bool {
+        let ack =
+            |r: &Reply| matches!(r, Reply::Acknowledge { syndrome: Syndrome::Ack { .. }, .. });
+        self.replies.back().is_some_and(ack)
+    }
+
+    /// An ACK up to `psn` has to leave.
+    pub(super) fn acknowledge(&mut self, now: Time, psn: Psn) {
+        // The credit code is that of the moment at which the ACK leaves.
+        let syndrome = Syndrome::Ack { credit: CreditCode::NO_LIMIT };
+        match self.cfg.ack {
+            AckPolicy::Coalesce { .. } if self.last_reply_is_ack() => {
+                self.replies.pop_back();
+                self.asked += 1;
+            }
+            AckPolicy::Coalesce { delay, .. } => {
+                self.asked = 1;
+                self.ack_due = now + delay;
+            }
+            AckPolicy::EachRequest => {}
+        }
+        self.reply(psn, syndrome);
+    }
+
+    pub(super) fn reply(&mut self, psn: Psn, syndrome: Syndrome) {
+        self.replies.push_back(Reply::Acknowledge { psn, msn: self.msn, syndrome });
+    }
+
+    fn credit(&self) -> CreditCode {
+        match self.receives {
+            Some(free) if self.cfg.rules.credits => CreditCode::encode(free),
+            _ => CreditCode::NO_LIMIT,
+        }
+    }
+
+    /// The original value of the word that an ATOMIC changed; its response can leave. No effect
+    /// when the job is gone because the QP failed meanwhile, or has its result.
+    pub fn atomic_result(&mut self, job: u32, orig: u64) {
+        let index = job.wrapping_sub(self.first_job) as usize;
+        let waiting = self.jobs.get_mut(index).filter(|j| j.kind == JobKind::Atomic(None));
+        if let Some(job) = waiting {
+            job.kind = JobKind::Atomic(Some(orig));
+        }
+    }
+
+    /// The next response, in PSN order: ACK, NAK, READ response or ATOMIC acknowledgement.
+    /// `None`: none is due; an ATOMIC without result holds back all behind it.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<PacketDesc> {
+        if !self.peek_transmit(now) {
+            return None;
+        }
+        match *self.replies.front()? {
+            Reply::Acknowledge { psn, msn, mut syndrome } => {
+                self.replies.pop_front();
+                if let Syndrome::Ack { credit } = &mut syndrome {
+                    *credit = self.credit();
+                }
+                Some(self.response(Opcode::RcAcknowledge, psn, 0, Ext::Aeth { syndrome, msn }))
+            }
+            Reply::Sack { psn, msn, held } => {
+                self.replies.pop_front();
+                Some(self.response(Opcode::RcAcknowledge, psn, 0, Ext::Sack { msn, held }))
+            }
+            Reply::Job(id) => self.job_response(id),
+        }
+    }
+
+    fn job_response(&mut self, id: u32) -> Option<PacketDesc> {
+        let index = id.wrapping_sub(self.first_job) as usize;
+        let job = self.jobs.get_mut(index)?;
+        let index_now = job.from + job.sent;
+        let nth = job.sent;
+        job.sent += 1;
+        let job = *job;
+        if !job.owes() {
+            self.replies.pop_front();
+        }
+        let syndrome = Syndrome::Ack { credit: self.credit() };
+        let psn = job.first.add(index_now);
+        if let JobKind::Atomic(orig) = job.kind {
+            let ext = Ext::AtomicAck { syndrome, msn: job.msn, orig: orig? };
+            return Some(self.response(Opcode::RcAtomicAcknowledge, psn, id, ext));
+        }
+        let operation = read_response(nth, job.count);
+        let ext =
+            if operation.has_aeth() { Ext::Aeth { syndrome, msn: job.msn } } else { Ext::None };
+        let offset = index_now * self.mtu;
+        let len = (job.end - offset).min(self.mtu);
+        let desc = self.response(opcode(QpType::Rc, operation)?, psn, id, ext);
+        Some(PacketDesc { offset, len, ..desc })
+    }
+
+    fn response(&self, opcode: Opcode, psn: Psn, job: u32, ext: Ext) -> PacketDesc {
+        PacketDesc {
+            opcode,
+            psn,
+            dest: self.cfg.dest,
+            ack_req: false,
+            solicited: false,
+            wqe: job,
+            offset: 0,
+            len: 0,
+            ext,
+        }
+    }
+
+    /// Whether [`poll_transmit`](Self::poll_transmit) would give a packet at `now`.
+    pub fn peek_transmit(&self, now: Time) -> bool {
+        match self.replies.front() {
+            None => false,
+            Some(Reply::Acknowledge { .. }) => self.held_until().is_none_or(|due| due <= now),
+            Some(Reply::Sack { .. }) => true,
+            Some(Reply::Job(id)) => {
+                self.job(*id).is_some_and(|job| job.kind != JobKind::Atomic(None))
+            }
+        }
+    }
+
+    /// Whether the next response is one of a READ, whose payload has to be fetched.
+    pub fn peek_read(&self) -> bool {
+        match self.replies.front() {
+            Some(Reply::Job(id)) => self.job(*id).is_some_and(|job| job.kind == JobKind::Read),
+            _ => false,
+        }
+    }
+
+    /// Until when the only reply, an ACK, waits for further requests.
+    fn held_until(&self) -> Option<Time> {
+        let AckPolicy::Coalesce { every, .. } = self.cfg.ack else { return None };
+        let alone = self.replies.len() == 1 && self.last_reply_is_ack();
+        (alone && self.asked < every).then_some(self.ack_due)
+    }
+
+    /// When [`poll_transmit`](Self::poll_transmit) has to be called though nothing has happened:
+    /// an ACK is being held back until then. Read it when `poll_transmit` has given `None`.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.held_until()
+    }
+
+    fn job(&self, id: u32) -> Option<&Job> {
+        self.jobs.get(id.wrapping_sub(self.first_job) as usize)
+    }
+
+    /// What READ `job` wants, as long as it is remembered.
+    pub fn read_job(&self, job: u32) -> Option<ReadJob> {
+        let job = self.job(job).filter(|job| job.kind == JobKind::Read)?;
+        Some(ReadJob { va: job.va, rkey: job.rkey, len: job.len })
+    }
+}
