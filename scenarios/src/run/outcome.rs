@@ -277,8 +277,8 @@ impl Outcome {
     /// `.served` or `.waited`; `pcie.bytes` and `pcie.tlps` over all links, narrowed as
     /// `pcie.DIRECTION.bytes`, `pcie.DIRECTION.CAUSE.bytes`; `note.NAME` (how often an oracle
     /// found something); `fault.ID.fired`, `.matched` or `.held`; `timeline.STEP.duration`,
-    /// `.start`, `.end` or `.count` of the first recorded message; `sim_time`, `events`; the words `exit`, `exit.reason`, `limiting`,
-    /// `trace_hash`.
+    /// `.start`, `.end` or `.count` of the first recorded message; `sim_time`, `events`; the words
+    /// `exit`, `exit.reason`, `limiting`, `trace_hash`.
     pub fn find(&self, name: &str) -> Option<Found> {
         if let Some(metric) = self.metrics.get(name) {
             return Some(Found::Number(*metric));

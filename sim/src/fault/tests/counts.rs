@@ -3,7 +3,9 @@
 use doorbell_core::units::Span;
 
 use super::*;
+use crate::fault::state::Held;
 use crate::fault::{FaultUse, Hold, LinkEnd};
+use crate::wire::PacketId;
 
 fn used(state: &FaultState) -> Vec<FaultUse> {
     state.uses(|_| 0)
@@ -162,4 +164,28 @@ fn a_hold_that_is_released_holds_no_more() {
     assert_eq!((s.hold("h"), s.hold("x")), (Some(0), None));
     assert_eq!(s.release(0), [] as [u32; 0], "the packet was not given to keep");
     assert_eq!(s.judge(us(1), AT_1, &write(2)), None);
+}
+
+/// A packet that waits for k others goes on behind the k-th, not before, and once.
+#[test]
+fn overtaken_by_so_many_and_not_by_fewer() {
+    for k in 1..=4 {
+        let mut s = on(&cable(), &[drop(Matcher::default())]);
+        let held = |behind| Held { fault: 0, at: AT_1, packet: PacketId(9), wire_bytes: 1, behind };
+        let key = s.keep(held(k));
+        // One that waits for a time is not overtaken, and neither is one of the other direction.
+        let timed = s.keep(held(0));
+        let back = s.keep(Held { at: AT_0, ..held(1) });
+        for _ in 1..k {
+            assert_eq!(s.overtaken(AT_1), []);
+        }
+        assert_eq!(used(&s)[0].held, 3);
+        let ready: Vec<PacketId> = s.overtaken(AT_1).iter().map(|h| h.packet).collect();
+        assert_eq!(ready, [PacketId(9)], "behind the {k}th");
+        assert_eq!(s.take(key), None, "its limit comes too late");
+        assert_eq!(s.overtaken(AT_1), []);
+        assert!(s.take(timed).is_some() && s.take(back).is_some());
+        assert_eq!(s.overtaken(AT_0), [], "it was taken by its limit");
+        assert!(!s.holds());
+    }
 }
