@@ -153,7 +153,7 @@ fn extended_posting_needs_extended_verbs() {
         (Extended::Absent, false),
     ] {
         let fake = Fake::new(FakeConfig { extended, ..FakeConfig::default() });
-        let _clean = Clean(fake.clone());
+        let _clean = Clean(Some(fake.clone()));
         for posting in BOTH {
             let config = HwConfig { posting, ..HwConfig::default() };
             let mut t = open(&fake, config, local::group(1).remove(0));
