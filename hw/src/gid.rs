@@ -9,6 +9,9 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use serde::{Serialize, Serializer};
 
+/// Largest index that an address vector can name: `sgid_index` is one byte.
+pub const MAX_INDEX: u32 = 255;
+
 /// Entries that a message shows before it says how many more there are.
 const SHOWN: usize = 8;
 
@@ -143,6 +146,18 @@ pub enum GidError {
         /// The table.
         there: Vec<Gid>,
     },
+    /// The entry exists, but verbs cannot name it.
+    #[error(
+        "GID {index} has an index above {MAX_INDEX}, which verbs cannot name (one byte); there {}; \
+         take another entry, or remove addresses from the netdev",
+        Listed(.there)
+    )]
+    IndexTooHigh {
+        /// The entry.
+        index: u32,
+        /// The table.
+        there: Vec<Gid>,
+    },
     /// The entry exists, but is no RoCEv2 one.
     #[error(
         "GID {index} is of type {ty}, RoCEv2 is needed; there {}; leave the choice out, or name \
@@ -192,8 +207,11 @@ pub fn choose(layer: LinkLayer, choice: GidChoice, table: &[Gid]) -> Result<Gid,
     };
     let (found, missing) = match (choice, layer) {
         (GidChoice::Auto, LinkLayer::Ethernet) => {
-            let best = table.iter().filter(|g| fits(g)).min_by_key(|g| (g.rank(), g.index));
-            return best.cloned().ok_or_else(|| GidError::NoRoceV2 { there: there() });
+            let best = table
+                .iter()
+                .filter(|g| fits(g))
+                .min_by_key(|g| (g.index > MAX_INDEX, g.rank(), g.index));
+            (best, GidError::NoRoceV2 { there: there() })
         }
         (GidChoice::Auto, LinkLayer::InfiniBand) => {
             return choose(layer, GidChoice::Index(0), table);
@@ -214,6 +232,9 @@ pub fn choose(layer: LinkLayer, choice: GidChoice, table: &[Gid]) -> Result<Gid,
         }
     };
     match found {
+        Some(gid) if gid.index > MAX_INDEX => {
+            Err(GidError::IndexTooHigh { index: gid.index, there: there() })
+        }
         Some(gid) if fits(gid) => Ok(gid.clone()),
         Some(gid) if layer == LinkLayer::Ethernet && gid.ty != GidType::RoceV2 => {
             Err(GidError::WrongType { index: gid.index, ty: gid.ty, there: there() })

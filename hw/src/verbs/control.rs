@@ -86,8 +86,8 @@ impl HwTransport {
         let (port, gid) = (self.device.port(), self.device.gid());
         Path {
             port: port.number,
-            // Tables are shorter than 256 entries in every driver; the verbs field is one byte.
-            sgid_index: u8::try_from(gid.index).unwrap_or(u8::MAX),
+            // The field of verbs is one byte; the choice of the GID sees to it.
+            sgid_index: u8::try_from(gid.index).expect("chosen below 256"),
             global: port.link_layer == LinkLayer::Ethernet,
         }
     }
@@ -362,7 +362,6 @@ impl Control for HwTransport {
             // The device may have moved on since this handle looked last.
             pair.learn_state();
             let actual = pair.state();
-            pair.enter(actual);
             let moved = actual != from;
             return Err(if moved {
                 ModifyError::CurState { actual }
@@ -406,7 +405,7 @@ impl Control for HwTransport {
         let mut seen = vec![0; range.len as usize];
         self.copy_out(range, &mut seen)?;
         let full = MemError::NoMemory { max: MAX_WAIT_WATCHES.into() };
-        self.watches.insert(Watch { range, seen }).ok_or(full)
+        self.watches.insert(Watch { range, now: seen.clone(), seen }).ok_or(full)
     }
 
     fn share_qp(&mut self, _qp: QpId, _key: u64) -> Result<(), Unsupported> {

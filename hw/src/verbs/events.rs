@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 use doorbell_core::transport::AsyncEvent;
-use doorbell_core::verbs::{AsyncEventKind, AsyncObject, QpState};
+use doorbell_core::verbs::{AsyncEventKind, AsyncObject};
 
 use super::objects::Errno;
 use super::sys::{self, errno, event_of};
@@ -69,7 +69,7 @@ impl HwTransport {
                 if let Some((id, slot)) = found {
                     seen.qp = Some(id);
                     if is_fatal(kind) {
-                        slot.pair.enter(QpState::Err);
+                        slot.pair.perhaps_failed();
                     }
                 }
             }
@@ -84,6 +84,7 @@ impl HwTransport {
                 let mut all = self.srqs.iter();
                 seen.srq = all.find(|(_, s)| s.srq.as_ptr().addr() == element).map(|(id, _)| id);
             }
+            AsyncObject::Device if kind == AsyncEventKind::DeviceFatal => self.device_lost = true,
             _ => {}
         }
         if let Some(cq) = seen.cq {

@@ -1,11 +1,11 @@
 //! A queue pair of a handle: what was granted, what is staged, and what may be staged.
 
+use core::mem::ManuallyDrop;
+
 use doorbell_core::transport::{
     CqId, Data, QpCaps, RingCause, RingError, Rung, RungBy, SendWr, StageError, Unsupported,
 };
-use doorbell_core::verbs::{
-    PostVerdict, Psn, QpState, QpType, SendFlags, WcStatus, WrOpcode, can_post_send,
-};
+use doorbell_core::verbs::{PostVerdict, Psn, QpState, QpType, SendFlags, WrOpcode, can_post_send};
 
 use super::objects::{Posting, Qp};
 use super::positions::{Positions, Request, SendId};
@@ -18,7 +18,15 @@ const FLAGS: SendFlags = SendFlags::SIGNALED.union(SendFlags::FENCE).union(SendF
 #[derive(Debug)]
 enum Poster {
     Classic(Chain),
-    Extended(Builder),
+    /// And the thread that has begun the open burst: the provider holds a spin lock from the first
+    /// stage to the ring, and only its owner may let it go.
+    Extended(Builder, usize),
+}
+
+/// What tells the calling thread from the others that live.
+fn this_thread() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| core::ptr::from_ref(mark).addr())
 }
 
 /// See the module.
@@ -40,7 +48,7 @@ pub struct QueuePair {
     ty: QpType,
     /// Its completion queues, by which it keeps them busy.
     pub cqs: [CqId; 2],
-    qp: Qp,
+    qp: ManuallyDrop<Qp>,
 }
 
 const fn is_atomic(op: WrOpcode) -> bool {
@@ -74,7 +82,7 @@ impl QueuePair {
             Posting::Classic => {
                 Poster::Classic(Chain::new(caps.max_staged, caps.max_sge, caps.max_inline))
             }
-            Posting::Extended => Poster::Extended(Builder(qp.as_ex_ptr())),
+            Posting::Extended => Poster::Extended(Builder(qp.as_ex_ptr()), 0),
         };
         let lacks = |op: &WrOpcode| is_atomic(*op) && !caps.atomics;
         let allowed = WrOpcode::ALL.iter().filter(|op| op.allowed_on(f.ty) && !lacks(op));
@@ -90,7 +98,7 @@ impl QueuePair {
             psn: f.psn,
             ty: f.ty,
             cqs: f.cqs,
-            qp,
+            qp: ManuallyDrop::new(qp),
         }
     }
 
@@ -186,7 +194,12 @@ impl QueuePair {
             }
             // SAFETY: the queue pair lives as long as this object and belongs to this handle
             // alone; the request fits what was granted.
-            Poster::Extended(b) => unsafe { b.put(i == 0, wr_id, wr, flags, to) },
+            Poster::Extended(b, begun) => unsafe {
+                if i == 0 {
+                    *begun = this_thread();
+                }
+                b.put(i == 0, wr_id, wr, flags, to);
+            },
         }
         Ok(())
     }
@@ -239,12 +252,13 @@ impl QueuePair {
         if wqes == 0 {
             return Ok(Rung { wqes, by: RungBy::Nothing });
         }
+        assert!(!self.begun_elsewhere(), "{BEGUN_ELSEWHERE}");
         // SAFETY: the queue pair lives as long as this object and belongs to this handle alone,
-        // and something is staged.
+        // something is staged, and this thread has begun it.
         let done = unsafe {
             match &mut self.poster {
                 Poster::Classic(chain) => chain.post(self.qp.as_ptr(), wqes),
-                Poster::Extended(b) => b.complete(),
+                Poster::Extended(b, _) => b.complete(),
             }
         };
         match done {
@@ -273,12 +287,22 @@ impl QueuePair {
         RingError { posted: failure.posted.unwrap_or(0), discarded, cause }
     }
 
+    /// Whether an open burst of extended verbs was begun on another thread.
+    #[inline(always)]
+    fn begun_elsewhere(&self) -> bool {
+        match self.poster {
+            Poster::Extended(_, begun) => self.positions.staged() > 0 && begun != this_thread(),
+            Poster::Classic(_) => false,
+        }
+    }
+
     /// Forgets what is staged.
     pub fn unstage(&mut self) -> u32 {
         let n = self.positions.staged();
         if n > 0 {
-            if let Poster::Extended(b) = self.poster {
-                // SAFETY: the queue pair is alive and ours, and a burst is open.
+            assert!(!self.begun_elsewhere(), "{BEGUN_ELSEWHERE}");
+            if let Poster::Extended(b, _) = self.poster {
+                // SAFETY: the queue pair is alive and ours, and this thread has begun a burst.
                 unsafe { b.abort() };
             }
             self.positions.rung(n);
@@ -295,10 +319,10 @@ impl QueuePair {
         Some(retired)
     }
 
-    /// A completion in error was seen. RC goes to ERR; UC and UD go to SQE by an error of their
-    /// own request, so the device is asked.
+    /// A send in error was seen. RC goes to ERR; UC and UD go to SQE by an error of their own
+    /// request, so the device is asked.
     #[cold]
-    pub fn failed(&mut self) {
+    pub fn send_failed(&mut self) {
         if self.state == QpState::Err {
             return;
         }
@@ -306,34 +330,41 @@ impl QueuePair {
             self.enter(QpState::Err);
         } else {
             self.learn_state();
-            self.reopen();
         }
     }
 
-    /// A receive in error was seen. Its id does not tell in which life of the queue pair it was
-    /// posted, and a flush may be of one that is over; so the device is asked.
+    /// A receive in error was seen, or an event of the queue pair. Neither tells of which life it
+    /// is, and that one may be over; so the device is asked.
     #[cold]
-    pub fn recv_failed(&mut self, status: WcStatus) {
-        if status != WcStatus::WrFlushErr {
-            self.failed();
-        } else if self.state != QpState::Err {
+    pub fn perhaps_failed(&mut self) {
+        if self.state != QpState::Err {
             self.learn_state();
-            self.reopen();
         }
     }
 
     /// Asks the device for the state.
     pub fn learn_state(&mut self) {
         let answer = self.qp.query_state().ok().and_then(|s| QpState::try_from(s).ok());
+        // RESET is entered by this handle alone, which has forgotten everything then.
         if let Some(state) = answer.filter(|s| *s != QpState::Reset) {
             self.state = state;
         }
+        self.reopen();
     }
 }
 
+const BEGUN_ELSEWHERE: &str = "requests of extended verbs were staged on another thread: ring or \
+                               unstage before a handle changes threads";
+
 impl Drop for QueuePair {
-    /// An open burst of extended verbs holds the provider's lock.
+    /// An open burst of extended verbs holds the provider's lock, which only its thread may let
+    /// go: on another one the queue pair is left behind, with what it was made from.
     fn drop(&mut self) {
+        if self.begun_elsewhere() {
+            return;
+        }
         self.unstage();
+        // SAFETY: dropped here and nowhere else, and not used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.qp) };
     }
 }

@@ -9,7 +9,7 @@
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::Layout;
 use std::sync::Arc;
 
 use doorbell_core::transport::{MemError, Reduce};
@@ -40,9 +40,7 @@ impl Region {
         let size = usize::try_from(len).ok().and_then(|n| n.checked_next_multiple_of(PAGE));
         let layout = size.and_then(|n| Layout::from_size_align(n, PAGE).ok());
         let layout = layout.filter(|l| l.size() > 0).ok_or(RegionError::Memory)?;
-        // SAFETY: the layout has a size.
-        let bytes = unsafe { alloc_zeroed(layout) };
-        let bytes = NonNull::new(bytes).ok_or(RegionError::Memory)?;
+        let bytes = pages::map(layout).ok_or(RegionError::Memory)?;
         // From here on the drop of `memory` frees the bytes.
         let mut memory = Self { bytes, len, layout, mr: core::ptr::null_mut(), pd: pd.clone() };
         numa::prefer(bytes, layout.size(), numa).map_err(RegionError::Numa)?;
@@ -159,8 +157,8 @@ impl Drop for Region {
             let rc = unsafe { self.pd.context().provider().dereg_mr(self.mr) };
             debug_assert_eq!(rc, 0, "dereg_mr failed");
         }
-        // SAFETY: allocated with this layout.
-        unsafe { dealloc(self.bytes.as_ptr(), self.layout) };
+        // SAFETY: mapped with this layout, and nobody uses them any more.
+        unsafe { pages::unmap(self.bytes, self.layout) };
     }
 }
 
@@ -264,6 +262,47 @@ macro_rules! reduce {
 
 reduce!(reduce64, u64, AtomicU64);
 reduce!(reduce32, u32, AtomicU32);
+
+/// Zeroed pages that nothing has touched yet, so that their place can still be chosen: an allocator
+/// would have written zeros to them.
+#[cfg(not(miri))]
+mod pages {
+    use super::{Layout, NonNull};
+
+    pub fn map(layout: Layout) -> Option<NonNull<u8>> {
+        let (access, how) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at a place of the kernel's choice, on a page as the layout wants.
+        let at = unsafe { libc::mmap(core::ptr::null_mut(), layout.size(), access, how, -1, 0) };
+        if at == libc::MAP_FAILED { None } else { NonNull::new(at.cast()) }
+    }
+
+    /// # Safety
+    /// Mapped by [`map`] with this layout; unused from here on.
+    pub unsafe fn unmap(bytes: NonNull<u8>, layout: Layout) {
+        // SAFETY: the caller's promise.
+        let rc = unsafe { libc::munmap(bytes.as_ptr().cast(), layout.size()) };
+        debug_assert_eq!(rc, 0, "munmap failed");
+    }
+}
+
+/// The same from the allocator, which Miri watches more closely.
+#[cfg(miri)]
+mod pages {
+    use super::{Layout, NonNull};
+
+    pub fn map(layout: Layout) -> Option<NonNull<u8>> {
+        // SAFETY: the layout has a size.
+        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })
+    }
+
+    /// # Safety
+    /// Mapped by [`map`] with this layout; unused from here on.
+    pub unsafe fn unmap(bytes: NonNull<u8>, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { std::alloc::dealloc(bytes.as_ptr(), layout) };
+    }
+}
 
 /// Placement of memory on a NUMA node.
 mod numa {

@@ -102,6 +102,11 @@ pub enum RunError {
         /// Which.
         rank: u32,
     },
+    /// The device is gone: it was removed or reset, or has failed. Everything on it is lost.
+    DeviceLost {
+        /// Which.
+        device: String,
+    },
     /// Arming a completion queue or waiting for events failed.
     Os(Errno),
 }
@@ -130,6 +135,11 @@ impl fmt::Display for RunError {
                 write!(f, "the connection to rank {rank} was lost before it was done: ")?;
                 f.write_str("look at its output, and whether its process or its node died")
             }
+            Self::DeviceLost { device } => write!(
+                f,
+                "the device {device} is gone: it was removed, was reset or has failed; look at \
+                 `rdma link` and at the kernel's log"
+            ),
             Self::Os(e) => write!(f, "waiting for events: {e}"),
         }
     }
@@ -167,7 +177,9 @@ pub fn run<P: Program>(
         t,
         config: *config,
         started,
+        looked: started,
         quiet_since: started,
+        busy: true,
         happened: 0,
         report: RunReport::default(),
     };
@@ -175,7 +187,10 @@ pub fn run<P: Program>(
         let next = run.step(program)?;
         let (on, until) = match next {
             Next::Done => return Ok(run.finish()),
-            Next::Again => continue,
+            Next::Again => {
+                run.busy = true;
+                continue;
+            }
             Next::Wait { on, until } => (on, until),
         };
         run.check(on, until)?;
@@ -184,7 +199,7 @@ pub fn run<P: Program>(
             run.t.arm(on.cq_indices()).map_err(RunError::Os)?;
             match run.step(program)? {
                 Next::Done => return Ok(run.finish()),
-                Next::Again => {}
+                Next::Again => run.busy = true,
                 Next::Wait { on: now_on, until } => {
                     run.check(now_on, until)?;
                     if now_on == on {
@@ -200,17 +215,21 @@ struct Run<'a> {
     t: &'a mut HwTransport,
     config: RunConfig,
     started: Instant,
-    /// When something happened last.
+    /// When limits, peers and events were looked at last.
+    looked: Instant,
+    /// When something happened last, or when the program began to wait without a deadline.
     quiet_since: Instant,
+    /// The program has done something else than to wait without a deadline since then.
+    busy: bool,
     happened: u64,
     report: RunReport,
 }
 
 impl Run<'_> {
     fn step<P: Program>(&mut self, program: &mut P) -> Result<Next, RunError> {
-        // Looking at the clock and at the bootstrap costs more than a poll that finds nothing;
-        // both are about waiting, so they need not happen in each step.
-        if self.report.steps.is_multiple_of(16) {
+        // Looking at the bootstrap and at events costs more than a poll that finds nothing; both
+        // are about waiting, so they need not happen in each step, unless steps are long.
+        if self.report.steps.is_multiple_of(16) || self.looked.elapsed() >= LOOK {
             self.look()?;
         }
         self.report.steps += 1;
@@ -226,7 +245,12 @@ impl Run<'_> {
         if let (Some(rank), false) = (self.t.bootstrap.lost_peer(), self.config.outlive_peers) {
             return Err(RunError::PeerLost { rank });
         }
+        self.t.take_events();
+        if self.t.device_lost {
+            return Err(RunError::DeviceLost { device: self.t.device().name().name.clone() });
+        }
         let now = Instant::now();
+        self.looked = now;
         if self.t.happened != self.happened {
             (self.happened, self.quiet_since) = (self.t.happened, now);
         }
@@ -245,7 +269,11 @@ impl Run<'_> {
             return Err(RunError::Unpolled { cq });
         }
         if until.is_some() {
+            self.busy = true;
             return Ok(());
+        }
+        if core::mem::take(&mut self.busy) {
+            self.quiet_since = Instant::now();
         }
         if on.is_empty() {
             return Err(RunError::WaitsForNothing { unrung: self.t.unrung() });
@@ -270,8 +298,13 @@ impl Run<'_> {
 
     /// Sleeps until a descriptor is readable, the deadline has come, or a limit is due.
     fn sleep(&mut self, on: WaitSet, until: Option<Time>) -> Result<(), RunError> {
+        let before = self.t.happened;
         self.look()?;
-        if self.t.changed(on) || on.intersects(WaitSet::EVENTS) && !self.t.events.is_empty() {
+        // What that look has taken in would wake nobody any more.
+        if self.t.happened != before
+            || self.t.changed(on)
+            || on.intersects(WaitSet::EVENTS) && !self.t.events.is_empty()
+        {
             return Ok(());
         }
         let mut most = self.config.idle.min(SLEEP);
@@ -299,6 +332,9 @@ impl Run<'_> {
         if rc < 0 && errno() != libc::EINTR {
             return Err(RunError::Os(Errno(errno())));
         }
+        if rc > 0 && fds[1].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
+            self.t.device_lost = true;
+        }
         self.t.drain_channel();
         // One that the program does not wait for would keep the descriptor readable for ever.
         self.t.take_events();
@@ -313,6 +349,8 @@ impl Run<'_> {
 
 /// Longest sleep: limits are looked at so often.
 const SLEEP: Duration = Duration::from_millis(200);
+/// Longest time between two looks at limits, peers and events.
+const LOOK: Duration = Duration::from_millis(1);
 /// Longest sleep while something is waited for that wakes nobody.
 const GLANCE: Duration = Duration::from_micros(50);
 
@@ -320,22 +358,24 @@ impl HwTransport {
     /// What a step sees begins here.
     fn begin_step(&mut self) {
         self.emptied = 0;
-        let Self { watches, mrs, .. } = self;
+        let Self { watches, mrs, happened, .. } = self;
         for (_, watch) in watches.iter_mut() {
-            if let Ok(region) = mrs.get(watch.range.mr) {
-                // The range was checked when the watch was made.
-                let _ = region.copy_out(watch.range.offset, &mut watch.seen);
+            let Ok(region) = mrs.get(watch.range.mr) else { continue };
+            let now = &mut watch.now;
+            // The range was checked when the watch was made.
+            if region.copy_out(watch.range.offset, now).is_ok() && *now != watch.seen {
+                core::mem::swap(now, &mut watch.seen);
+                *happened += 1;
             }
         }
     }
 
     /// Whether memory that is watched differs from what the step began with.
-    fn changed(&self, on: WaitSet) -> bool {
-        let mut now = Vec::new();
-        self.watches.iter().filter(|(id, _)| on.intersects(WaitSet::watch(*id))).any(|(_, w)| {
-            now.resize(w.seen.len(), 0);
-            let region = self.mrs.get(w.range.mr);
-            region.is_ok_and(|r| r.copy_out(w.range.offset, &mut now).is_ok() && now != w.seen)
+    fn changed(&mut self, on: WaitSet) -> bool {
+        let Self { watches, mrs, .. } = self;
+        watches.iter_mut().filter(|(id, _)| on.intersects(WaitSet::watch(*id))).any(|(_, w)| {
+            let region = mrs.get(w.range.mr);
+            region.is_ok_and(|r| r.copy_out(w.range.offset, &mut w.now).is_ok() && w.now != w.seen)
         })
     }
 

@@ -34,6 +34,9 @@ macro_rules! ids {
 
 ids!(PdId MrId CqId SrqId QpId AhId WatchId);
 
+/// The last generation that an id can tell from the first.
+const LAST_ROUND: u32 = 127;
+
 /// Initiators that a handle tells apart.
 const ISSUERS: u32 = 128;
 
@@ -110,7 +113,10 @@ impl<I: Id, T> Table<I, T> {
     /// Takes an object out.
     pub fn remove(&mut self, id: I) -> Result<T, BadHandle> {
         self.get(id)?;
-        self.free.push(id.at());
+        // A slot whose next id would be its first one again is not used any more.
+        if id.round() < LAST_ROUND {
+            self.free.push(id.at());
+        }
         self.slots[id.at()].1.take().ok_or(BadHandle)
     }
 
@@ -149,6 +155,18 @@ mod tests {
         assert_eq!((c.index(), c.generation()), (0, 1));
         assert_eq!((t.get(a), t.get(c), t.get(b)), (Err(BadHandle), Ok(&"c"), Ok(&"b")));
         assert_eq!(t.iter().map(|(_, v)| *v).collect::<String>(), "cb");
+    }
+
+    #[test]
+    fn an_id_never_comes_again() {
+        let mut t: Table<QpId, ()> = Table::of(0);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..300 {
+            let id = t.insert(()).unwrap();
+            assert!(seen.insert(id), "{id:?}");
+            t.remove(id).unwrap();
+        }
+        assert_eq!(t.slots.len(), 3, "one slot serves 128 times");
     }
 
     #[test]

@@ -55,11 +55,15 @@ pub(super) struct SrqSlot {
 pub(super) struct Watch {
     pub range: Range,
     pub seen: Vec<u8>,
+    /// Room for what it holds now.
+    pub now: Vec<u8>,
 }
 
 /// One initiator's handle of a device: [`Transport`] and [`Control`] on libibverbs.
 ///
-/// It is `Send`, so that a thread may be given one, and not `Sync`: each thread has its own.
+/// It is `Send`, so that a thread may be given one, and not `Sync`: each thread has its own. With
+/// extended verbs ring or unstage before it changes threads; a ring on another one panics, since the
+/// provider's lock belongs to the thread that has staged.
 /// Objects are destroyed in the order that the library demands when the handle is dropped.
 ///
 /// What libibverbs cannot tell is absent, never guessed: a ring answers
@@ -89,6 +93,8 @@ pub struct HwTransport {
     strangers: u64,
     /// Completions, events and news of peers so far: what tells progress from waiting.
     pub(super) happened: u64,
+    /// The device is gone with everything on it.
+    pub(super) device_lost: bool,
     pub(super) psn_seed: u64,
     pub(super) channel: Arc<Channel>,
     pub(super) device: Device,
@@ -135,6 +141,7 @@ impl HwTransport {
             emptied: 0,
             strangers: 0,
             happened: 0,
+            device_lost: false,
             psn_seed: seed(rank),
             channel,
             device,
@@ -197,7 +204,7 @@ impl HwTransport {
             return Some(Completion::Send { wr_id, qp, op, len: request.len, retired });
         }
         let (queue, status) = (WorkQueue::Send, convert::status(wc.status));
-        slot.pair.failed();
+        slot.pair.send_failed();
         Some(Completion::Error { wr_id, qp, queue, status, vendor_err: wc.vendor_err, retired })
     }
 
@@ -207,7 +214,7 @@ impl HwTransport {
         let (qp, slot) = self.qps.at_mut(index as usize)?;
         let status = convert::status(wc.status);
         if status != WcStatus::Success {
-            slot.pair.recv_failed(status);
+            slot.pair.perhaps_failed();
             let (queue, retired) = (WorkQueue::Recv, 0);
             let vendor_err = wc.vendor_err;
             return Some(Completion::Error { wr_id, qp, queue, status, vendor_err, retired });

@@ -66,6 +66,9 @@ fn fatal_events_end_the_queue_pair_and_others_do_not() {
         for posting in BOTH {
             let mut bed = Bed::new(posting);
             bed.stage(0..2);
+            if fatal {
+                bed.fake.break_qp(bed.qpn());
+            }
             bed.fake.raise(kind.value().into(), Element::Qp(bed.qpn()));
             assert_eq!(bed.events().len(), 1);
             let state = if fatal { QpState::Err } else { QpState::Rts };

@@ -26,6 +26,7 @@ mod handles;
 mod life;
 mod memory;
 mod receives;
+mod regressions;
 mod rings;
 mod runner;
 mod slots;
