@@ -329,7 +329,7 @@ impl Report {
             "scenario": self.ready.name,
             "title": point.scenario.title,
             "variant": point.variant,
-            "configuration": point.scenario,
+            "configuration": settings::as_run(point),
             "size": self.size,
             "ranks": self.ranks.iter().map(rank).collect::<Vec<_>>(),
             "ignored": settings::ignored(point),
