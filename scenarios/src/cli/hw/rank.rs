@@ -228,13 +228,13 @@ fn with_name(text: &str, errno: Option<i32>) -> String {
 
 /// The ranks that have published an endpoint for this one, with the address of their GID.
 fn peers(t: &mut HwTransport) -> Vec<(u32, Ipv6Addr)> {
-    let me = t.rank();
+    let (me, size) = (t.rank(), t.size());
     let card = |rank: u32| {
         let mut bytes = [0; Card::ENCODED_BYTES];
         t.lookup(rank, key(Topic::Card, me, 0), &mut bytes).ok()??;
         Some((rank, Ipv6Addr::from(Card::decode(&bytes)?.endpoint.address.gid)))
     };
-    (0..t.size()).filter_map(card).collect()
+    (0..size).filter_map(card).collect()
 }
 
 /// The provider did not find a peer in the network.

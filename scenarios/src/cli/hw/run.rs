@@ -76,6 +76,7 @@ fn measure(
     let open = |p: &Planned| {
         let device = Device::open(provider, &open_config(&args.device, p.placed.host))?;
         check_mtu(&ready.points[0], &device)?;
+        check_size(&ready.points[0], p.placed.program, device.caps().max_msg_bytes)?;
         Ok(device)
     };
     // Before anybody is waited for: who has no device says so at once.
@@ -134,6 +135,25 @@ fn check_mtu(Expanded { point, tree }: &Expanded, device: &Device) -> Result<(),
             device.name().name
         ),
         help: format!("--set qp.mtu={active}B on every rank, or raise the MTU of the port"),
+    };
+    Err(at_setting(error, tree).into())
+}
+
+/// Messages that are too long for the device are refused before memory is taken for them.
+fn check_size(
+    Expanded { point, tree }: &Expanded,
+    program: usize,
+    max: u32,
+) -> Result<(), Trouble> {
+    let asked = point.scenario.program[program].size.0.0;
+    if asked <= max.into() {
+        return Ok(());
+    }
+    let path = format!("program.{program}.size");
+    let error = crate::run::RunError::BadInput {
+        message: format!("`size` is {asked}B, and the device takes messages up to {max}B"),
+        help: format!("--set {path}={max}B on every rank, or less"),
+        path,
     };
     Err(at_setting(error, tree).into())
 }
