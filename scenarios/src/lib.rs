@@ -48,7 +48,7 @@
 //! for rank in 0..2 {
 //!     let who = Initiator::Cpu { core: 0, numa: 0 };
 //!     let on = InitiatorConfig { who, poll: PollMode::Busy };
-//!     world.add_program(HostId(rank as u16), on, Time::ZERO, program(rank));
+//!     world.add_program(HostId(rank), on, Time::ZERO, program(rank));
 //! }
 //! assert_eq!(world.run(Time::ZERO + Span::from_ms(100)), RunEnd::Done);
 //! let half = world.program::<PingPong>(0).unwrap().results().latencies[0];

@@ -326,10 +326,15 @@ impl Report {
             let title = format!("rank {} ({})", p.rank, role_word(p.role));
             out.push_str(&rank_text(&title, ended));
         }
-        out.push_str(&format!("ignored: {}\n", settings::ignored(point).join(", ")));
+        out.push_str(&format!("ignored: {}\n", self.ignored().join(", ")));
         out.push_str(&format!("not told by hardware: {}\n\n", NOT_TOLD.join("; ")));
         out.push_str(&measured_text(&self.outcome));
         out
+    }
+
+    fn ignored(&self) -> Vec<String> {
+        let Ready { points, loaded, .. } = &self.ready;
+        settings::ignored(&points[0], !loaded.expects.is_empty())
     }
 
     fn to_json(&self) -> String {
@@ -352,7 +357,7 @@ impl Report {
             "configuration": settings::as_run(point),
             "size": self.size,
             "ranks": self.ranks.iter().map(rank).collect::<Vec<_>>(),
-            "ignored": settings::ignored(point),
+            "ignored": self.ignored(),
             "not_told": NOT_TOLD,
             "outcome": {
                 "exit": out.exit,

@@ -1,8 +1,8 @@
 //! What of a scenario hardware honours, what it refuses, and what only the simulator reads.
 
+use crate::format::expand::Expanded;
 use crate::format::{
-    HostModel, Initiator, Memory, Noise, Numa, Payload, Program, ProgramKind, RunOptions, Scenario,
-    Topology,
+    Initiator, Memory, Numa, Payload, Program, ProgramKind, RunOptions, Scenario, Topology,
 };
 use crate::run::{Point, RunError};
 
@@ -61,8 +61,9 @@ pub(super) fn as_run(point: &Point) -> Scenario {
 }
 
 /// What file and command line say and only the simulator reads.
-pub(super) fn ignored(point: &Point) -> Vec<String> {
+pub(super) fn ignored(Expanded { point, tree }: &Expanded, expects: bool) -> Vec<String> {
     let s = &point.scenario;
+    let RunOptions { noise, host, limit } = RunOptions::default();
     let mut out = vec![format!("profile {} (but its limits count)", s.profile)];
     let mut add = |present: bool, name: &str| {
         if present {
@@ -71,13 +72,13 @@ pub(super) fn ignored(point: &Point) -> Vec<String> {
     };
     add(!s.settings.is_empty(), "settings");
     add(Topology { hosts: s.topology.hosts, ..Topology::default() } != s.topology, "topology");
-    let RunOptions { noise, host, limit } = s.run;
-    add(noise == Noise::On, "run.noise");
-    add(host == HostModel::Ideal, "run.host");
-    add(limit != RunOptions::default().limit, "run.limit");
+    add(s.run.noise != noise, "run.noise");
+    add(s.run.host != host, "run.host");
+    add(s.run.limit != limit, "run.limit");
     add(s.record.timeline, "record.timeline");
-    add(true, "seed");
-    add(true, "expect");
+    add(!s.fault.is_empty(), "fault");
+    add(tree.table().is_ok_and(|t| t.get("seed").is_some()), "seed");
+    add(expects, "expect");
     out
 }
 
@@ -88,9 +89,13 @@ mod tests {
     use crate::cli::common::ready;
 
     fn point(set: &[&str]) -> Point {
+        expanded(set).point
+    }
+
+    fn expanded(set: &[&str]) -> Expanded {
         let set = set.iter().map(|s| (*s).to_owned()).collect();
         let target = Target { scenario: "hello".to_owned(), set, seed: None };
-        ready(&target).unwrap().points.swap_remove(0).point
+        ready(&target).unwrap().points.swap_remove(0)
     }
 
     #[test]
@@ -134,11 +139,13 @@ mod tests {
 
     #[test]
     fn what_is_ignored_is_said() {
-        let all = ignored(&point(&["run.limit=1s", "topology.propagation=1us"]));
+        let set = ["run.limit=1s", "topology.propagation=1us", "seed=3"];
+        let all = ignored(&expanded(&set), true);
         assert_eq!(all[0], "profile generic-400g (but its limits count)");
         for name in ["topology", "run.limit", "seed", "expect"] {
             assert!(all.iter().any(|i| i == name), "{name} is not in {all:?}");
         }
-        assert!(!ignored(&point(&[])).iter().any(|i| i == "topology"));
+        let few = ignored(&expanded(&["run.noise=on", "record.timeline=false"]), false);
+        assert_eq!(few, ["profile generic-400g (but its limits count)"]);
     }
 }

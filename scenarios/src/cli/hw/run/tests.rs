@@ -288,7 +288,7 @@ max_inline = '0B'
 [[program]]
 kind = 'script'
 payload = 'data'
-steps = ['post write 64B', 'ring', 'await 1']
+steps = ['post write 64B', 'ring', 'wait']
 ";
     let (file, fake) = (File::new("refused", script), two_devices());
     fake.fail_post_send_at(0, 22, BadWr::Points);
