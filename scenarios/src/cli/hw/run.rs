@@ -321,7 +321,8 @@ impl Report {
         if !point.label().is_empty() {
             out.push_str(&format!("{}\n", point.label()));
         }
-        out.push_str(&format!("measured, {} of {} ranks\n", self.ranks.len(), self.size));
+        let (here, mtu) = (self.ranks.len(), point.scenario.qp.mtu.0.0);
+        out.push_str(&format!("measured, {here} of {} ranks, path MTU {mtu} B\n", self.size));
         for (p, ended) in &self.ranks {
             let title = format!("rank {} ({})", p.rank, role_word(p.role));
             out.push_str(&rank_text(&title, ended));

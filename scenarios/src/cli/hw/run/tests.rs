@@ -150,7 +150,11 @@ fn a_stall_is_named_and_reported() {
         let words = ["rank 0", "while exchanging messages: no progress for", "completion queue"];
         words.iter().for_each(|w| assert!(exit.reason.contains(w), "{w:?}: {}", exit.reason));
         let (text, json) = (report.to_text(), report.to_json());
-        for part in ["measured, 2 of 2 ranks", "rank 1 (peer): fake0 port 1", "ignored: profile"] {
+        for part in [
+            "measured, 2 of 2 ranks, path MTU 1024 B",
+            "rank 1 (peer): fake0 port 1",
+            "ignored: profile",
+        ] {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
