@@ -74,7 +74,14 @@ impl fmt::Display for Stalled {
                 waiting
             }
         };
-        waiting.iter().try_for_each(|b| write!(f, " rank {} ({:?})", b.rank, b.next))
+        waiting.iter().try_for_each(|b| match b.next {
+            Next::Again => write!(f, " rank {} (runs)", b.rank),
+            Next::Wait { on, until: None } => write!(f, " rank {} (for {on})", b.rank),
+            Next::Wait { on, until: Some(until) } => {
+                write!(f, " rank {} (for {on}, until {until})", b.rank)
+            }
+            Next::Done => write!(f, " rank {} (done)", b.rank),
+        })
     }
 }
 

@@ -596,7 +596,7 @@ impl Program for Spin {
 fn a_program_that_spins_is_stopped_and_named() {
     use std::string::ToString;
     let end = run_bounded(&mut Ideal::new(1), &mut [&mut Spin], 100).unwrap_err();
-    assert_eq!(end.to_string(), "not finished after 100 steps; running: rank 0 (Again)");
+    assert_eq!(end.to_string(), "not finished after 100 steps; running: rank 0 (runs)");
 }
 
 #[test]

@@ -217,10 +217,17 @@ pub enum MemError {
     },
     /// The flags contradict each other, e.g. REMOTE_WRITE without LOCAL_WRITE.
     InvalidAccess,
-    /// No memory, or the device's limit is reached.
+    /// A limit of the device or of the handle is reached.
     NoMemory {
         /// The limit.
         max: u64,
+    },
+    /// The machine has not so much memory.
+    TooLarge {
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes that are available; 0: nobody tells.
+        available: u64,
     },
     /// The process may not lock that much memory.
     Memlock {
@@ -247,6 +254,12 @@ impl fmt::Display for MemError {
             Self::Misaligned { element } => write!(f, "not a multiple of {element} B"),
             Self::InvalidAccess => f.write_str("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE"),
             Self::NoMemory { max } => write!(f, "limit of {max} reached"),
+            Self::TooLarge { asked, available: 0 } => {
+                write!(f, "a region of {asked} B asked for, and there is not so much memory")
+            }
+            Self::TooLarge { asked, available } => {
+                write!(f, "a region of {asked} B asked for, and {available} B are available")
+            }
             Self::Memlock { limit } => write!(
                 f,
                 "the process may lock {limit} bytes (RLIMIT_MEMLOCK): raise it with `ulimit -l`, \

@@ -1,5 +1,7 @@
 //! Programs: what a user writes.
 
+use core::fmt;
+
 use super::Control;
 use super::handles::{CqId, WatchId};
 use crate::units::Time;
@@ -76,6 +78,33 @@ impl WaitSet {
     }
 }
 
+impl fmt::Display for WaitSet {
+    /// The sources by name, such as `completion queue 0, a key of a peer`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing");
+        }
+        let mut between = "";
+        for i in self.cq_indices() {
+            write!(f, "{between}completion queue {i}")?;
+            between = ", ";
+        }
+        for i in self.watch_indices() {
+            write!(f, "{between}memory watch {i}")?;
+            between = ", ";
+        }
+        for (source, name) in
+            [(Self::EVENTS, "an asynchronous event"), (Self::BOOTSTRAP, "a key of a peer")]
+        {
+            if self.intersects(source) {
+                write!(f, "{between}{name}")?;
+                between = ", ";
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What a program wants after a step.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Next {
@@ -107,4 +136,23 @@ pub enum Next {
 pub trait Program {
     /// One step. It must return: a loop that waits inside a step is stopped by a call budget.
     fn step<T: Control>(&mut self, t: &mut T) -> Next;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_wait_is_shown_by_its_sources() {
+        let cq = WaitSet::cq_index(47).unwrap().or(WaitSet::cq_index(0).unwrap());
+        let all = cq.or(WaitSet::watch_index(3).unwrap()).or(WaitSet::EVENTS);
+        assert_eq!(
+            all.or(WaitSet::BOOTSTRAP).to_string(),
+            "completion queue 0, completion queue 47, memory watch 3, an asynchronous event, a key \
+             of a peer"
+        );
+        assert_eq!(WaitSet::BOOTSTRAP.to_string(), "a key of a peer");
+        assert_eq!(WaitSet::EMPTY.to_string(), "nothing");
+    }
 }

@@ -98,7 +98,9 @@ impl HwTransport {
 
     fn region_error(&self, e: RegionError, len: u64) -> MemError {
         match e {
-            RegionError::Memory => MemError::NoMemory { max: len },
+            RegionError::Memory { available } => {
+                MemError::TooLarge { asked: len, available: available.unwrap_or(0) }
+            }
             RegionError::Numa(e) => MemError::Os(e.0),
             RegionError::Register(Errno(libc::ENOMEM | libc::EAGAIN)) => {
                 match Memlock::read().and_then(|m| m.soft) {
@@ -242,7 +244,10 @@ impl Control for HwTransport {
         let flags = access.bits().cast_signed();
         let region = Region::alloc(pd, len, numa, flags).map_err(|e| self.region_error(e, len))?;
         let (addr, (lkey, rkey)) = (region.addr(), region.keys());
-        let id = self.mrs.insert(region).ok_or(MemError::NoMemory { max: len })?;
+        let id = self
+            .mrs
+            .insert(region)
+            .ok_or(MemError::NoMemory { max: self.device.caps().max_mr.into() })?;
         Ok(Mr { id, addr, len, lkey: Lkey(lkey), rkey: Rkey(rkey), kind })
     }
 

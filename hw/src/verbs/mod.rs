@@ -3,6 +3,7 @@
 mod control;
 mod convert;
 pub mod device;
+mod errno;
 mod events;
 #[cfg(feature = "fake")]
 pub mod fake;

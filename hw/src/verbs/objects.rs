@@ -8,6 +8,7 @@ use core::ffi::c_int;
 use core::{fmt, ptr};
 use std::sync::Arc;
 
+pub use super::errno::Errno;
 use super::provider::Provider;
 use super::sys::*;
 
@@ -48,11 +49,6 @@ macro_rules! owned {
         }
     };
 }
-
-/// An error of the library: an `errno`.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}", std::io::Error::from_raw_os_error(*.0))]
-pub struct Errno(pub c_int);
 
 /// A pointer, or the `errno` that the library left.
 fn made<T>(ptr: *mut T) -> Result<*mut T, Errno> {

@@ -195,7 +195,7 @@ mod tests {
             (OpenError::NoneUsable(vec![down]), "no device can be used:\n  port 1 of mlx5_0 is"),
             (
                 OpenError::Os { call: "ibv_query_port", device: device(), errno: Errno(22) },
-                "ibv_query_port of mlx5_0: Invalid argument (os error 22)",
+                "ibv_query_port of mlx5_0: EINVAL, Invalid argument (os error 22)",
             ),
         ];
         for (error, part) in cases {

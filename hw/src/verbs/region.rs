@@ -20,6 +20,16 @@ use super::sys::{errno, ibv_mr};
 /// Regions begin on a page, as large ones of any allocator do; it also serves every element.
 const PAGE: usize = 4096;
 
+/// Regions up to here are not compared with the memory of the machine.
+const WORTH_A_LOOK: u64 = 64 << 20;
+
+/// `MemAvailable` of the kernel.
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// Memory that belongs to one registration, and the registration.
 #[derive(Debug)]
 pub struct Region {
@@ -39,8 +49,19 @@ impl Region {
     pub fn alloc(pd: &Arc<Pd>, len: u64, numa: u8, access: i32) -> Result<Self, RegionError> {
         let size = usize::try_from(len).ok().and_then(|n| n.checked_next_multiple_of(PAGE));
         let layout = size.and_then(|n| Layout::from_size_align(n, PAGE).ok());
-        let layout = layout.filter(|l| l.size() > 0).ok_or(RegionError::Memory)?;
-        let bytes = pages::map(layout).ok_or(RegionError::Memory)?;
+        let layout = layout.ok_or(RegionError::Memory { available: None })?;
+        if layout.size() == 0 {
+            return Err(RegionError::Register(Errno(libc::EINVAL)));
+        }
+        // The kernel promises memory that it has not, and ends somebody when a registration pins
+        // it.
+        if layout.size() as u64 > WORTH_A_LOOK
+            && let Some(available) = available_bytes().filter(|n| *n < layout.size() as u64)
+        {
+            return Err(RegionError::Memory { available: Some(available) });
+        }
+        let bytes = pages::map(layout)
+            .ok_or_else(|| RegionError::Memory { available: available_bytes() })?;
         // From here on the drop of `memory` frees the bytes.
         let mut memory = Self { bytes, len, layout, mr: core::ptr::null_mut(), pd: pd.clone() };
         numa::prefer(bytes, layout.size(), numa).map_err(RegionError::Numa)?;
@@ -166,7 +187,10 @@ impl Drop for Region {
 #[derive(Copy, Clone, Debug)]
 pub enum RegionError {
     /// Not so much memory.
-    Memory,
+    Memory {
+        /// Bytes that there are, if the kernel tells.
+        available: Option<u64>,
+    },
     /// The NUMA node is not to be had.
     Numa(Errno),
     /// The registration failed.

@@ -122,14 +122,14 @@ impl fmt::Display for RunError {
                 each(f, unrung, "staged and not rung")
             }
             Self::Idle { on, waited, unrung, outstanding } => {
-                write!(f, "no progress for {} s while waiting for ", waited.as_secs_f32())?;
-                names(f, *on)?;
+                let waited = millis(*waited);
+                write!(f, "no progress for {waited} s while waiting for {on}")?;
                 each(f, unrung, "staged and not rung")?;
                 each(f, outstanding, "rung and not completed")?;
                 f.write_str(". Is the peer alive, has it posted receives, is the doorbell rung?")
             }
             Self::Limit { limit, steps } => {
-                write!(f, "not done after {} s and {steps} steps", limit.as_secs_f32())
+                write!(f, "not done after {} s and {steps} steps", millis(*limit))
             }
             Self::PeerLost { rank } => {
                 write!(f, "the connection to rank {rank} was lost before it was done: ")?;
@@ -147,20 +147,13 @@ impl fmt::Display for RunError {
 
 impl core::error::Error for RunError {}
 
-fn each(f: &mut fmt::Formatter<'_>, list: &[(QpId, u32)], what: &str) -> fmt::Result {
-    list.iter().try_for_each(|(qp, n)| write!(f, "; {qp:?}: {n} {what}"))
+/// Seconds to the millisecond, so that nobody reads rounding as precision.
+fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-fn names(f: &mut fmt::Formatter<'_>, on: WaitSet) -> fmt::Result {
-    let mut list: Vec<String> = on.cq_indices().map(|i| format!("completion queue {i}")).collect();
-    list.extend(on.watch_indices().map(|i| format!("memory watch {i}")));
-    if on.intersects(WaitSet::EVENTS) {
-        list.push("an asynchronous event".into());
-    }
-    if on.intersects(WaitSet::BOOTSTRAP) {
-        list.push("a key of a peer".into());
-    }
-    f.write_str(&list.join(", "))
+fn each(f: &mut fmt::Formatter<'_>, list: &[(QpId, u32)], what: &str) -> fmt::Result {
+    list.iter().try_for_each(|(qp, n)| write!(f, "; {qp:?}: {n} {what}"))
 }
 
 /// Steps `program` until it is done.

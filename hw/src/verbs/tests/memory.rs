@@ -166,13 +166,28 @@ fn rights_that_contradict_each_other_and_lengths_that_cannot_be() {
     let writable = AccessFlags::REMOTE_WRITE;
     assert_eq!(bed.t.alloc_mr(pd, 64, HOST, writable, data), Err(MemError::InvalidAccess));
     let rights = AccessFlags::LOCAL_WRITE;
-    for len in [0, u64::MAX, u64::MAX - 4095] {
-        let refused = bed.t.alloc_mr(pd, len, HOST, rights, data);
-        assert_eq!(refused, Err(MemError::NoMemory { max: len }));
+    let nothing = bed.t.alloc_mr(pd, 0, HOST, rights, data);
+    assert_eq!(nothing, Err(MemError::Os(libc::EINVAL)));
+    for asked in [u64::MAX, u64::MAX - 4095] {
+        let refused = bed.t.alloc_mr(pd, asked, HOST, rights, data);
+        assert_eq!(refused, Err(MemError::TooLarge { asked, available: 0 }));
     }
     bed.fake.fail_call(Call::RegMr, 0, libc::EIO);
     assert_eq!(bed.t.alloc_mr(pd, 64, HOST, rights, data), Err(MemError::Os(libc::EIO)));
     assert_eq!(bed.fake.live().mrs, 1);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "the kernel is asked")]
+fn more_than_the_machine_has_is_refused_before_it_is_touched() {
+    let mut bed = Bed::new(Posting::Classic);
+    let asked = 1 << 46;
+    let refused = bed.t.alloc_mr(bed.pd, asked, HOST, AccessFlags::LOCAL_WRITE, Contents::Data);
+    let Err(e @ MemError::TooLarge { asked: said, available }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(said == asked && (1 << 20..asked).contains(&available), "{e}");
+    assert!(e.to_string().starts_with("a region of 70368744177664 B asked for, and "), "{e}");
 }
 
 #[test]

@@ -169,7 +169,8 @@ pub struct HwRunArgs {
     /// How to post
     #[arg(long, value_enum, default_value = "classic")]
     pub posting: PostingArg,
-    /// Longest time that joining, and then the run, may take
+    /// Longest time that joining, and then the run, may take. Who sends and hears nothing for 30 s,
+    /// or for three quarters of the limit if that is less, ends too
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub limit: Duration,
     /// Print the report as JSON
@@ -203,10 +204,12 @@ pub struct HwPingpongArgs {
     /// Sleep until completion events instead of polling
     #[arg(long)]
     pub events: bool,
-    /// The peer is an ibv_rc_pingpong, with its defaults
+    /// The peer is an ibv_rc_pingpong, with its defaults; on RoCE start it with `-g INDEX`, the
+    /// index of its RoCEv2 GID
     #[arg(long)]
     pub interop: bool,
-    /// Longest time that finding the peer, and then the run, may take
+    /// Longest time that finding the peer, and then the run, may take. Silence of 30 s, or of three
+    /// quarters of the limit if that is less, ends it too
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub limit: Duration,
     /// Print the report as JSON

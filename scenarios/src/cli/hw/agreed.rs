@@ -2,10 +2,12 @@
 //! that they run the same; after, nobody leaves before everybody is done, since a queue pair that
 //! is gone answers no packet that has to be sent again.
 
-use doorbell_core::transport::{Control, LookupError, Next, Program, WaitSet};
+use doorbell_core::transport::{
+    Control, LookupError, Next, PostRecvCause, Program, RingCause, WaitSet,
+};
 use doorbell_core::units::{Span, Time};
 
-use crate::workloads::{Results, Workload};
+use crate::workloads::{Outcome, Results, Workload};
 
 /// Keys of our own; those of the workloads begin with the number of their topic, which is small.
 const TERMS: u64 = 0xF0 << 56;
@@ -61,6 +63,41 @@ pub(super) struct Agreed {
     next: u32,
     began: Option<Time>,
     disagreement: Option<Disagreement>,
+    /// Entries of the workload's log that were looked at.
+    looked: usize,
+    refused: Option<Refused>,
+}
+
+/// A step of a script that the provider refused. What it posted can never complete, so nothing
+/// that waits for it ends.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("step {line} of the script: {what}")]
+pub(super) struct Refused {
+    /// Number of the step, from 0.
+    line: u32,
+    /// The refusal.
+    what: String,
+    /// Its `errno`, if it had one.
+    pub(super) errno: Option<i32>,
+}
+
+/// The refusal in an entry of a script's log, if it is the provider's. Those that a state of the
+/// queue pair explains may be what the script shows.
+fn refusal(line: u32, outcome: &Outcome) -> Option<Refused> {
+    let (what, errno) = match outcome {
+        Outcome::Rang(Err(e)) => match e.cause {
+            RingCause::Os(errno) => (e.to_string(), Some(errno)),
+            RingCause::Full | RingCause::Indeterminate => (e.to_string(), None),
+            _ => return None,
+        },
+        Outcome::PostedRecv(n, Some(cause)) => match cause {
+            PostRecvCause::Os(errno) => (format!("receive {n}: {cause:?}"), Some(*errno)),
+            PostRecvCause::Indeterminate => (format!("receive {n}: {cause:?}"), None),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(Refused { line, what, errno })
 }
 
 impl Agreed {
@@ -68,7 +105,17 @@ impl Agreed {
     pub(super) fn new(workload: Workload, terms: Option<String>, deadline: Span) -> Self {
         debug_assert!(terms.as_ref().is_none_or(|t| t.len() <= MAX_TERMS));
         let phase = if terms.is_some() { Phase::Agreeing } else { Phase::Working };
-        Self { workload, terms, deadline, phase, next: 0, began: None, disagreement: None }
+        Self {
+            workload,
+            terms,
+            deadline,
+            phase,
+            next: 0,
+            began: None,
+            disagreement: None,
+            looked: 0,
+            refused: None,
+        }
     }
 
     /// How far it has come.
@@ -84,6 +131,18 @@ impl Agreed {
     /// Why it never started.
     pub(super) fn disagreement(&self) -> Option<&Disagreement> {
         self.disagreement.as_ref()
+    }
+
+    /// The step that the provider refused.
+    pub(super) fn refused(&self) -> Option<&Refused> {
+        self.refused.as_ref()
+    }
+
+    /// Looks for a refusal in what the last step logged.
+    fn look(&mut self) {
+        let log = &self.workload.results().log;
+        self.refused = log[self.looked..].iter().find_map(|e| refusal(e.line, &e.outcome));
+        self.looked = log.len();
     }
 
     /// Compares with each rank in turn; `None` when all agree.
@@ -144,6 +203,10 @@ impl Program for Agreed {
         }
         if self.phase == Phase::Working {
             let next = self.workload.step(t);
+            self.look();
+            if self.refused.is_some() {
+                return Next::Done;
+            }
             let failed = self.workload.results().failure.is_some();
             if next != Next::Done || failed || self.terms.is_none() {
                 return next;

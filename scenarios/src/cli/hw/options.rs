@@ -1,6 +1,6 @@
 //! From the command line to devices, and to a place in the run.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::time::Duration;
 
 use doorbell_hw::bootstrap::launch::{self, Launch, LaunchError};
@@ -100,8 +100,27 @@ pub(super) fn place(
         ));
         return Err(error.help(format!("start {size}, such as `srun -n {size}`")).into());
     }
+    if launch.rank == 0 && size > 1 && args.listen.is_none() && !is_loopback(&launch.server) {
+        let error = InputError::new(format!(
+            "the other ranks look for rank 0 at {}, and it would listen on 127.0.0.1 only",
+            launch.server
+        ));
+        return Err(error.help(OPEN).into());
+    }
     let listen = args.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
     Ok(Place::Rank(Box::new(joining(&launch, listen, limit, env)?)))
+}
+
+const OPEN: &str = "give rank 0 --listen 0.0.0.0, and all ranks the same DOORBELL_TOKEN (`openssl \
+                    rand -hex 16` makes one)";
+
+/// Whether who connects to `host` comes in on the loopback interface.
+fn is_loopback(host: &str) -> bool {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return ip.is_loopback();
+    }
+    let Ok(mut all) = (host, 0).to_socket_addrs() else { return false };
+    all.all(|at| at.ip().is_loopback())
 }
 
 fn by_server(rank: u32, size: u32, server: &str) -> Result<Launch, Trouble> {
@@ -193,13 +212,20 @@ mod tests {
             server: Some(text.to_owned()),
             ..args()
         };
+        let far = "the other ranks look for rank 0 at 10.1.2.3, and it would listen on 127.0.0.1 \
+                   only; give rank 0 --listen 0.0.0.0";
+        let open = LaunchArgs { listen: Some([0, 0, 0, 0].into()), ..server(0, "10.1.2.3:7") };
+        assert!(placed(&open, 2, &[("DOORBELL_TOKEN", "0123456789abcdef")]).is_ok());
+        assert!(placed(&server(1, "10.1.2.3:7"), 2, &[]).is_ok());
+        assert!(placed(&server(0, "localhost:7"), 2, &[]).is_ok());
         let short = ("DOORBELL_TOKEN", "short");
         let cases = [
             (placed(&args(), 2, &[]), "which of the 2 ranks is this process?; add --local"),
             (placed(&args(), 2, &slurm), "starts 3 ranks, and the scenario has 2"),
             (placed(&server(2, "a:1"), 2, &[]), "--rank 2, and the scenario has 2 ranks; 0 to 1"),
             (placed(&server(0, "a:x"), 2, &[]), "--server a:x: host or host:port"),
-            (placed(&server(0, "a:1"), 2, &[short]), "DOORBELL_TOKEN: a token of 5 bytes"),
+            (placed(&server(0, "10.1.2.3:7"), 2, &[]), far),
+            (placed(&server(0, "[::1]:1"), 2, &[short]), "DOORBELL_TOKEN: a token of 5 bytes"),
             (placed(&LaunchArgs { rank: Some(0), ..args() }, 2, &[]), "without --server or"),
             (
                 placed(&LaunchArgs { rank: Some(0), hosts: Some("a[".into()), ..args() }, 2, &[]),

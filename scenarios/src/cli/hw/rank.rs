@@ -2,15 +2,19 @@
 
 #![allow(clippy::disallowed_types, reason = "hardware runs on the wall clock")]
 
+use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
-use doorbell_core::transport::{LookupError, Program, Transport};
+use doorbell_core::transport::{
+    Control, CreateError, LookupError, MemError, ModifyError, PostRecvCause, Program, RingCause,
+    Transport,
+};
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::WcStatus;
 use doorbell_hw::bootstrap::Bootstrap;
 use doorbell_hw::gid::Gid;
 use doorbell_hw::verbs::device::Device;
-use doorbell_hw::verbs::objects::Posting;
+use doorbell_hw::verbs::objects::{Errno, Posting};
 use doorbell_hw::verbs::{
     HwConfig, HwTransport, RunConfig, RunError, RunReport, WaitMode, run as drive,
 };
@@ -18,6 +22,7 @@ use doorbell_hw::verbs::{
 use super::agreed::{Agreed, Disagreement, Phase};
 use super::trouble::Trouble;
 use crate::input::InputError;
+use crate::workloads::connect::{Card, Topic, key};
 use crate::workloads::{Failure, Results, Workload};
 
 /// What a rank is to do.
@@ -77,8 +82,8 @@ pub(super) struct Ended {
     pub(super) wait: WaitMode,
     /// What it measured.
     pub(super) results: Results,
-    /// Steps and sleeps.
-    pub(super) report: RunReport,
+    /// Steps and sleeps; `None`: it ended before its end, and nobody counted.
+    pub(super) report: Option<RunReport>,
     /// Why it did not end well, if so.
     pub(super) trouble: Option<Trouble>,
 }
@@ -105,7 +110,7 @@ pub(super) fn run(job: Job) -> Ended {
         Err(e) => {
             let error = InputError::new(format!("no completion channel: {e}"));
             let error = error.help("see `ulimit -n`, and the kernel's log (`dmesg`)");
-            return ended(Results::default(), RunReport::default(), Some(error.into()));
+            return ended(Results::default(), None, Some(error.into()));
         }
     };
     let behind = span(epoch.elapsed()).as_ps().saturating_sub(t.now().since(Time::ZERO).as_ps());
@@ -120,15 +125,25 @@ pub(super) fn run(job: Job) -> Ended {
     }
     let bootstrap = t.bootstrap_mut();
     bootstrap.poll();
-    let trouble = trouble(&program, &outcome, bootstrap.lost_peer(), with_tool);
+    let lost = bootstrap.lost_peer();
+    let trouble = trouble(&program, &outcome, lost, with_tool);
+    let trouble = match &program.results().failure {
+        Some(Failure::Modify(ModifyError::Os(e))) if Errno(*e).is_unreachable() => {
+            Some(unreachable(Errno(*e), when(&program), &peers(&mut t)))
+        }
+        _ => trouble,
+    };
+    let bootstrap = t.bootstrap_mut();
     // Who failed leaves without a word, which tells the peers. Wrong data is no failure to them.
-    let failed = program.results().failure.is_some() || program.disagreement().is_some();
+    let failed = program.results().failure.is_some()
+        || program.disagreement().is_some()
+        || program.refused().is_some();
     if outcome.is_ok() && !failed {
         bootstrap.finish(deadline);
     }
     let mut results = program.results().clone();
     results.shift(Span::from_ps(behind));
-    ended(results, outcome.unwrap_or_default(), trouble)
+    ended(results, outcome.ok(), trouble)
 }
 
 /// Why a run did not end well.
@@ -141,6 +156,9 @@ fn trouble(
     let results = program.results();
     if let Some(e) = program.disagreement() {
         return Some(disagreement(e));
+    }
+    if let Some(refused) = program.refused() {
+        return Some(Trouble::Violation(with_name(&refused.to_string(), refused.errno)));
     }
     if let Some(f) = &results.failure {
         return Some(failure(f, when(program), lost, with_tool));
@@ -182,10 +200,70 @@ fn disagreement(e: &Disagreement) -> Trouble {
 const LIMITS: &str = "ask for less in [qp], such as --set qp.max_inline=0B; `doorbell hw info` \
                       shows the limits of the device";
 
-fn failure(f: &Failure, when: &str, lost: Option<u32>, with_tool: bool) -> Trouble {
-    let input = |help: &str| InputError::new(f.to_string()).help(help).into();
+/// The `errno` in a failure.
+fn errno_of(f: &Failure) -> Option<i32> {
     match f {
-        Failure::Create(_) | Failure::Modify(_) => input(LIMITS),
+        Failure::Create(CreateError::Os(e))
+        | Failure::Memory(MemError::Os(e))
+        | Failure::Modify(ModifyError::Os(e)) => Some(*e),
+        Failure::Ring(e) => match e.cause {
+            RingCause::Os(e) => Some(e),
+            _ => None,
+        },
+        Failure::PostRecv(e) => match e.cause {
+            PostRecvCause::Os(e) => Some(e),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A message with the number of its `errno` replaced by name and text, which the packages without
+/// an operating system do not have.
+fn with_name(text: &str, errno: Option<i32>) -> String {
+    let Some(errno) = errno else { return text.to_owned() };
+    let name = Errno(errno).to_string();
+    text.replace(&format!("errno {errno}"), &name).replace(&format!("Os({errno})"), &name)
+}
+
+/// The ranks that have published an endpoint for this one, with the address of their GID.
+fn peers(t: &mut HwTransport) -> Vec<(u32, Ipv6Addr)> {
+    let (me, size) = (t.rank(), t.size());
+    let card = |rank: u32| {
+        let mut bytes = [0; Card::ENCODED_BYTES];
+        t.lookup(rank, key(Topic::Card, me, 0), &mut bytes).ok()??;
+        Some((rank, Ipv6Addr::from(Card::decode(&bytes)?.endpoint.address.gid)))
+    };
+    (0..size).filter_map(card).collect()
+}
+
+/// The provider did not find a peer in the network.
+fn unreachable(errno: Errno, when: &str, peers: &[(u32, Ipv6Addr)]) -> Trouble {
+    let of = |(rank, gid): &(u32, Ipv6Addr)| match gid.to_ipv4_mapped() {
+        Some(ip) => format!("rank {rank}, GID {gid} ({ip})"),
+        None => format!("rank {rank}, GID {gid}"),
+    };
+    let who: Vec<String> = peers.iter().map(of).collect();
+    Trouble::NoProgress(format!(
+        "{when}: modify to RTR: {errno}: the address of the peer does not resolve ({}): look at \
+         `ip neigh`, the routes and the cable",
+        who.join("; ")
+    ))
+}
+
+fn failure(f: &Failure, when: &str, lost: Option<u32>, with_tool: bool) -> Trouble {
+    let text = with_name(&f.to_string(), errno_of(f));
+    let input = |help: &str| InputError::new(text.clone()).help(help).into();
+    match f {
+        Failure::Create(_) | Failure::Modify(ModifyError::Value { .. }) => input(LIMITS),
+        Failure::Modify(_) => input(
+            "compare [qp], the GIDs (--gid) and the active MTUs of both sides by `doorbell hw \
+             info`; the kernel's log (`dmesg`) may say more",
+        ),
+        Failure::Memory(MemError::TooLarge { .. }) => input(
+            "smaller messages or windows, such as --set program.0.size=1MiB; `free` shows the \
+             memory",
+        ),
         Failure::Memory(_) => input("smaller messages or windows; see `ulimit -l`"),
         Failure::Stage(_) | Failure::Config(_) | Failure::Share(_) | Failure::Attach(_) => {
             input("change the program so that the verbs allow it")
@@ -205,20 +283,21 @@ fn failure(f: &Failure, when: &str, lost: Option<u32>, with_tool: bool) -> Troub
 
 /// A queue pair in error: because the peer is gone, or because of what it was asked.
 fn broken(f: &Failure, when: &str, lost: Option<u32>, with_tool: bool) -> Trouble {
+    let text = with_name(&f.to_string(), errno_of(f));
     if let Some(rank) = lost {
-        return Trouble::NoProgress(format!("{when}: rank {rank} was lost, and then {f}"));
+        return Trouble::NoProgress(format!("{when}: rank {rank} was lost, and then {text}"));
     }
     let silent = [WcStatus::RetryExcErr, WcStatus::RnrRetryExcErr];
     match f {
         Failure::Completion { status, .. } if with_tool && silent.contains(status) => {
             Trouble::NoProgress(format!(
-                "{when}: {f}; ibv_rc_pingpong has ended, or is not reached"
+                "{when}: {text}; ibv_rc_pingpong has ended, or is not reached"
             ))
         }
         Failure::Completion { .. } if with_tool => Trouble::Violation(format!(
-            "{when}: {f}; both sides need the same size and path MTU (`-s`, `-m`)"
+            "{when}: {text}; both sides need the same size and path MTU (`-s`, `-m`)"
         )),
-        _ => Trouble::Violation(format!("{when}: {f}")),
+        _ => Trouble::Violation(format!("{when}: {text}")),
     }
 }
 

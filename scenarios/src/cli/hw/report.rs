@@ -36,10 +36,12 @@ pub(super) fn rank_text(title: &str, e: &Ended) -> String {
     let Facts { device, port, gid, mtu } = &e.facts;
     let (posting, wait) = (posting_word(e.posting), wait_word(e.wait));
     let mut out = format!(
-        "{title}: {device} port {port}, GID {gid}, MTU {mtu}; posting {posting}, wait {wait}, {} \
-         steps, {} sleeps\n",
-        e.report.steps, e.report.sleeps
+        "{title}: {device} port {port}, GID {gid}, active MTU {mtu}; posting {posting}, wait {wait}"
     );
+    if let Some(r) = &e.report {
+        let _ = write!(out, ", {} steps, {} sleeps", r.steps, r.sleeps);
+    }
+    out.push('\n');
     if let Some(c) = &e.results.granted {
         let (sends, receives, sges) = (c.max_send_wr, c.max_recv_wr, c.max_sge);
         let _ = writeln!(
@@ -62,8 +64,8 @@ pub(super) fn rank_json(e: &Ended) -> Value {
         "mtu_bytes": mtu,
         "posting": posting_word(e.posting),
         "wait": wait_word(e.wait),
-        "steps": e.report.steps,
-        "sleeps": e.report.sleeps,
+        "steps": e.report.as_ref().map(|r| r.steps),
+        "sleeps": e.report.as_ref().map(|r| r.sleeps),
         "granted": e.results.granted.as_ref().map(caps_json),
         "trouble": e.trouble.as_ref().map(|t| t.text()),
     })

@@ -76,6 +76,7 @@ fn measure(
     let open = |p: &Planned| {
         let device = Device::open(provider, &open_config(&args.device, p.placed.host))?;
         check_mtu(&ready.points[0], &device)?;
+        check_size(&ready.points[0], p.placed.program, device.caps().max_msg_bytes)?;
         Ok(device)
     };
     // Before anybody is waited for: who has no device says so at once.
@@ -134,6 +135,25 @@ fn check_mtu(Expanded { point, tree }: &Expanded, device: &Device) -> Result<(),
             device.name().name
         ),
         help: format!("--set qp.mtu={active}B on every rank, or raise the MTU of the port"),
+    };
+    Err(at_setting(error, tree).into())
+}
+
+/// Messages that are too long for the device are refused before memory is taken for them.
+fn check_size(
+    Expanded { point, tree }: &Expanded,
+    program: usize,
+    max: u32,
+) -> Result<(), Trouble> {
+    let asked = point.scenario.program[program].size.0.0;
+    if asked <= max.into() {
+        return Ok(());
+    }
+    let path = format!("program.{program}.size");
+    let error = crate::run::RunError::BadInput {
+        message: format!("`size` is {asked}B, and the device takes messages up to {max}B"),
+        help: format!("--set {path}={max}B on every rank, or less"),
+        path,
     };
     Err(at_setting(error, tree).into())
 }
@@ -301,15 +321,21 @@ impl Report {
         if !point.label().is_empty() {
             out.push_str(&format!("{}\n", point.label()));
         }
-        out.push_str(&format!("measured, {} of {} ranks\n", self.ranks.len(), self.size));
+        let (here, mtu) = (self.ranks.len(), point.scenario.qp.mtu.0.0);
+        out.push_str(&format!("measured, {here} of {} ranks, path MTU {mtu} B\n", self.size));
         for (p, ended) in &self.ranks {
             let title = format!("rank {} ({})", p.rank, role_word(p.role));
             out.push_str(&rank_text(&title, ended));
         }
-        out.push_str(&format!("ignored: {}\n", settings::ignored(point).join(", ")));
+        out.push_str(&format!("ignored: {}\n", self.ignored().join(", ")));
         out.push_str(&format!("not told by hardware: {}\n\n", NOT_TOLD.join("; ")));
         out.push_str(&measured_text(&self.outcome));
         out
+    }
+
+    fn ignored(&self) -> Vec<String> {
+        let Ready { points, loaded, .. } = &self.ready;
+        settings::ignored(&points[0], !loaded.expects.is_empty())
     }
 
     fn to_json(&self) -> String {
@@ -329,10 +355,10 @@ impl Report {
             "scenario": self.ready.name,
             "title": point.scenario.title,
             "variant": point.variant,
-            "configuration": point.scenario,
+            "configuration": settings::as_run(point),
             "size": self.size,
             "ranks": self.ranks.iter().map(rank).collect::<Vec<_>>(),
-            "ignored": settings::ignored(point),
+            "ignored": self.ignored(),
             "not_told": NOT_TOLD,
             "outcome": {
                 "exit": out.exit,

@@ -1,7 +1,8 @@
 //! What of a scenario hardware honours, what it refuses, and what only the simulator reads.
 
+use crate::format::expand::Expanded;
 use crate::format::{
-    HostModel, Initiator, Memory, Noise, Numa, Payload, Program, ProgramKind, RunOptions, Topology,
+    Initiator, Memory, Numa, Payload, Program, ProgramKind, RunOptions, Scenario, Topology,
 };
 use crate::run::{Point, RunError};
 
@@ -22,38 +23,48 @@ pub(super) fn check(point: &Point) -> Result<(), RunError> {
 }
 
 fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
-    let no = |field: &str, what: &str, help: &str| {
-        Err(refused(i, field, what, format!("{help}: --set program.{i}.{field}=")))
+    let no = |field: &str, what: &str, why: &str, remedy: &str| {
+        Err(refused(i, field, what, format!("{why}: --set program.{i}.{field}={remedy}")))
     };
     match p.initiator {
         Initiator::Cpu => {}
-        Initiator::Gpu => return no("initiator", "\"gpu\"", "only cores post here, set cpu"),
+        Initiator::Gpu => return no("initiator", "\"gpu\"", "only cores post here", "cpu"),
         Initiator::CpuProxy => {
-            return no("initiator", "\"cpu-proxy\"", "no GPU produces here, set cpu");
+            return no("initiator", "\"cpu-proxy\"", "no GPU produces here", "cpu");
         }
     }
     for (field, memory) in [("memory", p.memory), ("peer_memory", p.peer_memory)] {
         if memory == Memory::Gpu {
-            return no(field, "\"gpu\"", "only host memory is registered, set host");
+            return no(field, "\"gpu\"", "only host memory is registered", "host");
         }
     }
     if p.numa == Numa::Remote {
-        return no("numa", "\"remote\"", "start the process by `numactl`, and set local");
+        return no("numa", "\"remote\"", "start the process by `numactl`", "local");
     }
     if p.share_qp && p.threads.value() > 1 {
-        return no("share_qp", "true", "each thread has queue pairs of its own, set false");
+        return no("share_qp", "true", "each thread has queue pairs of its own", "false");
     }
     // The answer to a WRITE is seen in its bytes, so ping-pong has contents in any case.
     if p.payload == Payload::Virtual && p.kind != ProgramKind::PingPong {
-        return no("payload", "\"virtual\"", "memory of hardware has bytes, set data");
+        return no("payload", "\"virtual\"", "memory of hardware has bytes", "data");
     }
     Ok(())
 }
 
-/// What the file says and only the simulator reads.
-pub(super) fn ignored(point: &Point) -> Vec<String> {
+/// The scenario as it runs: ping-pong has contents, whatever the default of the file is.
+pub(super) fn as_run(point: &Point) -> Scenario {
+    let mut scenario = point.scenario.clone();
+    for p in scenario.program.iter_mut().filter(|p| p.kind == ProgramKind::PingPong) {
+        p.payload = Payload::Data;
+    }
+    scenario
+}
+
+/// What file and command line say and only the simulator reads.
+pub(super) fn ignored(Expanded { point, tree }: &Expanded, expects: bool) -> Vec<String> {
     let s = &point.scenario;
-    let mut out = vec![format!("profile {}", s.profile)];
+    let RunOptions { noise, host, limit } = RunOptions::default();
+    let mut out = vec![format!("profile {} (but its limits count)", s.profile)];
     let mut add = |present: bool, name: &str| {
         if present {
             out.push(name.to_owned());
@@ -61,13 +72,13 @@ pub(super) fn ignored(point: &Point) -> Vec<String> {
     };
     add(!s.settings.is_empty(), "settings");
     add(Topology { hosts: s.topology.hosts, ..Topology::default() } != s.topology, "topology");
-    let RunOptions { noise, host, limit } = s.run;
-    add(noise == Noise::On, "run.noise");
-    add(host == HostModel::Ideal, "run.host");
-    add(limit != RunOptions::default().limit, "run.limit");
+    add(s.run.noise != noise, "run.noise");
+    add(s.run.host != host, "run.host");
+    add(s.run.limit != limit, "run.limit");
     add(s.record.timeline, "record.timeline");
-    add(true, "seed");
-    add(true, "expect");
+    add(!s.fault.is_empty(), "fault");
+    add(tree.table().is_ok_and(|t| t.get("seed").is_some()), "seed");
+    add(expects, "expect");
     out
 }
 
@@ -78,9 +89,13 @@ mod tests {
     use crate::cli::common::ready;
 
     fn point(set: &[&str]) -> Point {
+        expanded(set).point
+    }
+
+    fn expanded(set: &[&str]) -> Expanded {
         let set = set.iter().map(|s| (*s).to_owned()).collect();
         let target = Target { scenario: "hello".to_owned(), set, seed: None };
-        ready(&target).unwrap().points.swap_remove(0).point
+        ready(&target).unwrap().points.swap_remove(0)
     }
 
     #[test]
@@ -106,7 +121,10 @@ mod tests {
                 panic!("{set}")
             };
             assert!(message.starts_with(field), "{message}");
-            assert!(set.starts_with(&path) && help.contains(&format!("--set {path}=")), "{help}");
+            assert!(set.starts_with(&path), "{path}");
+            // What the help says is a change that helps.
+            let (_, remedy) = help.split_once("--set ").unwrap();
+            check(&point(&["program.0.payload=data", remedy])).unwrap();
         }
     }
 
@@ -121,11 +139,13 @@ mod tests {
 
     #[test]
     fn what_is_ignored_is_said() {
-        let all = ignored(&point(&["run.limit=1s", "topology.propagation=1us"]));
-        assert_eq!(all[0], "profile generic-400g");
+        let set = ["run.limit=1s", "topology.propagation=1us", "seed=3"];
+        let all = ignored(&expanded(&set), true);
+        assert_eq!(all[0], "profile generic-400g (but its limits count)");
         for name in ["topology", "run.limit", "seed", "expect"] {
             assert!(all.iter().any(|i| i == name), "{name} is not in {all:?}");
         }
-        assert!(!ignored(&point(&[])).iter().any(|i| i == "topology"));
+        let few = ignored(&expanded(&["run.noise=on", "record.timeline=false"]), false);
+        assert_eq!(few, ["profile generic-400g (but its limits count)"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Which status stands for which failure. The runs themselves are tested with the commands.
 
-use doorbell_core::transport::{CreateError, MemError, WorkQueue};
+use doorbell_core::transport::{CreateError, MemError, PostRecvError, RingError, WorkQueue};
 
 use super::*;
 use crate::cli::ExitStatus;
@@ -61,4 +61,17 @@ fn results_of_a_later_clock_are_moved() {
     assert_eq!(results.ready, [at(12)]);
     assert_eq!(results.window.map(|w| (w.from, w.to)), Some((at(11), at(14))));
     assert_eq!(results.latencies, [Span::from_ns(3)], "no point in time");
+}
+
+#[test]
+fn an_errno_has_its_name_and_a_size_its_unit() {
+    let of = |f: &Failure| failure(f, "while testing", None, false);
+    let refused = Failure::Create(CreateError::Os(22));
+    is(&of(&refused), ExitStatus::BadInput, &["EINVAL, Invalid argument"]);
+    let large = MemError::TooLarge { asked: 9, available: 5 };
+    is(&of(&Failure::Memory(large)), ExitStatus::BadInput, &["9 B asked for, and 5 B"]);
+    let ring = RingError { posted: 0, discarded: 1, cause: RingCause::Os(5) };
+    is(&of(&Failure::Ring(ring)), ExitStatus::Violated, &["EIO, Input/output error"]);
+    let recv = PostRecvError { posted: 0, cause: PostRecvCause::Os(12) };
+    is(&of(&Failure::PostRecv(recv)), ExitStatus::Violated, &["ENOMEM, Cannot allocate"]);
 }

@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use doorbell_hw::verbs::fake::{DeviceConfig, Fake, FakeConfig};
+use doorbell_hw::verbs::fake::{BadWr, Call, DeviceConfig, Fake, FakeConfig};
 
 use super::*;
 use crate::cli::args::{DeviceArgs, LaunchArgs, PostingArg, Target, WaitArg};
@@ -150,7 +150,11 @@ fn a_stall_is_named_and_reported() {
         let words = ["rank 0", "while exchanging messages: no progress for", "completion queue"];
         words.iter().for_each(|w| assert!(exit.reason.contains(w), "{w:?}: {}", exit.reason));
         let (text, json) = (report.to_text(), report.to_json());
-        for part in ["measured, 2 of 2 ranks", "rank 1 (peer): fake0 port 1", "ignored: profile"] {
+        for part in [
+            "measured, 2 of 2 ranks, path MTU 1024 B",
+            "rank 1 (peer): fake0 port 1",
+            "ignored: profile",
+        ] {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -220,4 +224,85 @@ fn a_rank_that_stalls_ends_the_other_one() {
     let [zero, one] = both(&zero, &file.rank(1, port), [TOKEN; 2]);
     says(&zero, ExitStatus::NoProgress, "while exchanging messages: no progress for");
     says(&one, ExitStatus::NoProgress, "the connection to rank 0 was lost");
+}
+
+#[test]
+fn a_message_that_the_device_does_not_take_is_refused_at_its_place() {
+    let file = File::new("long", PING_PONG);
+    let mut ready = ready(&file.args().target).unwrap();
+    choose(&mut ready, Some("long")).unwrap();
+    check_size(&ready.points[0], 0, 4096).unwrap();
+    let Err(Trouble::Input(error)) = check_size(&ready.points[0], 0, 4095) else {
+        panic!("it fits")
+    };
+    let text = "`size` is 4096B, and the device takes messages up to 4095B";
+    assert!(error.message().contains(text), "{error}");
+    assert!(error.remedy().unwrap().contains("--set program.0.size=4095B"));
+}
+
+/// A run on a device that a test has prepared.
+fn measured_on(fake: &Fake, args: &HwRunArgs) -> Result<Report, Trouble> {
+    let provider: Arc<dyn Provider> = Arc::new(fake.clone());
+    measure(args, &provider, &|_| None)
+}
+
+#[test]
+fn a_peer_whose_address_does_not_resolve_is_named() {
+    let (file, fake) = (File::new("far", PING_PONG), two_devices());
+    // The first two put the queue pairs into INIT.
+    fake.fail_call(Call::ModifyQp, 2, 110);
+    let limit = Duration::from_secs(5);
+    let report = measured_on(&fake, &HwRunArgs { limit, ..file.args() }).unwrap();
+    let texts: Vec<_> = report.ranks.iter().filter_map(|(_, e)| e.trouble.as_ref()).collect();
+    let of = |t: &&&Trouble| t.text().contains("ETIMEDOUT, Connection timed out");
+    let trouble = texts.iter().find(of).unwrap_or_else(|| panic!("{texts:?}"));
+    assert_eq!(trouble.status(), ExitStatus::NoProgress);
+    for part in ["does not resolve (rank ", "GID ::ffff:", "`ip neigh`"] {
+        assert!(trouble.text().contains(part), "{part:?} is not in {}", trouble.text());
+    }
+    assert_eq!(report.outcome.exit.kind, ExitKind::NoProgress);
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    let failed = report.ranks.iter().position(|(_, e)| e.report.is_none());
+    if let Some(at) = failed {
+        assert!(json["ranks"][at]["steps"].is_null() && !report.to_text().contains(" 0 steps"));
+    }
+    assert_eq!(json["configuration"]["program"][0]["payload"], "data");
+}
+
+#[test]
+fn another_refused_modify_is_no_matter_of_sizes() {
+    let (file, fake) = (File::new("modify", PING_PONG), two_devices());
+    fake.fail_call(Call::ModifyQp, 2, 22);
+    let limit = Duration::from_secs(5);
+    let Err(Trouble::Input(error)) = measured_on(&fake, &HwRunArgs { limit, ..file.args() }) else {
+        panic!("it ran")
+    };
+    assert!(error.message().contains("EINVAL, Invalid argument"), "{error}");
+    assert!(error.remedy().unwrap().contains("--gid"), "{error:?}");
+}
+
+#[test]
+fn a_post_that_the_provider_refuses_ends_a_script() {
+    let script = "\
+title = 't'
+profile = 'generic-400g'
+[qp]
+mtu = '1024B'
+max_inline = '0B'
+[[program]]
+kind = 'script'
+payload = 'data'
+steps = ['post write 64B', 'ring', 'wait']
+";
+    let (file, fake) = (File::new("refused", script), two_devices());
+    fake.fail_post_send_at(0, 22, BadWr::Points);
+    let args = HwRunArgs { variant: None, ..file.args() };
+    let began = Instant::now();
+    let report = measured_on(&fake, &args).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(10), "it waited");
+    let trouble = report.ranks[0].1.trouble.as_ref().unwrap();
+    assert_eq!(trouble.status(), ExitStatus::Violated);
+    let words = ["step 1 of the script", "0 posted, 1 discarded", "EINVAL, Invalid argument"];
+    words.iter().for_each(|w| assert!(trouble.text().contains(w), "{w:?}: {}", trouble.text()));
+    assert_eq!(report.outcome.exit.kind, ExitKind::Violation);
 }
