@@ -2,6 +2,8 @@
 
 use doorbell_core::transport::QpCaps;
 use doorbell_core::units::Bytes;
+use doorbell_core::verbs::{AckTimeout, RetryCnt};
+use doorbell_sim::rc::{AckTimeoutMode, Interval, time_to_retry_exc};
 use doorbell_sim::world::World;
 
 use super::programs::{Placed, Role};
@@ -22,7 +24,7 @@ pub fn values(point: &Point, world: &World, placed: &[Placed]) -> Vec<Effective>
     if let (Some(p), Some(r)) = (sender, results) {
         rings(point, world, p, r, &mut out);
     }
-    not_modelled(point, &mut out);
+    recovery(point, world, &mut out);
     out
 }
 
@@ -72,16 +74,28 @@ fn rings(point: &Point, world: &World, p: &Placed, r: &Results, out: &mut Vec<Ef
     out.push(row("program.ring", requested.into(), effective, if bf < all { reason } else { "" }));
 }
 
-/// Attributes that the queue pairs carry and that change nothing until losses are modelled.
-fn not_modelled(point: &Point, out: &mut Vec<Effective>) {
-    let qp = &point.scenario.qp;
-    let reason =
-        "retransmission is not modelled yet: a lost packet or a missing receive ends the run";
-    for (name, value) in [
-        ("qp.timeout", qp.timeout.value()),
-        ("qp.retry_cnt", qp.retry_cnt.value()),
-        ("qp.rnr_retry", qp.rnr_retry.value()),
-    ] {
-        out.push(row(name, value.to_string(), "no effect".into(), reason));
-    }
+/// What the device makes of the attributes of recovery.
+fn recovery(point: &Point, world: &World, out: &mut Vec<Effective>) {
+    let (qp, Some(host)) = (&point.scenario.qp, world.hosts().first()) else { return };
+    let rc = host.nic().rc_config();
+    let code = |n: u64| u8::try_from(n).unwrap_or(u8::MAX);
+    let timeout = AckTimeout::new(code(qp.timeout.value())).expect("checked when loaded");
+    let retry_cnt = RetryCnt::new(code(qp.retry_cnt.value())).expect("checked when loaded");
+    let span = |i: Interval| match i.least == i.most {
+        true => i.least.print(),
+        false => format!("{} to {}", i.least.print(), i.most.print()),
+    };
+    let first = rc.timeout_mode.interval(timeout, 0);
+    let first = first.map_or("no timer".into(), |i| format!("resends after {}", span(i)));
+    let requested = qp.timeout.value().to_string();
+    out.push(row(
+        "qp.timeout",
+        requested,
+        first,
+        "4.096 us * 2^timeout, as `rc.timeout_mode` has it",
+    ));
+    let end = time_to_retry_exc(&rc.timeout_mode, timeout, retry_cnt, rc.rules.retry_seven);
+    let end = end.map_or("never gives up".into(), |i| format!("RETRY_EXC_ERR after {}", span(i)));
+    let reason = "the sum of retry_cnt + 1 timers, with a peer that never answers";
+    out.push(row("qp.retry_cnt", retry_cnt.to_string(), end, reason));
 }

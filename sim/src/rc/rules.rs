@@ -3,9 +3,9 @@
 //! Each enum names who does what. The default of each is the choice of the reference page; the
 //! preset [`Rules::RXE`] is the Linux driver `rxe`. Two more points of the list are settings of
 //! their own: the spacing of AckReq (row 10, [`RequesterConfig::ack_req_every`]) and the ack
-//! timeout (row 17, [`TimeoutMode`]). Row 12, when the slot of a send WQE comes back, is no setting:
-//! the contract of `Transport` has one rule for every back end, that of mlx5 (when a completion of
-//! it or of a later WQE is polled). rxe frees at completion, which only makes it full later.
+//! timeout (row 17, [`TimeoutMode`]). Row 12, when the slot of a send WQE comes back, is none: the
+//! contract of `Transport` has one rule for every back end, that of mlx5 (when a completion of it
+//! or of a later WQE is polled). rxe frees at completion, which only makes it full later.
 //!
 //! [`RequesterConfig::ack_req_every`]: super::RequesterConfig::ack_req_every
 //! [`TimeoutMode`]: super::TimeoutMode

@@ -5,7 +5,7 @@ use doorbell_core::verbs::{Operation, Psn, QpType, Rkey, SendFlags, WcStatus, Wr
 
 use super::super::config::{AckReqLast, MAX_UNACKED};
 use super::super::packet::{Ext, PacketDesc, distance, opcode};
-use super::super::recovery::LossRecovery;
+use super::super::recovery::{LossRecovery, State};
 use super::super::rules::{Fence, LimitedWqe};
 use super::{Entry, Requester, SendJob, Stall, Timer};
 
@@ -56,7 +56,9 @@ impl Requester {
         let ends = entry.answered() || index + takes == entry.packets;
         self.recovery.on_sent(self.flight(), psn, takes);
         let round_over = self.recovery.next(self.flight()).is_none();
-        desc.ack_req = ends || round_over || self.counts_out();
+        // Packets apart from each other do not tell how far the peer has come: it is asked.
+        let apart = psn == self.una && !matches!(self.recovery, State::GoBackN(_));
+        desc.ack_req = ends || round_over || apart || self.counts_out();
         self.sent(now, desc.ack_req, psn.add(takes));
         self.counters.retransmitted_packets += 1;
         desc

@@ -109,9 +109,13 @@ pub enum RecoverCause {
 pub enum Stall {
     /// No work request waits to be sent.
     Empty,
-    /// Too many unacknowledged PSNs ([`RequesterConfig::max_outstanding_packets`]).
+    /// Too many unacknowledged PSNs ([`max_outstanding_packets`]).
+    ///
+    /// [`max_outstanding_packets`]: super::super::RequesterConfig::max_outstanding_packets
     Window,
-    /// Too many unanswered READs and ATOMICs ([`RequesterConfig::max_rd_atomic`]).
+    /// Too many unanswered READs and ATOMICs ([`max_rd_atomic`]).
+    ///
+    /// [`max_rd_atomic`]: super::super::RequesterConfig::max_rd_atomic
     RdAtomic,
     /// FENCE waits for an earlier READ or ATOMIC.
     Fence,

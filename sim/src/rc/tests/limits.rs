@@ -364,6 +364,26 @@ fn each_recovery_resends_what_it_promises() {
     assert_eq!((sent, again, timeouts), (21, 9, 8));
 }
 
+/// Found by a random plan: the ACK of a WRITE's first packet was lost, its copy asked for none,
+/// and a peer that acknowledges only copies that ask stayed silent for ever.
+#[test]
+fn a_packet_that_goes_again_alone_asks_for_an_ack() {
+    let selective = Recovery::SelectiveRepeat(SelectiveRepeat { hold: 8, cap: 8 });
+    for (recovery, asks) in [(selective, vec![true]), (Recovery::GoBackN, vec![false, true])] {
+        let mut requester = rc_with(|cfg| cfg.recovery = recovery.clone());
+        requester.push(job(0, WrOpcode::RdmaWrite, 300));
+        transmit_all(&mut requester);
+        if asks.len() == 1 {
+            let ext = Ext::Sack { msn: Msn::ZERO, held: Psn::new(1) };
+            requester.on_packet(NOW, &PacketDesc { ext, ..ack(0, ACK) });
+            transmit_all(&mut requester);
+        }
+        requester.on_timer(us(1_000_000));
+        let again = transmit_all(&mut requester);
+        assert_eq!(again.iter().map(|p| p.ack_req).collect::<Vec<_>>(), asks);
+    }
+}
+
 #[test]
 fn the_cap_of_selective_repeat_bounds_the_flight() {
     let recovery = Recovery::SelectiveRepeat(SelectiveRepeat { hold: 8, cap: 5 });
@@ -507,6 +527,9 @@ fn a_requester_that_waits_for_the_rnr_timer_ignores_sequence_naks() {
     let (psn, cause) = (Psn::ZERO, RecoverCause::SequenceNak);
     let told = requester.on_packet(NOW, &nak(0, NakCode::PsnSequenceError));
     assert_eq!(told, Received::Recover { psn, cause });
+    // Neither does a copy of the RNR NAK change anything, nor use a retry.
+    requester.on_packet(us(1), &rnr(0, 5));
+    assert_eq!(requester.counters().rnr_nak_retry_err, 1);
     assert_eq!(requester.blocked_by(), Some(Stall::Rnr));
     assert_eq!(requester.next_deadline(), Some(us(10)));
 }

@@ -90,7 +90,7 @@ impl Wire {
 pub const LATENCY: Span = Span::from_us(1);
 const PACKET: Span = Span::from_ns(50);
 /// Steps of a run; the largest seen is below a tenth.
-const LIMIT: u32 = 2_000_000;
+const LIMIT: u32 = 200_000;
 
 pub struct Duel<'a> {
     plan: &'a Plan,
