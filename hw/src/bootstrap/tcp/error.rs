@@ -81,7 +81,8 @@ pub enum JoinError {
     /// Somebody else listens on the port of rank 0.
     #[error(
         "port {} of {} is taken by another program (`ss -ltnp` shows which): stop it, or give \
-         every rank another port, by --server HOST:PORT, --port-number or DOORBELL_SERVER=host:port",
+         every rank another port, by --server HOST:PORT, --port-number or \
+         DOORBELL_SERVER=host:port",
         listen.port(), listen.ip()
     )]
     PortTaken {
