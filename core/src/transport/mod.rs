@@ -247,8 +247,8 @@ pub trait Control: Transport {
     /// requests were staged.
     ///
     /// # Errors
-    /// See [`ModifyError`]; nothing changed. Where the device itself refuses (`Os`, `CurState`), what
-    /// was staged may be gone: on libibverbs it is.
+    /// See [`ModifyError`]; nothing changed. Where the device itself refuses (`Os`, `CurState`),
+    /// what was staged may be gone: on libibverbs it is.
     fn modify_qp(&mut self, qp: QpId, attr: &QpAttr, mask: QpAttrMask) -> Result<u32, ModifyError>;
 
     /// The QP's state as this handle has seen it.

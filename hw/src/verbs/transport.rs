@@ -62,8 +62,8 @@ pub(super) struct Watch {
 /// One initiator's handle of a device: [`Transport`] and [`Control`] on libibverbs.
 ///
 /// It is `Send`, so that a thread may be given one, and not `Sync`: each thread has its own. With
-/// extended verbs ring or unstage before it changes threads; a ring on another one panics, since the
-/// provider's lock belongs to the thread that has staged.
+/// extended verbs ring or unstage before it changes threads; a ring on another one panics, since
+/// the provider's lock belongs to the thread that has staged.
 /// Objects are destroyed in the order that the library demands when the handle is dropped.
 ///
 /// What libibverbs cannot tell is absent, never guessed: a ring answers
