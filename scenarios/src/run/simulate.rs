@@ -290,6 +290,9 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         wqes += s.wqes;
         posted += host.nic().qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
         unrung += host.unrung();
+        // The NIC counts starved receives too, those of UC and UD included.
+        let of_qps = host.nic().hw_counters();
+        of_qps.iter().filter(|(n, _)| *n != "out_of_buffer").for_each(|(n, v)| sum(n, v));
         sum("out_of_buffer", s.out_of_buffer);
         sum("rx_dropped", s.rx_dropped);
         sum("rx_buffer_waits", s.rx_buffer_waits);
