@@ -340,8 +340,9 @@ impl Run<'_> {
     }
 }
 
-/// Longest sleep: limits are looked at so often.
-const SLEEP: Duration = Duration::from_millis(200);
+/// Longest sleep: limits are looked at so often. In tests so long that a sleep which nobody ends
+/// shows as silence.
+const SLEEP: Duration = Duration::from_millis(if cfg!(test) { 60_000 } else { 200 });
 /// Longest time between two looks at limits, peers and events.
 const LOOK: Duration = Duration::from_millis(1);
 /// Longest sleep while something is waited for that wakes nobody.

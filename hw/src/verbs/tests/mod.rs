@@ -2,6 +2,7 @@
 //!
 //! Every test ends with its objects destroyed and [`Fake::assert_clean`].
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use doorbell_core::transport::*;
@@ -13,7 +14,7 @@ use super::objects::Posting;
 use super::positions::SendId;
 use super::provider::Provider;
 use super::{HwConfig, HwTransport};
-use crate::bootstrap::local;
+use crate::bootstrap::{Bootstrap, local};
 
 mod attributes;
 mod bursts;
@@ -65,6 +66,8 @@ struct Spec {
     sig_all: bool,
     max_staged: u32,
     rank: usize,
+    /// The bootstrap has a descriptor, and no news.
+    quiet: bool,
 }
 
 impl Default for Spec {
@@ -79,6 +82,7 @@ impl Default for Spec {
             sig_all: false,
             max_staged: 6,
             rank: 0,
+            quiet: false,
         }
     }
 }
@@ -99,10 +103,62 @@ struct Bed {
     _clean: Clean,
 }
 
-fn open(fake: &Fake, config: HwConfig, bootstrap: local::Local) -> HwTransport {
+fn open(fake: &Fake, config: HwConfig, bootstrap: impl Bootstrap + 'static) -> HwTransport {
     let provider: Arc<dyn Provider> = fake.provider();
     let device = Device::open(&provider, &OpenConfig::default()).unwrap();
     HwTransport::new(device, config, Box::new(bootstrap)).unwrap()
+}
+
+/// A bootstrap with a descriptor that never becomes readable, as a connection without news has.
+/// One without a descriptor is looked at every few microseconds, which would hide a sleep that
+/// nothing else ends.
+#[derive(Debug)]
+struct Quiet(local::Local, std::os::unix::net::UnixStream, std::os::unix::net::UnixStream);
+
+impl Quiet {
+    fn new(inner: local::Local) -> Self {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        Self(inner, ours, theirs)
+    }
+}
+
+impl Bootstrap for Quiet {
+    fn rank(&self) -> u32 {
+        self.0.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.0.size()
+    }
+
+    fn publish(&mut self, key: u64, bytes: &[u8]) {
+        self.0.publish(key, bytes);
+    }
+
+    fn lookup(
+        &mut self,
+        peer: u32,
+        key: u64,
+        out: &mut [u8],
+    ) -> Result<Option<usize>, LookupError> {
+        self.0.lookup(peer, key, out)
+    }
+
+    fn poll(&mut self) -> bool {
+        self.0.poll()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.1.as_fd())
+    }
+
+    fn lost_peer(&self) -> Option<u32> {
+        self.0.lost_peer()
+    }
+
+    fn finish(&mut self, deadline: std::time::Instant) {
+        self.0.finish(deadline);
+    }
 }
 
 impl Bed {
@@ -126,7 +182,11 @@ impl Bed {
         let own = peers.remove(spec.rank);
         let config =
             HwConfig { posting: spec.posting, max_staged: spec.max_staged, ..HwConfig::default() };
-        let mut t = open(&fake, config, own);
+        let mut t = if spec.quiet {
+            open(&fake, config, Quiet::new(own))
+        } else {
+            open(&fake, config, own)
+        };
         let pd = t.create_pd().unwrap();
         let (cq, recv_cq) =
             (t.create_cq(spec.cq_depth).unwrap(), t.create_cq(spec.cq_depth).unwrap());

@@ -7,7 +7,6 @@ use doorbell_core::units::{Span, Time};
 use super::super::fake::Call;
 use super::super::runner::{RunConfig, RunError, RunReport, WaitMode, run};
 use super::*;
-use crate::bootstrap::Bootstrap;
 
 /// A program made of what it does in its `n`th step.
 pub(super) struct Steps<F>(pub F, pub u64);

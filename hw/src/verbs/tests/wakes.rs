@@ -9,11 +9,15 @@ use super::super::fake::{Delivery, Element};
 use super::super::runner::{RunConfig, RunReport, WaitMode, run};
 use super::runner::{Act, Steps, wait};
 use super::*;
-use crate::bootstrap::Bootstrap;
 
 fn event() -> RunConfig {
     let (wait, idle) = (WaitMode::Event, Duration::from_secs(20));
     RunConfig { wait, idle, ..RunConfig::default() }
+}
+
+/// Nothing ends a sleep but what is waited for.
+fn quiet() -> Bed {
+    Bed::of(Spec { quiet: true, ..Spec::default() })
 }
 
 /// Waits on `on` until `ready`, and has somebody do `act` while it sleeps.
@@ -48,7 +52,7 @@ fn woken(
 #[test]
 #[cfg_attr(miri, ignore = "sleeps in ppoll(2)")]
 fn a_completion_wakes() {
-    let mut bed = Bed::new(Posting::Classic);
+    let mut bed = quiet();
     bed.post(0..1);
     let (fake, qpn, cq) = (bed.fake.clone(), bed.qpn(), bed.cq);
     let act = move || assert_eq!(fake.complete(qpn, 1), 1);
@@ -58,7 +62,7 @@ fn a_completion_wakes() {
 #[test]
 #[cfg_attr(miri, ignore = "sleeps in ppoll(2)")]
 fn an_asynchronous_event_wakes() {
-    let mut bed = Bed::new(Posting::Classic);
+    let mut bed = quiet();
     let (fake, qpn) = (bed.fake.clone(), bed.qpn());
     let act = move || fake.raise(AsyncEventKind::CommEst.value().into(), Element::Qp(qpn));
     woken(&mut bed, WaitSet::EVENTS, Act::Event, &[], act);
@@ -109,7 +113,7 @@ fn one_of_several_sources_is_enough() {
 #[cfg_attr(miri, ignore = "sleeps in ppoll(2)")]
 fn no_wake_up_is_lost() {
     const ROUNDS: usize = 500;
-    let mut bed = Bed::new(Posting::Classic);
+    let mut bed = quiet();
     let (fake, qpn, cq, qp) = (bed.fake.clone(), bed.qpn(), bed.cq, bed.qp);
     let device = std::thread::spawn(move || {
         let mut done = 0;
