@@ -157,7 +157,8 @@ impl fmt::Display for StallReason {
             Self::Unanswered { host, qpn, packets, psn } => write!(
                 f,
                 "host {host}, QP {}: {packets} packets from PSN {psn} on have no answer; the \
-                 peer refuses them, or `timeout` is 0 and nothing sends them again",
+                 peer has no receive for them and `rnr_retry` 7 repeats for ever, it refuses them, \
+                 or `timeout` is 0 and nothing sends them again",
                 qpn.value()
             ),
             Self::NothingSignalled { host, qpn, executed } => write!(
