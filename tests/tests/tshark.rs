@@ -155,6 +155,7 @@ fn ours(frame: &[u8]) -> Vec<String> {
             put("infiniband.deth.srcqp", src.value().into());
         }
         Ext::Imm(_) => {}
+        Ext::Sack { .. } => panic!("captures show a sequence NAK in its place"),
     }
     match desc.ext {
         Ext::Imm(imm) | Ext::RethImm { imm, .. } | Ext::DethImm { imm, .. } => {
