@@ -55,6 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "the texts are those of the system's library")]
     fn an_errno_is_shown_by_name_and_text() {
         let text = Errno(libc::ETIMEDOUT).to_string();
         assert_eq!(text, "ETIMEDOUT, Connection timed out (os error 110)");
