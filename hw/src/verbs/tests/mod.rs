@@ -3,6 +3,7 @@
 //! Every test ends with its objects destroyed and [`Fake::assert_clean`].
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use doorbell_core::transport::*;
@@ -113,26 +114,31 @@ fn open(fake: &Fake, config: HwConfig, bootstrap: impl Bootstrap + 'static) -> H
 /// One without a descriptor is looked at every few microseconds, which would hide a sleep that
 /// nothing else ends.
 #[derive(Debug)]
-struct Quiet(local::Local, std::os::unix::net::UnixStream, std::os::unix::net::UnixStream);
+struct Quiet {
+    inner: local::Local,
+    ours: UnixStream,
+    /// Open, or the descriptor would become readable with the end of the connection.
+    _theirs: UnixStream,
+}
 
 impl Quiet {
     fn new(inner: local::Local) -> Self {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        Self(inner, ours, theirs)
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        Self { inner, ours, _theirs: theirs }
     }
 }
 
 impl Bootstrap for Quiet {
     fn rank(&self) -> u32 {
-        self.0.rank()
+        self.inner.rank()
     }
 
     fn size(&self) -> u32 {
-        self.0.size()
+        self.inner.size()
     }
 
     fn publish(&mut self, key: u64, bytes: &[u8]) {
-        self.0.publish(key, bytes);
+        self.inner.publish(key, bytes);
     }
 
     fn lookup(
@@ -141,23 +147,23 @@ impl Bootstrap for Quiet {
         key: u64,
         out: &mut [u8],
     ) -> Result<Option<usize>, LookupError> {
-        self.0.lookup(peer, key, out)
+        self.inner.lookup(peer, key, out)
     }
 
     fn poll(&mut self) -> bool {
-        self.0.poll()
+        self.inner.poll()
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.1.as_fd())
+        Some(self.ours.as_fd())
     }
 
     fn lost_peer(&self) -> Option<u32> {
-        self.0.lost_peer()
+        self.inner.lost_peer()
     }
 
     fn finish(&mut self, deadline: std::time::Instant) {
-        self.0.finish(deadline);
+        self.inner.finish(deadline);
     }
 }
 
