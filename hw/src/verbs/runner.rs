@@ -238,6 +238,7 @@ impl Run<'_> {
         if let (Some(rank), false) = (self.t.bootstrap.lost_peer(), self.config.outlive_peers) {
             return Err(RunError::PeerLost { rank });
         }
+        // One that the program does not wait for would keep the descriptor readable for ever.
         self.t.take_events();
         if self.t.device_lost {
             return Err(RunError::DeviceLost { device: self.t.device().name().name.clone() });
@@ -329,8 +330,6 @@ impl Run<'_> {
             self.t.device_lost = true;
         }
         self.t.drain_channel();
-        // One that the program does not wait for would keep the descriptor readable for ever.
-        self.t.take_events();
         self.look()
     }
 

@@ -23,20 +23,22 @@ pub struct OnFake<const EXTENDED: bool> {
 
 /// With chains of `ibv_send_wr`.
 pub mod classic {
-    pub use super::{HAS_PEER, Handle};
+    pub use super::{HAS_PEER, Handle, IS_MODEL};
     /// See [`OnFake`](super::OnFake).
     pub type Lab = super::OnFake<false>;
 }
 
 /// With `ibv_wr_start` and its companions.
 pub mod extended {
-    pub use super::{HAS_PEER, Handle};
+    pub use super::{HAS_PEER, Handle, IS_MODEL};
     /// See [`OnFake`](super::OnFake).
     pub type Lab = super::OnFake<true>;
 }
 
 /// Whether a message arrives anywhere.
 pub const HAS_PEER: bool = false;
+/// Whether it has all that the trait names: regions without bytes, every attribute.
+pub const IS_MODEL: bool = false;
 
 impl<const EXTENDED: bool> OnFake<EXTENDED> {
     /// One rank on each of two devices.

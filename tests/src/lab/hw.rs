@@ -17,6 +17,8 @@ pub type Handle<'a> = &'a mut HwTransport;
 
 /// Whether a message arrives anywhere.
 pub const HAS_PEER: bool = true;
+/// Whether it has all that the trait names: regions without bytes, every attribute.
+pub const IS_MODEL: bool = false;
 
 /// Where the names of the devices stand.
 pub const DEVICES: &str = "DOORBELL_DEVICES";

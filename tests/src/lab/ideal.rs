@@ -8,6 +8,8 @@ pub type Handle<'a> = doorbell_core::ideal::Handle<'a>;
 
 /// Whether a message arrives anywhere.
 pub const HAS_PEER: bool = true;
+/// Whether it has all that the trait names: regions without bytes, every attribute.
+pub const IS_MODEL: bool = true;
 
 /// Ranks on an ideal fabric.
 #[derive(Debug)]

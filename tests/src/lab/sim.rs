@@ -16,6 +16,8 @@ pub type Handle<'a> = SimTransport<'a>;
 
 /// Whether a message arrives anywhere.
 pub const HAS_PEER: bool = true;
+/// Whether it has all that the trait names: regions without bytes, every attribute.
+pub const IS_MODEL: bool = true;
 
 type Job = Box<dyn FnOnce(&mut Handle<'_>) + Send>;
 type Mailbox = Arc<Mutex<Option<Job>>>;
