@@ -71,6 +71,9 @@
 //! - Where implementations differ, [`Rules`] has a setting.
 //! - End-to-end credits are off ([`Rules::credits`]).
 
+#[macro_use]
+mod mutants;
+
 mod accept;
 mod config;
 mod counters;

@@ -173,6 +173,9 @@ pub(super) struct GoBackN {
 impl LossRecovery for GoBackN {
     fn on_loss(&mut self, flight: Flight, _cause: RecoverCause) -> bool {
         self.at = Some(flight.una).filter(|_| !flight.is_empty());
+        if mutant!(GoBackNSkipsFirst) && flight.len() > 1 {
+            self.at = Some(flight.una.next());
+        }
         true
     }
 
@@ -195,7 +198,8 @@ impl LossRecovery for GoBackN {
     }
 
     fn on_sent(&mut self, flight: Flight, psn: Psn, count: u32) {
-        self.at = Some(psn.add(count)).filter(|at| *at != flight.next);
+        let early = u32::from(mutant!(GoBackNStopsEarly));
+        self.at = Some(psn.add(count)).filter(|at| distance(*at, flight.next) > early);
     }
 }
 
@@ -255,7 +259,9 @@ impl Selective {
         let offset = |psn: Psn| distance(flight.una, psn);
         let i = self.held.partition_point(|(f, n)| offset(*f) + n <= offset(psn));
         match self.held.get(i) {
-            Some((f, n)) if offset(*f) <= offset(psn) => f.add(*n),
+            Some((f, n)) if offset(*f) <= offset(psn) && !mutant!(SelectiveResendsHeld) => {
+                f.add(*n)
+            }
             _ => psn,
         }
     }
@@ -288,7 +294,7 @@ impl LossRecovery for Selective {
         self.hold(flight, first, count);
         let offset = |psn: Psn| distance(flight.una, psn);
         if self.round.is_some() {
-            if offset(first) > offset(self.lost_end) {
+            if offset(first) > offset(self.lost_end) && !mutant!(SelectiveForgetsHole) {
                 self.lost_end = first;
             }
             return false;

@@ -69,7 +69,7 @@ impl TimeoutMode {
 
 impl AckTimeoutMode for TimeoutMode {
     fn interval(&self, timeout: AckTimeout, expired: u32) -> Option<Interval> {
-        let t = timeout.duration()?;
+        let t = timeout.duration()? * if mutant!(AckTimeoutDoubled) { 2 } else { 1 };
         match self {
             Self::Fixed { least, most } if least == most => {
                 Some(Interval::exactly(t.scaled(*least)))
@@ -79,7 +79,9 @@ impl AckTimeoutMode for TimeoutMode {
             }
             Self::Floor { min } => Some(Interval::exactly(t.max(*min))),
             Self::Adaptive { first, most } => {
-                let factor = 1_u64.checked_shl(expired.min(62)).unwrap_or(u64::MAX);
+                let factor = 1_u64
+                    .checked_shl(if mutant!(NoBackoff) { 0 } else { expired.min(62) })
+                    .unwrap_or(u64::MAX);
                 let ps = first.as_ps().saturating_mul(factor);
                 Some(Interval::exactly(Span::from_ps(ps).min(*most)))
             }

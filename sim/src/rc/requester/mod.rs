@@ -177,6 +177,9 @@ impl Requester {
         };
         self.queue.push_back(Entry { job, status, first: self.tail, packets, restart: 0 });
         self.tail = self.tail.add(packets);
+        if mutant!(PsnWrapOffByOne) && self.tail.value() < packets {
+            self.tail = self.tail.next();
+        }
         if self.failed {
             self.done = self.queue.len();
             self.cursor = self.done;
@@ -227,6 +230,9 @@ impl Requester {
         for entry in self.queue.iter_mut().skip(self.done) {
             entry.status = status_of_next;
             status_of_next = WcStatus::WrFlushErr;
+        }
+        if mutant!(FlushReversed) && self.done < self.queue.len() {
+            self.queue.make_contiguous()[self.done + 1..].reverse();
         }
         let wqe = self.queue.get(self.done).map_or(0, |entry| entry.job.wqe);
         self.done = self.queue.len();
@@ -280,7 +286,8 @@ impl Requester {
         let Entry { job, status, .. } = self.queue.pop_front()?;
         self.done -= 1;
         self.cursor -= 1;
-        let signalled = job.flags.contains(SendFlags::SIGNALED) || status != WcStatus::Success;
+        let shown = status != WcStatus::Success && !mutant!(UnsignalledErrorHidden);
+        let signalled = job.flags.contains(SendFlags::SIGNALED) || shown;
         Some(SendDone { wqe: job.wqe, op: job.op, len: job.len, status, signalled })
     }
 

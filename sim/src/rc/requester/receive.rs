@@ -28,8 +28,11 @@ impl Requester {
             self.take_credits(syndrome, msn);
         }
         let ahead = distance(self.una, pkt.psn);
-        if ahead >= self.outstanding() {
+        if ahead >= self.outstanding() + u32::from(mutant!(AckOfUnsentTaken)) {
             self.counters.stale_responses += 1;
+            if mutant!(AnyPacketReloads) {
+                self.reload();
+            }
             return Received::Drop(DropReason::Stale);
         }
         match (pkt.opcode, pkt.ext) {
@@ -56,7 +59,7 @@ impl Requester {
             _ if c.unlimited => {}
             None => (c.unlimited, c.limited) = (true, None),
             Some(credits) => {
-                let lsn = msn.add(credits);
+                let lsn = msn.add(credits + u32::from(mutant!(CreditsOffByOne)));
                 if lsn.diff(c.lsn) > 0 {
                     c.lsn = lsn;
                 }
@@ -80,6 +83,7 @@ impl Requester {
             },
             Syndrome::Nak { code: NakCode::PsnSequenceError } => {
                 match self.acknowledge(now, ahead, self.reload_by_nak()) {
+                    Ok(()) if mutant!(SequenceNakIgnored) => Received::Nothing,
                     Ok(()) => self.lose(now, RecoverCause::SequenceNak),
                     Err(other) => other,
                 }
@@ -179,7 +183,7 @@ impl Requester {
         while left > 0 {
             let entry = &self.queue[self.done];
             let rest = distance(self.una, entry.first.add(entry.packets));
-            if entry.answered() {
+            if entry.answered() && !mutant!(AckCompletesRead) {
                 let within = entry.job.op == WrOpcode::RdmaRead && left < rest;
                 end = Err(if within { RecoverCause::ReadGap } else { RecoverCause::ImpliedNak });
                 break;
@@ -212,16 +216,18 @@ impl Requester {
         self.recovery.on_ack(self.flight());
         self.gap_seen = false;
         self.expired = 0;
-        if reload == Reload::Yes {
+        if reload == Reload::Yes && !mutant!(ProgressReloadsNothing) {
             self.reload();
         }
-        self.restart_ack_timer(now);
+        if !mutant!(ProgressKeepsTimer) {
+            self.restart_ack_timer(now);
+        }
     }
 
     /// A response has passed by an unanswered READ or ATOMIC. Those behind it pass by as well:
     /// only the first one counts, until something moves.
     fn missed(&mut self, now: Time, cause: RecoverCause) -> Received {
-        if std::mem::replace(&mut self.gap_seen, true) {
+        if std::mem::replace(&mut self.gap_seen, true) || mutant!(ImpliedNakIgnored) {
             return Received::Nothing;
         }
         self.lose(now, cause)

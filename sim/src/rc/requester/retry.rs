@@ -29,6 +29,10 @@ impl Requester {
     /// last retry, `Nothing` when a wait is over or the call came too early, which is harmless.
     pub fn on_timer(&mut self, now: Time) -> Received {
         match self.timer {
+            Timer::Wait(due, Stall::Rnr) if mutant!(RnrWaitIsTimeout) && due <= now => {
+                self.timer = Timer::Idle;
+                self.lose(now, RecoverCause::Timeout)
+            }
             Timer::Wait(due, _) if due <= now => {
                 self.timer = Timer::Idle;
                 // A recovery with nothing to send leaves the rest to the ack timer.
@@ -50,7 +54,8 @@ impl Requester {
     /// Starts the ack timer unless it runs or something else is waited for. It is not started anew
     /// by more packets.
     pub(super) fn arm(&mut self, now: Time) {
-        if self.timer == Timer::Idle
+        let anew = mutant!(EachPacketDelaysTimer) && matches!(self.timer, Timer::Ack(_));
+        if (self.timer == Timer::Idle || anew)
             && self.awaits_response()
             && let Some(span) = self.ack_interval()
         {
@@ -106,7 +111,9 @@ impl Requester {
     /// A round of retransmissions begins: it uses a retry, or finds none left.
     pub(super) fn begin_round(&mut self, now: Time, cause: RecoverCause) -> Received {
         let limit = retry_limit(self.cfg.retry_cnt, self.cfg.rules.retry_seven);
-        if limit.is_some_and(|limit| self.retries >= limit) {
+        let limit = limit.filter(|limit| *limit != 7 || !mutant!(RetrySevenIsInfinite));
+        let more = u32::from(mutant!(OneRetryMore));
+        if limit.is_some_and(|limit| self.retries >= limit + more) {
             self.counters.req_transport_retries_exceeded += 1;
             return self.enter_error(WcStatus::RetryExcErr);
         }
@@ -144,7 +151,8 @@ impl Requester {
         if matches!(self.timer, Timer::Wait(_, Stall::Rnr)) {
             return told;
         }
-        let limit = self.cfg.rnr_retry.retries();
+        let limit = self.cfg.rnr_retry.retries().or(mutant!(RnrSevenIsSeven).then_some(7));
+        let limit = limit.filter(|_| !mutant!(RnrRetryIgnored));
         if limit.is_some_and(|limit| self.rnr_retries >= limit) {
             self.counters.req_rnr_retries_exceeded += 1;
             return self.enter_error(WcStatus::RnrRetryExcErr);
@@ -152,7 +160,10 @@ impl Requester {
         self.rnr_retries = self.rnr_retries.saturating_add(1);
         self.counters.rnr_nak_retry_err += 1;
         self.recovery.on_loss(self.flight(), RecoverCause::Rnr(timer));
-        self.timer = Timer::Wait(now + timer.duration(), Stall::Rnr);
+        let wrong = mutant!(RnrTimerEntryWrong) && timer.code() == 17;
+        let wait = timer.duration() * if wrong { 2 } else { u64::from(!mutant!(NoRnrWait)) };
+        self.retries += u32::from(mutant!(RnrUsesTransportRetry));
+        self.timer = Timer::Wait(now + wait, Stall::Rnr);
         told
     }
 }

@@ -122,6 +122,7 @@ impl Requester {
     /// AckReq of the packet that has just been counted into `next`.
     fn wants_ack(&self, last: bool, signalled: bool) -> bool {
         let by_message = last
+            && !mutant!(LastAsksForNoAck)
             && match self.cfg.ack_req_last {
                 AckReqLast::EveryMessage => true,
                 // A fence that waits for everything may follow any message.
@@ -138,6 +139,7 @@ impl Requester {
 
     fn window(&self) -> u32 {
         self.cfg.max_outstanding_packets.min(self.recovery.cap())
+            + u32::from(mutant!(WindowPlusOne))
     }
 
     /// Whether [`poll_transmit`](Self::poll_transmit) would give a packet.
@@ -176,7 +178,7 @@ impl Requester {
     }
 
     fn new_message_blocked_by(&self, entry: &Entry, used: u32) -> Option<Stall> {
-        if entry.job.flags.contains(SendFlags::FENCE) {
+        if entry.job.flags.contains(SendFlags::FENCE) && !mutant!(FenceIgnored) {
             let clear = match self.cfg.rules.fence {
                 Fence::ReadAtomic => self.rd_atomic == 0,
                 Fence::AllPrior => used == 0,
@@ -186,7 +188,7 @@ impl Requester {
             }
         }
         if entry.answered() {
-            if self.rd_atomic >= self.cfg.max_rd_atomic {
+            if self.rd_atomic >= self.cfg.max_rd_atomic + u8::from(mutant!(RdAtomicPlusOne)) {
                 return Some(Stall::RdAtomic);
             }
             if used + entry.packets > MAX_UNACKED {
@@ -205,7 +207,8 @@ impl Requester {
         let offset = index * self.mtu;
         let left = job.len - offset;
         let last = answered || index + 1 == entry.packets;
-        let operation = job.op.packet(answered || index == 0, last);
+        let first = answered || index == 0 || (last && mutant!(OnlyForLast));
+        let operation = job.op.packet(first, last);
         let opcode = operation.and_then(|o| opcode(self.cfg.service, o));
         let opcode = opcode.expect("work requests without packets are refused when pushed");
         PacketDesc {
@@ -224,7 +227,8 @@ impl Requester {
     fn extended_header(&self, job: &SendJob, operation: Operation, offset: u32) -> Ext {
         let SendJob { rkey, imm_or_inv: imm, qkey, swap_add, compare, .. } = *job;
         let va = job.remote_va.wrapping_add(offset.into());
-        let (dma_len, src) = (job.len - offset, self.cfg.qpn);
+        let missing = if mutant!(ReadAgainAsksForAll) { 0 } else { offset };
+        let (dma_len, src) = (job.len - missing, self.cfg.qpn);
         match (operation, operation.has_imm()) {
             (_, true) if self.cfg.service == QpType::Ud => Ext::DethImm { qkey, src, imm },
             (_, false) if self.cfg.service == QpType::Ud => Ext::Deth { qkey, src },

@@ -38,10 +38,10 @@ impl Responder {
             // FLUSH and ATOMIC WRITE are not offered.
             _ => return Err(Refusal::Access),
         };
-        if !self.cfg.access.contains(needed) {
+        if !self.cfg.access.contains(needed) && !mutant!(AccessUnchecked) {
             return Err(Refusal::Access);
         }
-        if operation.consumes_recv() && !recv {
+        if operation.consumes_recv() && !recv && !mutant!(ReceiveUnchecked) {
             return Err(Refusal::NoReceive);
         }
         let uses_slot = operation == Operation::RdmaReadRequest || operation.is_atomic();
@@ -52,6 +52,9 @@ impl Responder {
     }
 
     fn check_length(&self, pkt: &PacketDesc, operation: Operation) -> Result<(), Refusal> {
+        if mutant!(LengthUnchecked) {
+            return Ok(());
+        }
         if !operation.payload().allows(pkt.len, self.mtu) {
             return Err(Refusal::Length);
         }

@@ -146,9 +146,15 @@ impl Responder {
 
     fn on_rc(&mut self, now: Time, pkt: &PacketDesc, recv_available: bool) -> Accept {
         let from_hold = std::mem::take(&mut self.from_hold);
-        match pkt.psn.diff(self.expected) {
+        let mut diff = pkt.psn.diff(self.expected);
+        if mutant!(PsnComparedAsInteger) {
+            diff = pkt.psn.value() as i32 - self.expected.value() as i32;
+        }
+        match diff {
             0 => {}
             1.. => return self.on_gap(pkt.psn),
+            _ if mutant!(DuplicateSendExecuted) && pkt.opcode.operation().is_send() => {}
+            _ if mutant!(AtomicExecutedAgain) && pkt.opcode.operation().is_atomic() => {}
             _ => return self.on_duplicate(now, pkt),
         }
         let operation = pkt.opcode.operation();
@@ -258,11 +264,14 @@ impl Responder {
             self.replies.push_back(Reply::Sack { psn: self.expected, msn, held: psn });
             return Accept::Hold;
         }
-        let nak = self.open != Open::Gap;
+        let nak = (self.open != Open::Gap || mutant!(NakForEachOfGap)) && !mutant!(NoNakAfterGap);
         if nak {
             self.open = Open::Gap;
             self.counters.sequence_naks_sent += 1;
-            self.reply(self.expected, Syndrome::Nak { code });
+            self.reply(
+                if mutant!(NakNamesReceived) { psn } else { self.expected },
+                Syndrome::Nak { code },
+            );
         }
         Accept::Gap { nak }
     }
@@ -271,6 +280,9 @@ impl Responder {
     /// [`on_packet`](Self::on_packet) again, before any other. Call after each `on_packet`, until
     /// `None`.
     pub fn take_held(&mut self) -> Option<Psn> {
+        if mutant!(HeldForgotten) {
+            return None;
+        }
         let i = self.held.iter().position(|psn| *psn == self.expected)?;
         self.held.swap_remove(i);
         self.from_hold = true;
@@ -280,6 +292,9 @@ impl Responder {
     /// `protocol.md` §2.3.1. A duplicate never takes a receive and never changes the MSN.
     fn on_duplicate(&mut self, now: Time, pkt: &PacketDesc) -> Accept {
         self.counters.duplicate_request += 1;
+        if mutant!(DuplicateCountsInMsn) {
+            self.msn = self.msn.next();
+        }
         match pkt.ext {
             Ext::Reth { va, rkey, dma_len }
                 if pkt.opcode.operation() == Operation::RdmaReadRequest =>
@@ -288,7 +303,8 @@ impl Responder {
             }
             Ext::Atomic { .. } => self.answer_again(pkt.psn),
             _ if self.cfg.rules.duplicate_ack == DuplicateAck::Always || pkt.ack_req => {
-                self.acknowledge(now, self.expected.prev());
+                let newest = self.expected.prev();
+                self.acknowledge(now, if mutant!(DuplicateAckIsOld) { pkt.psn } else { newest });
             }
             _ => {}
         }
@@ -367,7 +383,9 @@ impl Responder {
         }
         let Before { psn, expected, msn } = self.before;
         self.take_back(psn);
-        self.expected = expected;
+        if !mutant!(RejectKeepsPsn) {
+            self.expected = expected;
+        }
         self.msn = msn;
         if code == NakCode::RemoteAccessError {
             self.counters.resp_remote_access_errors += 1;

@@ -80,7 +80,8 @@ impl Responder {
         packets: u32,
         kind: JobKind,
     ) -> u32 {
-        if self.jobs.len() == usize::from(self.cfg.max_dest_rd_atomic) {
+        let depth = usize::from(self.cfg.max_dest_rd_atomic);
+        if self.jobs.len() == depth || (mutant!(ResourceForgotten) && !self.jobs.is_empty()) {
             self.evict_oldest();
         }
         // The response acknowledges what an ACK that is still here would.
@@ -94,7 +95,7 @@ impl Responder {
         let job = Job { first, msn, packets, va, rkey, len, kind, from, count, end, sent, again };
         self.jobs.push_back(job);
         self.replies.push_back(Reply::Job(id));
-        self.expected = self.expected.add(packets);
+        self.expected = self.expected.add(if mutant!(ReadTakesOnePsn) { 1 } else { packets });
         id
     }
 
@@ -113,7 +114,7 @@ impl Responder {
             |job: &Job| job.kind == JobKind::Read && distance(job.first, psn) < job.packets;
         let Some(index) = self.jobs.iter().position(covers) else { return Accept::Duplicate };
         let job = self.jobs[index];
-        let from = distance(job.first, psn);
+        let from = if mutant!(ReadAgainFromStart) { 0 } else { distance(job.first, psn) };
         let offset = from * self.mtu;
         let part = rkey == job.rkey
             && va == job.va.wrapping_add(offset.into())

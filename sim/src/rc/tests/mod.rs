@@ -9,6 +9,7 @@ mod recovery;
 mod replies;
 mod requester;
 mod responder;
+mod survivors;
 mod unreliable;
 
 use doorbell_core::units::Time;
