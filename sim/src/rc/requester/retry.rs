@@ -55,6 +55,9 @@ impl Requester {
             && let Some(span) = self.ack_interval()
         {
             self.timer = Timer::Ack(now + span);
+            if self.expired == 0 && self.retries == 0 {
+                self.began = now;
+            }
         }
     }
 
@@ -105,6 +108,7 @@ impl Requester {
 
     /// A round of retransmissions begins: it uses a retry, or finds none left.
     pub(super) fn begin_round(&mut self, now: Time, cause: RecoverCause) -> Received {
+        self.last_cause = Some(cause);
         let limit = retry_limit(self.cfg.retry_cnt, self.cfg.rules.retry_seven);
         if limit.is_some_and(|limit| self.retries >= limit) {
             self.counters.req_transport_retries_exceeded += 1;
@@ -144,6 +148,7 @@ impl Requester {
         if matches!(self.timer, Timer::Wait(_, Stall::Rnr)) {
             return told;
         }
+        self.last_cause = Some(RecoverCause::Rnr(timer));
         let limit = self.cfg.rnr_retry.retries();
         if limit.is_some_and(|limit| self.rnr_retries >= limit) {
             self.counters.req_rnr_retries_exceeded += 1;
