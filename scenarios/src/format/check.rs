@@ -6,8 +6,8 @@ use serde_json::Value as Json;
 use super::check_faults::check_faults;
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::{
-    Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, RingMode, Scenario, Step,
-    TopologyKind,
+    ALL_QPS, Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, RingMode, Scenario,
+    StateStep, Step, TopologyKind,
 };
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;
@@ -90,6 +90,10 @@ fn check_topology(s: &Scenario) -> Checked {
     let hosts = t.hosts.value();
     if hosts < 2 {
         return refuse("topology.hosts", "a network of one host".to_owned(), "at least two");
+    }
+    if !(1..=128).contains(&t.pkeys.len()) {
+        let text = format!("a P_Key table of {} entries", t.pkeys.len());
+        return refuse("topology.pkeys", text, "1 to 128, such as [\"0xffff\", \"0x8001\"]");
     }
     if t.kind == TopologyKind::BackToBack {
         if hosts != 2 {
@@ -330,7 +334,11 @@ fn check_script(s: &Scenario, p: &Program, given: &Given) -> Checked {
                 }
                 post.qp
             }
-            Step::Recv { qp, .. } | Step::Ring { qp, .. } | Step::State { qp, .. } => *qp,
+            Step::State(state) => {
+                check_state(s, state, &path)?;
+                state.qp
+            }
+            Step::Recv { qp, .. } | Step::Ring { qp, .. } => *qp,
             Step::Load { .. } | Step::Store { .. } if p.payload == Payload::Virtual => {
                 let text = "a load or store of memory without contents".to_owned();
                 return refuse(path, text, "set `payload = \"data\"`");
@@ -338,10 +346,24 @@ fn check_script(s: &Scenario, p: &Program, given: &Given) -> Checked {
             Step::Poll { .. } | Step::Wait { .. } | Step::Compute { .. } => 0,
             Step::Fence | Step::Load { .. } | Step::Store { .. } => 0,
         };
-        if u64::from(qp) >= qps {
+        if qp != ALL_QPS && u64::from(qp) >= qps {
             let text = format!("queue pair {qp}, and the program has {qps}, counted from 0");
             return refuse(path, text, "raise the program's `qps`");
         }
+    }
+    Ok(())
+}
+
+/// What a step `state` names has to be there.
+fn check_state(s: &Scenario, state: &StateStep, path: &str) -> Checked {
+    let (hosts, pkeys) = (s.topology.hosts.value(), s.topology.pkeys.len() as u64);
+    if let Some(host) = state.set.gid.filter(|h| u64::from(*h) >= hosts) {
+        let text = format!("`gid=host{host}`, and there are {hosts} hosts, 0 to {}", hosts - 1);
+        return refuse(path, text, "raise `topology.hosts` or name another host");
+    }
+    if let Some(n) = state.set.pkey.filter(|n| u64::from(*n) >= pkeys && !state.anyway) {
+        let text = format!("`pkey={n}`, and `topology.pkeys` has {pkeys} entries, from 0");
+        return refuse(path, text, "name one of them, or write the table longer");
     }
     Ok(())
 }

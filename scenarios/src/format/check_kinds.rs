@@ -30,11 +30,28 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
         ProgramKind::Script => LOOP.to_vec(),
         ProgramKind::Latency => vec!["window", "batch", "batch_delay", "poll_interval", "steps"],
         ProgramKind::PingPong => {
-            vec!["window", "batch", "batch_delay", "interval", "poll_interval", "steps"]
+            vec![
+                "window",
+                "batch",
+                "batch_delay",
+                "interval",
+                "poll_interval",
+                "handshake",
+                "steps",
+            ]
         }
         ProgramKind::Bandwidth | ProgramKind::MessageRate => vec!["steps"],
         ProgramKind::Produce => {
-            vec!["warmup", "window", "batch", "batch_delay", "poll_batch", "poll_interval", "steps"]
+            vec![
+                "warmup",
+                "window",
+                "batch",
+                "batch_delay",
+                "poll_batch",
+                "poll_interval",
+                "handshake",
+                "steps",
+            ]
         }
     };
     if kind != ProgramKind::Produce {
@@ -60,6 +77,7 @@ impl ProgramKind {
     pub(super) fn remedy(self, key: &str) -> &'static str {
         match self {
             Self::Script => "a script says such things in its `steps`",
+            _ if key == "handshake" => "its two sides come up together; a script has it",
             _ if key == "steps" => "write `kind = \"script\"` for steps",
             Self::Produce => "a producer posts what is ready, when it is ready",
             _ if PRODUCE.contains(&key) => "write `kind = \"produce\"` for messages in rounds",

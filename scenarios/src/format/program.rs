@@ -113,6 +113,11 @@ pub struct Program {
     /// Receives that the peer posts for sends.
     #[serde(default)]
     pub receives: Receives,
+    /// How long the peer takes to bring one queue pair to RTR and RTS, one after the other. The
+    /// posting side does not wait for it: it has what it needs and sends, while the peer's queue
+    /// pairs drop what comes in INIT. Without it, both sides are up before the first message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake: Option<Positive<Span>>,
     /// The steps of a script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
@@ -154,6 +159,7 @@ impl Program {
             memory: Memory::default(),
             peer_memory: Memory::default(),
             receives: Receives::default(),
+            handshake: None,
             steps: Vec::new(),
         }
     }

@@ -7,13 +7,18 @@
 //! | `ring [doorbell\|blueflame] [qp=N]` | announce what is staged |
 //! | `poll [N]` | poll the CQ once, for at most N completions |
 //! | `wait [N]` | wait until N completions have come; without N, until nothing is outstanding |
-//! | `state STATE [qp=N]` | move the queue pair to `reset`, `init`, `rtr`, `rts`, `sqd` or `err` |
+//! | `state STATE [peer] [qp=N] [ATTRIBUTES]` | move the queue pair, or with `peer` the peer's, to `reset`, `init`, `rtr`, `rts`, `sqd` or `err` |
 //! | `compute TIME` | let time pass |
 //! | `fence` | order the stores so far before what follows |
 //! | `load [at=SIZE]` | load 8 bytes of the buffer, which must have contents |
 //! | `store N [at=SIZE]` | store a number there |
 //!
-//! Options of `post`: `qp=N` takes the N-th queue pair; `pd=N` takes the buffer from the N-th
+//! Attributes of `state` differ from what the two sides have told each other: `pkey=N` (index into
+//! `topology.pkeys`) and `qkey=N` of `init`; `dest_qp=N`, `gid=hostN`, `mtu=SIZE` and `psn=N` of
+//! `rtr`; `psn=N`, `timeout=N`, `retry_cnt=N` and `rnr_retry=N` of `rts`. `psn=+2` and `psn=-2` are
+//! distances from the right one.
+//!
+//! Options of `post`: `qp=N` takes the N-th queue pair, `qp=all` each of them, as in `ring`; `pd=N` takes the buffer from the N-th
 //! protection domain, of which all but 0 are foreign to the queue pair, an error that the verbs
 //! define; `sge=N` gathers the message from N elements; `local=SIZE` and `remote=SIZE` say where it
 //! is in the own buffer and in the peer's. `anyway` posts what would else be reported as a mistake
@@ -28,6 +33,7 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
+use super::state_step::StateStep;
 use super::{Op, RingMode};
 use crate::input::suggestion;
 use crate::quantity::Unit;
@@ -64,12 +70,7 @@ pub enum Step {
         count: Option<u32>,
     },
     /// Move the queue pair to a state.
-    State {
-        /// The state.
-        state: StepState,
-        /// Queue pair of the program.
-        qp: u32,
-    },
+    State(StateStep),
     /// Let time pass.
     Compute {
         /// How long.
@@ -138,7 +139,7 @@ pub enum StepState {
 }
 
 impl StepState {
-    const WORDS: [(&'static str, Self); 6] = [
+    pub(super) const WORDS: [(&'static str, Self); 6] = [
         ("reset", Self::Reset),
         ("init", Self::Init),
         ("rtr", Self::Rtr),
@@ -146,7 +147,15 @@ impl StepState {
         ("sqd", Self::Sqd),
         ("err", Self::Err),
     ];
+
+    /// The word in files.
+    pub(super) fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, s)| *s == self).map_or("", |(w, _)| w)
+    }
 }
+
+/// `qp=all`: every queue pair of the program.
+pub(crate) const ALL_QPS: u32 = u32::MAX;
 
 const STEPS: [&str; 10] =
     ["post", "recv", "ring", "poll", "wait", "state", "compute", "fence", "load", "store"];
@@ -161,12 +170,23 @@ pub(crate) struct StepError {
     help: String,
 }
 
-fn wrong<T>(message: impl Into<String>, help: impl Into<String>) -> Result<T, StepError> {
+#[cfg(test)]
+impl StepError {
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(super) fn help(&self) -> &str {
+        &self.help
+    }
+}
+
+pub(super) fn wrong<T>(message: impl Into<String>, help: impl Into<String>) -> Result<T, StepError> {
     Err(StepError { message: message.into(), help: help.into() })
 }
 
 /// The words of a step that are not read yet.
-struct Words<'a> {
+pub(super) struct Words<'a> {
     step: &'a str,
     rest: Vec<&'a str>,
 }
@@ -177,7 +197,7 @@ impl<'a> Words<'a> {
     }
 
     /// The next word, which must be there.
-    fn need(&mut self, what: &str, example: &str) -> Result<&'a str, StepError> {
+    pub(super) fn need(&mut self, what: &str, example: &str) -> Result<&'a str, StepError> {
         let step = self.step;
         match self.next() {
             Some(word) => Ok(word),
@@ -189,29 +209,41 @@ impl<'a> Words<'a> {
     }
 
     /// Takes `word` out wherever it stands.
-    fn flag(&mut self, word: &str) -> bool {
+    pub(super) fn flag(&mut self, word: &str) -> bool {
         let at = self.rest.iter().position(|w| *w == word);
         at.map(|at| self.rest.remove(at)).is_some()
     }
 
     /// Takes `name=VALUE` out wherever it stands.
-    fn option(&mut self, name: &str) -> Option<&'a str> {
+    pub(super) fn option(&mut self, name: &str) -> Option<&'a str> {
         let value = |w: &'a str| w.strip_prefix(name)?.strip_prefix('=');
         let at = self.rest.iter().position(|w| value(w).is_some())?;
         value(self.rest.remove(at))
     }
 
     /// Takes `name=N` out.
-    fn named(&mut self, name: &str) -> Result<u32, StepError> {
+    pub(super) fn named(&mut self, name: &str) -> Result<u32, StepError> {
         let Some(text) = self.option(name) else {
             return Ok(0);
         };
         match text.parse() {
             Ok(n) => Ok(n),
+            Err(_) if text == "all" => wrong(
+                format!("\"{name}={text}\" in \"{}\"", self.step),
+                "the step is about one queue pair; `post` and `ring` take them all",
+            ),
             Err(_) => wrong(
                 format!("\"{name}={text}\" in \"{}\" is no number", self.step),
                 format!("write for example \"{name}=1\""),
             ),
+        }
+    }
+
+    /// Takes `qp=N` or `qp=all` out.
+    fn each_qp(&mut self) -> Result<u32, StepError> {
+        match self.flag("qp=all") {
+            true => Ok(ALL_QPS),
+            false => self.named("qp"),
         }
     }
 
@@ -230,7 +262,7 @@ impl<'a> Words<'a> {
     }
 
     /// Nothing may be left.
-    fn end(&self, known: &[&str]) -> Result<(), StepError> {
+    pub(super) fn end(&self, known: &[&str]) -> Result<(), StepError> {
         match self.rest.first() {
             None => Ok(()),
             Some(word) => wrong(
@@ -251,7 +283,7 @@ fn count(step: &str, text: &str) -> Result<u32, StepError> {
     }
 }
 
-fn quantity<T: Unit>(text: &str) -> Result<T, StepError> {
+pub(super) fn quantity<T: Unit>(text: &str) -> Result<T, StepError> {
     T::parse(text).or_else(|e| wrong(e.to_string(), e.remedy()))
 }
 
@@ -273,7 +305,7 @@ impl Step {
                 Ok(Self::Recv { size, count, qp })
             }
             "ring" => {
-                let qp = words.named("qp")?;
+                let qp = words.each_qp()?;
                 let mode = match (words.flag("doorbell"), words.flag("blueflame")) {
                     (false, false) => RingMode::Auto,
                     (true, false) => RingMode::Doorbell,
@@ -293,7 +325,7 @@ impl Step {
                 words.end(&[])?;
                 Ok(Self::Wait { count })
             }
-            "state" => Self::parse_state(&mut words),
+            "state" => StateStep::parse(&mut words).map(Self::State),
             "compute" => {
                 let time = quantity(words.need("its time", "compute 2us")?)?;
                 words.end(&[])?;
@@ -326,7 +358,7 @@ impl Step {
 
     fn parse_post(words: &mut Words<'_>) -> Result<Self, StepError> {
         const EXAMPLE: &str = "post write 16B x12";
-        let (qp, pd, count) = (words.named("qp")?, words.named("pd")?, words.times()?);
+        let (qp, pd, count) = (words.each_qp()?, words.named("pd")?, words.times()?);
         let (sge, local, remote) =
             (words.named("sge")?, words.place("local")?, words.place("remote")?);
         let (inline, fence) = (words.flag("inline"), words.flag("fence"));
@@ -382,17 +414,6 @@ impl Step {
         };
         Ok(Self::Post(post))
     }
-
-    fn parse_state(words: &mut Words<'_>) -> Result<Self, StepError> {
-        let qp = words.named("qp")?;
-        let word = words.need("the state", "state err")?;
-        let Some((_, state)) = StepState::WORDS.into_iter().find(|(w, _)| *w == word) else {
-            let known = StepState::WORDS.map(|(w, _)| w);
-            return wrong(format!("unknown state \"{word}\""), suggestion(word, known, "states"));
-        };
-        words.end(&["qp=0"])?;
-        Ok(Self::State { state, qp })
-    }
 }
 
 /// `name=size` unless it is zero.
@@ -402,7 +423,11 @@ fn place(f: &mut fmt::Formatter<'_>, name: &str, at: Bytes) -> fmt::Result {
 
 /// `name=n` unless it is the default.
 fn option(f: &mut fmt::Formatter<'_>, name: &str, n: u32) -> fmt::Result {
-    if n == 0 { Ok(()) } else { write!(f, " {name}={n}") }
+    match n {
+        0 => Ok(()),
+        ALL_QPS => write!(f, " {name}=all"),
+        n => write!(f, " {name}={n}"),
+    }
 }
 
 impl fmt::Display for Step {
@@ -442,11 +467,7 @@ impl fmt::Display for Step {
             Self::Poll { max } => write!(f, "poll {max}"),
             Self::Wait { count: Some(n) } => write!(f, "wait {n}"),
             Self::Wait { count: None } => f.write_str("wait"),
-            Self::State { state, qp } => {
-                let word = StepState::WORDS.iter().find(|(_, s)| s == state);
-                write!(f, "state {}", word.map_or("", |(w, _)| w))?;
-                option(f, "qp", *qp)
-            }
+            Self::State(step) => step.fmt(f),
             Self::Compute { time } => write!(f, "compute {}", time.print()),
             Self::Fence => f.write_str("fence"),
             Self::Load { at } => {
@@ -519,6 +540,8 @@ mod tests {
             ("recv 4KiB x16", "recv 4KiB x16"),
             ("ring", "ring"),
             ("ring qp=1 blueflame", "ring blueflame qp=1"),
+            ("ring qp=all", "ring qp=all"),
+            ("post write 8B qp=all", "post write 8B x1 qp=all"),
             ("poll", "poll 1"),
             ("poll 16", "poll 16"),
             ("wait", "wait"),
@@ -559,6 +582,7 @@ mod tests {
             ("post read 16B inline", "cannot be inline", "only writes"),
             ("post fetch-add 16B", "has 8 bytes, not 16B", "leave it out"),
             ("ring doorbell blueflame", "either of the two", "name one"),
+            ("recv 8B qp=all", "\"qp=all\"", "one queue pair"),
             ("poll 0", "not a possible count", "from 1"),
             ("wait 1 2", "unknown word \"2\"", "no words are possible"),
             ("state rst", "unknown state \"rst\"", "did you mean"),

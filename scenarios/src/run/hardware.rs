@@ -1,7 +1,7 @@
 //! From a hardware profile to the configuration of a simulated host.
 
 use doorbell_core::units::{BitRate, Ratio, Span, Time};
-use doorbell_core::verbs::Mtu;
+use doorbell_core::verbs::{Mtu, PKey};
 use doorbell_sim::engine::NoiseTable;
 use doorbell_sim::host::{HostConfig, InitiatorCosts};
 use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig};
@@ -227,6 +227,7 @@ fn gpu(p: &Profile, noise: bool) -> InitiatorCosts {
 
 fn nic(n: &Nic) -> NicConfig {
     NicConfig {
+        pkeys: vec![PKey::DEFAULT],
         numa: 0,
         doorbell: n.doorbell,
         doorbell_line: n.doorbell_line,

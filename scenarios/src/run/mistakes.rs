@@ -34,7 +34,11 @@ pub(super) fn mistake(
 
 /// Whether the file says that a step is to be tried although it will be refused.
 fn meant(steps: &[Step], line: u32) -> bool {
-    matches!(steps.get(line as usize), Some(Step::Post(post)) if post.anyway)
+    match steps.get(line as usize) {
+        Some(Step::Post(post)) => post.anyway,
+        Some(Step::State(state)) => state.anyway,
+        _ => false,
+    }
 }
 
 /// The first step of a script that the verbs refused and that the file does not mean so, whatever
@@ -68,6 +72,11 @@ fn refusal(outcome: &Outcome) -> Option<(String, String)> {
             let message = format!("QP is {state}; posting a receive needs INIT");
             (message, "write `state init` before it".to_owned())
         }
+        Outcome::PeerModified(false) => (
+            "the verbs refuse the transition of the peer's queue pair".to_owned(),
+            "states follow each other: reset, init, rtr, rts; and no value beyond the device's"
+                .to_owned(),
+        ),
         Outcome::Modified(Err(e)) => {
             let help = match e {
                 ModifyError::Transition(_) => {

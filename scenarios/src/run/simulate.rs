@@ -70,10 +70,11 @@ fn simulate(point: &Point, mut world: World) -> (Result<Outcome, RunError>, io::
 fn build(point: &Point) -> Result<World, RunError> {
     let s = &point.scenario;
     let noise = s.run.noise == Noise::On;
-    let host = match s.run.host {
+    let mut host = match s.run.host {
         HostModel::Full => hardware::host(&point.profile, noise),
         HostModel::Ideal => hardware::ideal_host(&point.profile),
     };
+    host.nic.pkeys = s.topology.pkeys.iter().map(|key| key.0).collect();
     let hosts = s.topology.hosts.value() as usize;
     let config = WorldConfig {
         seed: point.seed,

@@ -24,6 +24,7 @@ fn summary(outcome: &Logged) -> Option<(u64, &'static str)> {
         Logged::PostedRecv(n, cause) => ((*n).into(), cause.map_or("ok", recv_word)),
         Logged::Modified(Ok(unstaged)) => ((*unstaged).into(), "ok"),
         Logged::Modified(Err(e)) => (0, modify_word(e)),
+        Logged::PeerModified(done) => (0, if *done { "ok" } else { "refused" }),
     })
 }
 

@@ -33,6 +33,10 @@ pub enum Topic {
     PostReceives = 7,
     /// The peer has posted them.
     ReceivesPosted = 8,
+    /// A script asks its peer to move a QP.
+    ModifyQp = 20,
+    /// The peer has done it, or the verbs refused it.
+    QpModified = 21,
 }
 
 /// The key under which a rank publishes item `index` of `topic` for rank `peer`.
@@ -126,6 +130,10 @@ pub struct LinkConfig {
     pub signal_all: bool,
     /// How long the exchange may take.
     pub deadline: Span,
+    /// How long this side takes to bring one QP to RTR and RTS, one after the other; `None`: it is
+    /// done at once. The peer does not wait for it: this side says that it is ready with its QPs in
+    /// INIT, where they drop what comes.
+    pub handshake: Option<Span>,
 }
 
 impl LinkConfig {
@@ -142,6 +150,7 @@ impl LinkConfig {
             queue_memory: MemKind::Host { numa: 0 },
             signal_all: false,
             deadline: Span::from_ms(1000),
+            handshake: None,
         }
     }
 }
@@ -275,6 +284,8 @@ pub struct Connect {
     linked: usize,
     /// INIT, RTR and RTS of each QP.
     steps: Vec<[(QpAttr, QpAttrMask); 3]>,
+    /// With a handshake that takes time: QPs that went on from INIT, and since when.
+    served: Option<(usize, Time)>,
 }
 
 impl Connect {
@@ -287,12 +298,18 @@ impl Connect {
             lanes: vec![],
             linked: 0,
             steps: vec![],
+            served: None,
         }
     }
 
     /// The configuration.
     pub fn config(&self) -> &LinkConfig {
         &self.config
+    }
+
+    /// The transitions that connected QP `i`, from RESET on: INIT, RTR, RTS.
+    pub fn steps(&self, i: u32) -> Option<&[(QpAttr, QpAttrMask); 3]> {
+        self.steps.get(i as usize)
     }
 
     /// The QPs; usable once the link is ready.
@@ -323,6 +340,9 @@ impl Connect {
                 self.link(t, local, i, &card)?;
                 self.linked += 1;
             }
+            if let Some(next) = self.serve(t)? {
+                return Ok(Progress::Wait(next));
+            }
             self.stage = Stage::Linked;
         }
         match self.stage {
@@ -344,6 +364,30 @@ impl Connect {
         debug_assert_eq!(self.stage, Stage::Linked);
         t.publish(key(Topic::Ready, self.config.peer, 0), &[]);
         self.stage = Stage::Announced;
+    }
+
+    /// Serves the handshakes of its QPs, one after the other; what to wait for, if any is left.
+    fn serve<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
+        let Some(each) = self.config.handshake else { return Ok(None) };
+        let (mut served, since) = match self.served {
+            Some(served) => served,
+            None => {
+                t.publish(key(Topic::Ready, self.config.peer, 0), &[]);
+                (0, t.now())
+            }
+        };
+        while let Some(lane) = self.lanes.get(served) {
+            let due = since + each * (served as u64 + 1);
+            if t.now() < due {
+                self.served = Some((served, since));
+                return Ok(Some(Next::Wait { on: WaitSet::EMPTY, until: Some(due) }));
+            }
+            for (attr, mask) in &self.steps[served][1..] {
+                t.modify_qp(lane.qp, attr, *mask)?;
+            }
+            served += 1;
+        }
+        Ok(None)
     }
 
     fn wait<T: Control>(&self, t: &T, what: &'static str) -> Result<Progress, Failure> {
@@ -389,7 +433,8 @@ impl Connect {
         let path_mtu = c.path_mtu.unwrap_or(mine.mtu.min(card.endpoint.mtu));
         let attr = QpAttr { path_mtu, ..c.attr };
         let steps = steps(c.ty, attr, &mine, &card.endpoint);
-        for (attr, mask) in &steps {
+        let at_once = if c.handshake.is_some() { 1 } else { steps.len() };
+        for (attr, mask) in &steps[..at_once] {
             t.modify_qp(qp, attr, *mask)?;
         }
         self.steps.push(steps);
@@ -464,7 +509,7 @@ impl Client {
 
     /// The transitions that connected QP `i`, from RESET on: INIT, RTR, RTS.
     pub fn steps(&self, i: u32) -> Option<&[(QpAttr, QpAttrMask); 3]> {
-        self.connect.steps.get(i as usize)
+        self.connect.steps(i)
     }
 
     /// Rank of the peer.

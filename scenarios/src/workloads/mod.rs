@@ -17,6 +17,7 @@
 mod common;
 pub mod connect;
 mod latency;
+pub mod overrides;
 pub mod payload;
 mod pingpong;
 mod produce;

@@ -12,6 +12,7 @@ use super::connect::{
     ALL_RIGHTS, Connect, LinkConfig, Local, LocalConfig, Progress, ReceiveOrder, Target, Topic,
     key, lookup_done,
 };
+use super::overrides::{StateOrder, transition};
 
 /// One peer of a responder.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -68,6 +69,8 @@ const GRH_BYTES: u32 = 40;
 /// Id of receives that a script has asked for: they are not posted again.
 const ORDERED: u64 = u64::MAX >> 1;
 
+const UNKNOWN_QP: Failure = Failure::Config("the script names an unknown QP");
+
 /// A QP's receives: buffers by number, and those that wait to be posted again.
 #[derive(Clone, Debug)]
 struct Receives {
@@ -84,8 +87,9 @@ pub struct Responder {
     receive_mr: Option<Mr>,
     links: Vec<Connect>,
     receives: Vec<Receives>,
-    /// Orders carried out, per link.
+    /// Orders carried out, per link: for receives, and for states.
     obeyed: Vec<u32>,
+    moved: Vec<u32>,
     /// No poll before.
     next_poll: Time,
     polled: Completions,
@@ -102,6 +106,7 @@ impl Responder {
             local: None,
             receive_mr: None,
             obeyed: vec![0; links.len()],
+            moved: vec![0; links.len()],
             links,
             receives: vec![],
             next_poll: Time::ZERO,
@@ -238,7 +243,7 @@ impl Responder {
             let peer = self.config.links[i].link.peer;
             while let Some(order) = ReceiveOrder::lookup(t, peer, self.obeyed[i]) {
                 let lane = self.links[i].lanes().get(order.qp as usize);
-                let lane = lane.ok_or(Failure::Config("the script names an unknown QP"))?;
+                let lane = lane.ok_or(UNKNOWN_QP)?;
                 let sge = local.mr.sge(i as u64 * self.config.local.region_bytes, order.bytes);
                 let (got, need) = (local.mr.len, order.bytes.into());
                 let sge = sge.ok_or(Failure::OwnRegion { got, need })?;
@@ -246,6 +251,24 @@ impl Responder {
                 t.post_recv(RecvQueue::Qp(lane.qp), &wrs)?;
                 t.publish(key(Topic::ReceivesPosted, peer, self.obeyed[i]), &[]);
                 self.obeyed[i] += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves QPs as scripts ask for it.
+    fn move_qps<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
+        for i in 0..self.links.len() {
+            let peer = self.config.links[i].link.peer;
+            while let Some(order) = StateOrder::lookup(t, peer, self.moved[i]) {
+                let link = &self.links[i];
+                let known = link.lanes().get(order.qp as usize).zip(link.steps(order.qp));
+                let (lane, steps) = known.ok_or(UNKNOWN_QP)?;
+                let from = t.qp_state(lane.qp).ok();
+                let (attr, mask) = transition(from, order.to, steps, &order.set);
+                let done = t.modify_qp(lane.qp, &attr, mask).is_ok();
+                StateOrder::confirm(t, peer, self.moved[i], done);
+                self.moved[i] += 1;
             }
         }
         Ok(())
@@ -275,6 +298,7 @@ impl Responder {
         let local = self.local.expect("connect opened it");
         if connecting.is_none() {
             self.obey(t, &local)?;
+            self.move_qps(t)?;
             if self.finished(t)? {
                 return Ok(Next::Done);
             }

@@ -8,16 +8,17 @@ use std::collections::VecDeque;
 
 use doorbell_core::transport::{
     Completion, Completions, Control, FenceScope, ModifyError, Mr, Next, PostRecvCause, Program,
-    QpAttr, Range, RecvQueue, RecvWr, Ring, RingError, Rung, StageError, Transport, WaitSet,
+    Range, RecvQueue, RecvWr, Ring, RingError, Rung, StageError, Transport, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{QpAttrMask, QpState, SendFlags};
+use doorbell_core::verbs::{QpState, SendFlags};
 
 use super::common::{Failure, Message, Place, Poster, Results, Shape, Window};
 use super::connect::{
     ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, ReceiveOrder, Topic, key,
     publish_done,
 };
+use super::overrides::{Overrides, StateOrder, transition};
 
 /// One line of a script. `qp` counts from 0 within the link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -123,8 +124,23 @@ pub enum ScriptStep {
         qp: u32,
         /// State.
         to: QpState,
+        /// Attributes that differ.
+        set: Overrides,
+    },
+    /// Makes the peer, a [`Responder`](super::Responder), do the same with its QP, and waits until
+    /// it has.
+    PeerModify {
+        /// QP.
+        qp: u32,
+        /// State.
+        to: QpState,
+        /// Attributes that differ.
+        set: Overrides,
     },
 }
+
+/// Every QP of the link, in [`ScriptStep::Post`] and [`ScriptStep::Ring`].
+pub const ALL_QPS: u32 = u32::MAX;
 
 /// What a line posts.
 #[derive(Copy, Clone, Debug)]
@@ -164,6 +180,8 @@ pub enum Outcome {
     Stored,
     /// A modify; work requests that it unstaged.
     Modified(Result<u32, ModifyError>),
+    /// The peer's modify; false: the verbs refused it.
+    PeerModified(bool),
 }
 
 /// One entry of the log.
@@ -227,8 +245,9 @@ pub struct Script {
     sent: Vec<Sent>,
     /// Completed messages that took a receive.
     receives: u64,
-    /// Orders given to the peer.
+    /// Orders given to the peer, for receives and for states.
     orders: u32,
+    state_orders: u32,
     /// Buffers in other protection domains, from number 1 on.
     foreign: Vec<Mr>,
 }
@@ -249,6 +268,7 @@ impl Script {
             sent,
             receives: 0,
             orders: 0,
+            state_orders: 0,
             foreign: vec![],
         }
     }
@@ -317,13 +337,17 @@ impl Script {
             ScriptStep::Post { qp, count, shape, flags, pd, local, place } => {
                 let mr = self.buffer(t, pd)?;
                 let what = Posted { shape, flags, local, place };
-                self.post(t, qp, count, what, mr)?
+                for qp in self.each(qp) {
+                    self.post(t, qp, count, what, mr)?;
+                }
             }
             ScriptStep::Ring { qp, how } => {
-                let lane = self.lane(qp)?;
-                let rung = t.ring(lane.qp, how);
-                self.rang(qp, &rung);
-                self.log(t, Outcome::Rang(rung));
+                for qp in self.each(qp) {
+                    let lane = self.lane(qp)?;
+                    let rung = t.ring(lane.qp, how);
+                    self.rang(qp, &rung);
+                    self.log(t, Outcome::Rang(rung));
+                }
             }
             ScriptStep::Unstage { qp } => {
                 let n = t.unstage(self.lane(qp)?.qp);
@@ -371,7 +395,10 @@ impl Script {
                 t.store_u64(self.word(at)?, value)?;
                 self.log(t, Outcome::Stored);
             }
-            ScriptStep::Modify { qp, to } => self.modify(t, qp, to)?,
+            ScriptStep::Modify { qp, to, set } => self.modify(t, qp, to, &set)?,
+            ScriptStep::PeerModify { qp, to, set } => {
+                return self.modify_peer(t, StateOrder { qp, to, set });
+            }
         }
         Ok(None)
     }
@@ -469,18 +496,44 @@ impl Script {
         Ok(())
     }
 
-    fn modify<T: Control>(&mut self, t: &mut T, qp: u32, to: QpState) -> Result<(), Failure> {
-        let id = self.lane(qp)?.qp;
-        let plain = (QpAttr { state: to, ..QpAttr::default() }, QpAttrMask::STATE);
-        // The way from RESET to RTS needs the attributes that connected the queue pair.
-        let nth = match (t.qp_state(id), to) {
-            (Ok(QpState::Reset), QpState::Init) => Some(0),
-            (Ok(QpState::Init), QpState::Rtr) => Some(1),
-            (Ok(QpState::Rtr), QpState::Rts) => Some(2),
-            _ => None,
+    /// The QPs that a line is about.
+    fn each(&self, qp: u32) -> std::ops::Range<u32> {
+        if qp == ALL_QPS { 0..self.sent.len() as u32 } else { qp..qp + 1 }
+    }
+
+    /// Has the peer move its QP; what to wait for until it has.
+    fn modify_peer<T: Control>(
+        &mut self,
+        t: &mut T,
+        order: StateOrder,
+    ) -> Result<Option<Next>, Failure> {
+        let peer = self.client.peer();
+        if self.since.is_none() {
+            order.publish(t, peer, self.state_orders);
+            self.since = Some(t.now());
+        }
+        let Some(done) = StateOrder::confirmed(t, peer, self.state_orders)? else {
+            let until = self.since.map(|s| s + self.config.link.deadline);
+            if until.is_some_and(|u| t.now() >= u) {
+                return Err(Failure::NoPeer { peer, what: "that its queue pair has moved" });
+            }
+            return Ok(Some(Next::Wait { on: WaitSet::BOOTSTRAP, until }));
         };
-        let step = nth.and_then(|n| Some(self.client.steps(qp)?[n]));
-        let (attr, mask) = step.unwrap_or(plain);
+        self.state_orders += 1;
+        self.log(t, Outcome::PeerModified(done));
+        Ok(None)
+    }
+
+    fn modify<T: Control>(
+        &mut self,
+        t: &mut T,
+        qp: u32,
+        to: QpState,
+        set: &Overrides,
+    ) -> Result<(), Failure> {
+        let id = self.lane(qp)?.qp;
+        let steps = self.client.steps(qp).ok_or(Failure::Config("the QP is not connected"))?;
+        let (attr, mask) = transition(t.qp_state(id).ok(), to, steps, set);
         let modified = t.modify_qp(id, &attr, mask);
         if modified.is_ok() {
             let sent = &mut self.sent[qp as usize];

@@ -1,6 +1,7 @@
 //! Scripts on the ideal back end.
 
 use super::common::{Op, Place};
+use super::overrides::Overrides;
 use super::responder::{Responder, ResponderConfig};
 use super::script::*;
 use super::{Failure, Shape};
@@ -72,8 +73,8 @@ fn refusals_are_logged_and_the_script_goes_on() {
         post(129),
         ScriptStep::Unstage { qp: 0 },
         RING,
-        ScriptStep::Modify { qp: 0, to: QpState::Init },
-        ScriptStep::Modify { qp: 0, to: QpState::Err },
+        ScriptStep::Modify { qp: 0, to: QpState::Init, set: Overrides::default() },
+        ScriptStep::Modify { qp: 0, to: QpState::Err, set: Overrides::default() },
         post(1),
         RING,
         ScriptStep::Await { count: 1, deadline: None },

@@ -68,9 +68,8 @@ impl Host {
 
     /// A damaged packet is at the port: the NIC finds a wrong ICRC.
     pub(crate) fn corrupt_packet(&mut self, s: &mut Shared, packet: PacketId) {
-        self.nic.stats.rx_packets += 1;
-        self.nic.stats.rx_icrc_encapsulated += 1;
-        s.packets.remove(packet.0);
+        let packet = s.packets.remove(packet.0);
+        self.nic.corrupt_packet(s.engine.now(), &packet);
     }
 
     /// Begins or ends what lasts for a window.

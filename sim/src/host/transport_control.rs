@@ -101,6 +101,7 @@ impl SimTransport<'_> {
 
     fn check_values(&self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
         let c = &self.host.caps;
+        let pkeys = self.host.nic.config().pkeys.len().max(1) as u64;
         let checks: [(QpAttrMask, &'static str, u64, u64); 5] = [
             (
                 QpAttrMask::MAX_QP_RD_ATOMIC,
@@ -121,7 +122,7 @@ impl SimTransport<'_> {
                 c.active_mtu.bytes().into(),
             ),
             (QpAttrMask::PORT, "port_num", attr.port.into(), 1),
-            (QpAttrMask::PKEY_INDEX, "pkey_index", attr.pkey_index.into(), 0),
+            (QpAttrMask::PKEY_INDEX, "pkey_index", attr.pkey_index.into(), pkeys - 1),
         ];
         for (bit, field, got, max) in checks {
             if mask.contains(bit) && got > max {

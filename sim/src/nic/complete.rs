@@ -5,6 +5,7 @@ use doorbell_core::verbs::{AsyncEventKind, QpState, QpType, WcStatus};
 
 use super::Nic;
 use super::env::{Env, NicEvent, Wake, kind};
+use super::postmortem::Why;
 use super::qp::HostWrite;
 use super::queues::{Cqe, CqeKind};
 use crate::engine::Class;
@@ -81,8 +82,9 @@ impl Nic {
         let Some(q) = self.qp_mut(qp) else { return };
         match q.state {
             QpState::Err | QpState::Sqe => {}
-            _ if q.ty == QpType::Rc => self.enter_error(env, qp),
+            _ if q.ty == QpType::Rc => self.enter_error(env, qp, Why::Requester),
             _ => {
+                q.died(env.now, Why::Requester);
                 q.state = QpState::Sqe;
                 env.trace(kind::STATE, u64::from(qp), QpState::Sqe as u64);
                 self.flush_sends(env, qp);
@@ -139,7 +141,7 @@ impl Nic {
             .collect();
         for qp in lost {
             self.raise(env, owner, AsyncEventKind::QpFatal, qp);
-            self.enter_error(env, qp);
+            self.enter_error(env, qp, Why::CqOverrun(cq));
         }
         env.wakes.push(Wake::Cq(cq));
     }
@@ -173,7 +175,7 @@ impl Nic {
     }
 
     /// Moves the QP to ERR: its work is flushed, each queue in its own order.
-    pub fn enter_error(&mut self, env: &mut Env<'_>, qp: u32) {
+    pub fn enter_error(&mut self, env: &mut Env<'_>, qp: u32, why: Why) {
         let Some(q) = self.qp_mut(qp) else { return };
         if q.state == QpState::Err {
             return;
@@ -190,6 +192,7 @@ impl Nic {
         {
             r.flush();
         }
+        q.died(env.now, why);
         env.trace(kind::STATE, u64::from(qp), QpState::Err as u64);
         self.completions(env, qp);
         self.flush_sends(env, qp);

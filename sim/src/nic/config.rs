@@ -1,7 +1,7 @@
 //! Parameters of the NIC model. A hardware profile gives every one of them.
 
 use doorbell_core::units::{Ratio, Span, Time};
-use doorbell_core::verbs::Opcode;
+use doorbell_core::verbs::{Opcode, PKey};
 
 use crate::rc::{AckPolicy, AckReqLast, Recovery, Rules, TimeoutMode};
 use crate::wire::{Encapsulation, wire_bytes};
@@ -46,6 +46,8 @@ pub struct AtomicConfig {
 pub struct NicConfig {
     /// NUMA node that the NIC's PCIe slot belongs to.
     pub numa: u8,
+    /// P_Key table of the port, which `pkey_index` points into; at least one entry.
+    pub pkeys: Vec<PKey>,
     /// Doorbell unit, per doorbell or BlueFlame write. Higher: fewer doorbells per second.
     pub doorbell: Span,
     /// More time of the doorbell unit per 64-byte line after the first of a BlueFlame write. Bounds

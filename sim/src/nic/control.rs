@@ -6,6 +6,7 @@ use doorbell_core::verbs::{Mtu, Psn, QpAttrMask, QpState, QpType, Qpn};
 
 use super::config::RcConfig;
 use super::env::{Env, kind};
+use super::postmortem::Why;
 use super::qp::{Context, Deferred, FIRST_QPN, HostWrite, TxFifo};
 use super::queues::{CompletionQueue, RecvQueue, SendQueue};
 use super::wqe::{RqWqe, Wqe};
@@ -80,6 +81,9 @@ impl Nic {
             responder: None,
             stats: QpStats::default(),
             last_progress: Time::ZERO,
+            acknowledged: None,
+            accepts_since: None,
+            death: None,
             pu: (index % u32::from(self.cfg.pu_count)) as u16,
             rx: (index % u32::from(self.cfg.rx_count)) as u16,
             in_pu: false,
@@ -151,12 +155,13 @@ impl Nic {
             q.peer = peer;
         }
         if attr.state == QpState::Err {
-            return self.enter_error(env, qp);
+            return self.enter_error(env, qp, Why::Modify);
         }
         let from = std::mem::replace(&mut q.state, attr.state);
         env.trace(kind::STATE, u64::from(qp), attr.state as u64);
         match (from, attr.state) {
             (QpState::Init, QpState::Rtr) => {
+                q.accepts_since = Some(env.now);
                 let a = &q.attr;
                 q.udp_source_port = udp_source_port(0, q.qpn.value(), a.dest_qpn.value());
                 q.responder = Some(Responder::new(&ResponderConfig {
@@ -203,6 +208,7 @@ impl Nic {
         q.rq.reset();
         q.requester = None;
         q.responder = None;
+        (q.accepts_since, q.acknowledged, q.death) = (None, None, None);
         q.current_recv = None;
         q.atomics = 0;
         let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use doorbell_core::verbs::{AsyncEventKind, QpState};
 
 use super::env::{Env, Wake};
+use super::postmortem::Why;
 use super::{Nic, NicQp};
 
 impl Nic {
@@ -12,7 +13,7 @@ impl Nic {
     pub(crate) fn fail_qp(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(owner) = self.qp(qp).map(|q| q.owner) else { return };
         self.raise(env, owner, AsyncEventKind::QpFatal, qp);
-        self.enter_error(env, qp);
+        self.enter_error(env, qp, Why::Device);
     }
 
     /// The doorbell unit has found a doorbell damaged. Synthetic: no public source says what NICs
@@ -33,7 +34,7 @@ impl Nic {
         }
         let rest: Vec<u32> = self.qps().filter(|(_, q)| !failed(q)).map(|(i, _)| i).collect();
         for qp in rest {
-            self.enter_error(env, qp);
+            self.enter_error(env, qp, Why::Device);
         }
     }
 

@@ -16,14 +16,18 @@
 //! | `control.rs` | creation and states of QPs, CQs, SRQs |
 //! | `faults.rs` | what planned faults do to a NIC |
 //! | `retry.rs` | timers of QPs, packets kept beyond a gap, counters |
+//! | `check.rs` | whether a packet belongs to a connection of this port |
+//! | `postmortem.rs` | what is kept for the question why a QP died |
 
 mod cache;
+mod check;
 mod complete;
 mod config;
 mod control;
 mod doorbell;
 mod env;
 mod faults;
+mod postmortem;
 mod qp;
 mod queues;
 mod receive;
@@ -42,6 +46,7 @@ pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 pub use control::QpRequest;
 pub use doorbell::subject;
 pub use env::{Env, NicEvent, Traced, Wake};
+pub use postmortem::{Death, Dropped, Refused, Sender, Why};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, RecvQueue, SendQueue, completion};
 pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
@@ -51,6 +56,7 @@ use crate::pcie::{Done, NodeId};
 use crate::rc::{HwCounters, PacketDesc, ReadJob};
 use crate::wire::{HostId, PacketId};
 use env::Tag;
+use postmortem::Drops;
 use receive::{AtomicJob, RxWrite};
 
 /// What a processing unit works on.
@@ -101,6 +107,18 @@ pub struct NicStats {
     pub rx_buffer_waits: u64,
     /// Packets dropped without an answer: no such QP, wrong state, stale.
     pub rx_dropped: u64,
+    /// Of these, those for a QP that does not exist,
+    pub rx_unknown_qp: u64,
+    /// for one of another service,
+    pub rx_wrong_service: u64,
+    /// of another partition (`ibv_query_port` has this counter),
+    pub bad_pkey_cntr: u64,
+    /// from another host than the one that the QP is connected to,
+    pub rx_wrong_address: u64,
+    /// for a QP in RESET, INIT or ERR,
+    pub rx_wrong_state: u64,
+    /// and with another Q_Key (`ibv_query_port` has this counter).
+    pub qkey_viol_cntr: u64,
     /// `out_of_buffer`: packets that found no receive.
     pub out_of_buffer: u64,
     /// Payload bytes sent.
@@ -173,6 +191,8 @@ pub struct Nic {
     timer_seed: u64,
     /// Counters of QPs that were destroyed.
     gone: HwCounters,
+    /// Packets that were dropped here, by sender.
+    drops: Drops,
     /// Counters.
     pub stats: NicStats,
 }
@@ -227,6 +247,7 @@ impl Nic {
             timers: 0,
             timer_seed: SimRng::stream(seed, name, "ack-timeout").next_u64(),
             gone: HwCounters::default(),
+            drops: Drops::default(),
             stats: NicStats::default(),
         }
     }

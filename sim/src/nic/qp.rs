@@ -6,6 +6,7 @@ use doorbell_core::transport::{QpAttr, QpCaps};
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
 
+use super::postmortem::Death;
 use super::queues::{RecvQueue, SendQueue};
 use super::wqe::RqWqe;
 use crate::memory::RegionKind;
@@ -106,6 +107,10 @@ pub struct QpStats {
     pub rnr_naks_sent: u64,
     /// RNR NAKs that this QP got.
     pub rnr_naks_received: u64,
+    /// Requests that a receive unit took for this QP.
+    pub rx_requests: u64,
+    /// Responses, likewise.
+    pub rx_responses: u64,
 }
 
 /// One QP.
@@ -158,6 +163,12 @@ pub struct NicQp {
     pub stats: QpStats,
     /// When a packet of this QP last moved it on.
     pub last_progress: Time,
+    /// When PSNs that it had sent were last acknowledged.
+    pub acknowledged: Option<Time>,
+    /// Since when it takes packets; `None`: it never did in this life.
+    pub accepts_since: Option<Time>,
+    /// How it came to ERR, in this life.
+    pub death: Option<Box<Death>>,
     pub(super) pu: u16,
     pub(super) rx: u16,
     pub(super) in_pu: bool,

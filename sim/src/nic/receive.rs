@@ -4,19 +4,20 @@ use std::collections::VecDeque;
 
 use doorbell_core::transport::WorkQueue;
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{
-    AccessFlags, AsyncEventKind, NakCode, PacketVerdict, QpState, QpType, WcStatus, accepts_packets,
-};
+use doorbell_core::verbs::{AccessFlags, AsyncEventKind, NakCode, QKey, QpState, QpType, WcStatus};
 
 use super::doorbell::{subject, wqe_key};
 use super::env::{Env, NicEvent, Tag, Wake, kind};
+use super::postmortem::{Refused, Sender};
 use super::qp::{Deferred, HostWrite};
 use super::queues::{CqeKind, RecvQueue};
 use super::{Nic, NicQp};
 use crate::engine::Class;
 use crate::memory::{Pd, RegionId, RegionKind};
 use crate::pcie::{Cause, Kind};
-use crate::rc::{Accept, BadInvalidate, Received, RecoverCause, RecvDone, Target};
+use crate::rc::{
+    Accept, BadInvalidate, DropReason, Ext, PacketDesc, Received, RecoverCause, RecvDone, Target,
+};
 use crate::wire::{PacketId, Payload};
 
 /// Payload on its way to memory.
@@ -56,12 +57,10 @@ impl Nic {
     /// A packet is at the port.
     pub fn on_arrival(&mut self, env: &mut Env<'_>, packet: PacketId) {
         self.stats.rx_packets += 1;
-        let p = &env.packets[packet.0];
-        let Some(qp) = Self::qp_index(p.desc.dest) else { return self.discard(env, packet) };
-        let Some(q) = self.qp(qp) else { return self.discard(env, packet) };
-        if accepts_packets(q.state) == PacketVerdict::Dropped {
-            return self.discard(env, packet);
-        }
+        let qp = match self.admit(&env.packets[packet.0]) {
+            Ok(qp) => qp,
+            Err(why) => return self.discard(env, packet, why),
+        };
         if self.context_held(env, qp, Deferred::Rx(packet)) {
             self.rx_buffer(env, packet);
         }
@@ -89,11 +88,6 @@ impl Nic {
         {
             self.rx_queue(env, packet);
         }
-    }
-
-    fn discard(&mut self, env: &mut Env<'_>, packet: PacketId) {
-        self.stats.rx_dropped += 1;
-        env.packets.remove(packet.0);
     }
 
     /// Queues a packet at the receive unit of its QP.
@@ -138,7 +132,7 @@ impl Nic {
         let desc = env.packets[packet.0].desc;
         let qp = Self::qp_index(desc.dest).expect("checked on arrival");
         let Some(q) = self.qps[qp as usize].as_deref_mut() else {
-            return self.discard(env, packet);
+            return self.discard(env, packet, Refused::UnknownQp(desc.dest));
         };
         if desc.opcode.is_request() && !q.rx_wait.is_empty() {
             q.rx_wait.push_back(packet);
@@ -147,6 +141,7 @@ impl Nic {
         env.trace(kind::RX, u64::from(qp) << 8 | desc.opcode as u64, u64::from(desc.psn.value()));
         q.last_progress = env.now;
         if desc.opcode.is_request() {
+            q.stats.rx_requests += 1;
             self.on_request(env, qp, packet);
         } else {
             self.on_response(env, qp, packet);
@@ -198,7 +193,10 @@ impl Nic {
         let now = env.now;
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         let held = q.current_recv.is_some();
-        let Some(responder) = q.responder.as_mut() else { return self.discard(env, packet) };
+        let state = q.state;
+        let Some(responder) = q.responder.as_mut() else {
+            return self.discard(env, packet, Refused::State(state));
+        };
         let verdict = responder.on_packet(now, &desc, posted || held);
         if verdict == Accept::Hold {
             q.kept.push((desc.psn, packet));
@@ -244,7 +242,11 @@ impl Nic {
             // The QP goes to ERR when the NAK has left.
             Accept::Nak(code) => self.refused(env, qp, code, false),
             Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}
-            Accept::Drop(_) => self.stats.rx_dropped += 1,
+            Accept::Drop(why) => {
+                let expected = q.attr.qkey;
+                let from = Sender { host: src, qp: src_qp };
+                self.refuse_packet(env, from, true, unused(&desc, why, expected));
+            }
         }
         self.respond_soon(env, qp);
     }
@@ -573,13 +575,20 @@ impl Nic {
     // ---- requester ---------------------------------------------------------------------------
 
     fn on_response(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
+        let state = self.qps[qp as usize].as_deref().expect("checked").state;
         let p = env.packets.remove(packet.0);
+        let from = Sender { host: p.src, qp: p.src_qp };
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        q.stats.rx_responses += 1;
         let Some(requester) = q.requester.as_mut() else {
-            self.stats.rx_dropped += 1;
-            return;
+            return self.refuse_packet(env, from, false, Refused::State(state));
         };
-        match requester.on_packet(env.now, &p.desc) {
+        let before = requester.unacked_psn();
+        let received = requester.on_packet(env.now, &p.desc);
+        if requester.unacked_psn() != before && !requester.failed() {
+            q.acknowledged = Some(env.now);
+        }
+        match received {
             Received::Place { wqe, offset, len, .. } => {
                 self.place_response(env, qp, wqe, offset, len, p.payload);
             }
@@ -591,7 +600,9 @@ impl Nic {
                 q.stats.rnr_naks_received += 1;
             }
             Received::Nothing | Received::Recover { .. } | Received::Error { .. } => {}
-            Received::Drop(_) => self.stats.rx_dropped += 1,
+            Received::Drop(why) => {
+                self.refuse_packet(env, from, false, Refused::Transport(why));
+            }
         }
         self.completions(env, qp);
         self.schedule(env, qp);
@@ -729,6 +740,16 @@ impl Nic {
         if self.qp(qp).is_some_and(|q| q.state == QpState::Err) {
             self.flush_recvs(env, qp);
         }
+    }
+}
+
+/// Why the transport has no use for a request.
+const fn unused(desc: &PacketDesc, why: DropReason, expected: QKey) -> Refused {
+    match (why, desc.ext) {
+        (DropReason::QKey, Ext::Deth { qkey: sent, .. } | Ext::DethImm { qkey: sent, .. }) => {
+            Refused::QKey { sent, expected }
+        }
+        _ => Refused::Transport(why),
     }
 }
 

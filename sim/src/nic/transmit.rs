@@ -4,6 +4,7 @@ use doorbell_core::units::Time;
 use doorbell_core::verbs::{OutboundVerdict, may_transmit};
 
 use super::env::{Env, NicEvent, Tag, kind};
+use super::postmortem::Why;
 use super::qp::NicQp;
 use super::wqe::WqeData;
 use super::{Nic, Running};
@@ -224,6 +225,7 @@ impl Nic {
             payload: Payload::None,
             desc: *desc,
             src_qp: qp,
+            pkey: self.pkey(q),
             corrupt: false,
             reason: None,
         }))
@@ -352,7 +354,8 @@ impl Nic {
                 if let Some(due) = r.next_deadline() {
                     env.at(due, Class::Timer, NicEvent::Respond(qp));
                 } else if r.silent() {
-                    self.enter_error(env, qp);
+                    let why = r.refusal().map_or(Why::Modify, Why::Responder);
+                    self.enter_error(env, qp, why);
                 }
                 return;
             };

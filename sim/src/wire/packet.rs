@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use doorbell_core::verbs::PKey;
+
 use super::encap::{Encapsulation, wire_bytes};
 use super::id::{HostId, PortId};
 use crate::rc::PacketDesc;
@@ -91,6 +93,8 @@ pub struct Packet {
     pub udp_source_port: u16,
     /// Sending QP as its NIC numbers it; for records only, it does not travel.
     pub src_qp: u32,
+    /// BTH partition key: that of the sending QP.
+    pub pkey: PKey,
     /// Damaged on its way: its ICRC is wrong.
     pub corrupt: bool,
     /// Transport headers, and where the payload came from.
@@ -126,6 +130,7 @@ impl Packet {
             wire_bytes,
             udp_source_port,
             src_qp: 0,
+            pkey: PKey::DEFAULT,
             corrupt: false,
             desc,
             payload,

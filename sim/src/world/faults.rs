@@ -2,7 +2,7 @@
 
 use doorbell_core::units::Time;
 
-use super::World;
+use super::{LossPlace, World};
 use crate::capture::Direction;
 use crate::engine::{Class, ComponentId, fnv1a};
 use crate::event::{Event, FaultEvent, HostEvent};
@@ -243,12 +243,16 @@ impl World {
         }
     }
 
-    fn lose(&mut self, now: Time, Held { at, packet, wire_bytes, .. }: Held, cause: DropCause) {
+    fn lose(&mut self, now: Time, held: Held, cause: DropCause) {
+        let Held { fault, at, packet, wire_bytes, .. } = held;
         let s = &mut self.shared;
         s.fabric.lose(now, at, cause, wire_bytes, &mut s.fabric_out);
         let id = s.port_ids[at.0.index()];
         s.schedule_fabric(id);
         let packet = s.packets.remove(packet.0);
+        // What is cut off with a dead host is the doing of no packet fault.
+        let fault = (cause != DropCause::PeerDead).then_some(fault);
+        self.losses.add(now, &packet, LossPlace::Link { into: at.0, fault }, cause);
         if let Some(capture) = &mut s.capture {
             let text = format!("dropped here: {}", cause.name());
             capture.record(now, at, Direction::Inbound, &packet, Some(&text));

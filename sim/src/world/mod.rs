@@ -1,6 +1,7 @@
 //! A run: islands, the fabric between them, the programs on them, and its end.
 
 mod faults;
+mod postmortem;
 mod report;
 
 use std::io;
@@ -9,6 +10,8 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::Mtu;
 
 use faults::Faults;
+use postmortem::Losses;
+pub use postmortem::{LossPlace, Lost};
 pub use report::{LinkUse, ResourceUse, RunReport};
 
 use crate::capture::{Capture, CaptureSink};
@@ -82,6 +85,8 @@ pub struct World {
     unheard: u64,
     /// Planned faults, if there are any.
     faults: Option<Box<Faults>>,
+    /// Packets that the network lost, by sender.
+    losses: Losses,
     /// What had been used when the last message of the set-up arrived: before the first doorbell.
     set_up: Option<RunReport>,
 }
@@ -128,6 +133,7 @@ impl World {
             reached: Time::ZERO,
             unheard: 0,
             faults: None,
+            losses: Losses::default(),
             set_up: None,
         })
     }
@@ -316,6 +322,8 @@ impl World {
                 s.engine.trace(id, DROPPED, u64::from(d.port.0), u64::from(d.wire_bytes));
                 let PacketId(packet) = d.packet;
                 let packet = s.packets.remove(packet);
+                let place = LossPlace::Switch { node: d.node, port: d.port };
+                self.losses.add(now, &packet, place, d.cause);
                 if let Some(capture) = &mut s.capture {
                     capture.dropped(now, &d, &packet);
                 }

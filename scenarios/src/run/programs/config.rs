@@ -147,13 +147,15 @@ impl Planner<'_> {
             queue_memory: self.queue_memory(index, p)?,
             signal_all: qp.sig_all,
             deadline: self.deadline,
+            handshake: None,
         })
     }
 
     /// The link as the peer sees it: its queues are in its own host memory.
     fn peer_link(&self, index: usize, p: &Program, sender: u32) -> Result<LinkConfig, RunError> {
         let queue_memory = MemKind::Host { numa: 0 };
-        Ok(LinkConfig { queue_memory, ..self.link(index, p, sender)? })
+        let handshake = p.handshake.map(|h| h.0);
+        Ok(LinkConfig { queue_memory, handshake, ..self.link(index, p, sender)? })
     }
 
     /// The program that makes the messages.

@@ -115,6 +115,7 @@ impl Net {
             wire_bytes: f.wire_bytes,
             udp_source_port: 0,
             src_qp: 0,
+            pkey: Default::default(),
             corrupt: false,
             reason: None,
             desc: self.desc,

@@ -66,6 +66,7 @@ fn packet(opcode: Opcode, psn: u32) -> Packet {
         wire_bytes: 100,
         udp_source_port: 0,
         src_qp: 0,
+        pkey: Default::default(),
         corrupt: false,
         reason: None,
         desc: PacketDesc {

@@ -26,7 +26,7 @@ use super::counters::HwCounters;
 use super::packet::{PacketDesc, distance, opcode};
 use super::recovery::{Flight, State};
 use super::timeout::Draw;
-pub use types::{Received, RecoverCause, SendDone, SendJob, Stall};
+pub use types::{Ended, Received, RecoverCause, SendDone, SendJob, Stall, Standing};
 
 #[derive(Copy, Clone, Debug)]
 struct Entry {
@@ -91,7 +91,6 @@ struct Credits {
 #[derive(Debug)]
 pub struct Requester {
     cfg: RequesterConfig,
-    mtu: u32,
     /// Work requests whose completion has not been polled, in posting order. The first `done`
     /// have ended; `cursor` is the one that the next packet belongs to, so
     /// `done <= cursor <= queue.len()`.
@@ -120,7 +119,12 @@ pub struct Requester {
     rnr_retries: u32,
     /// A missing response was reacted to, and nothing has moved since.
     gap_seen: bool,
+    /// When the first ack timer since the last progress was started.
+    began: Time,
+    /// What the last round of recovery was for.
+    last_cause: Option<RecoverCause>,
     draw: Draw,
+    ended: Option<Box<Ended>>,
     credits: Credits,
     counters: HwCounters,
 }
@@ -138,7 +142,6 @@ impl Requester {
         );
         Self {
             cfg: cfg.clone(),
-            mtu: cfg.mtu.bytes(),
             queue: VecDeque::new(),
             done: 0,
             cursor: 0,
@@ -156,6 +159,9 @@ impl Requester {
             retries: 0,
             rnr_retries: 0,
             gap_seen: false,
+            began: Time::ZERO,
+            last_cause: None,
+            ended: None,
             draw: Draw::new(cfg.timer_seed),
             credits: Credits {
                 ssn: Msn::ZERO,
@@ -200,7 +206,7 @@ impl Requester {
         }
         let fits = match op {
             WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd => job.len == 8,
-            _ if self.cfg.service == QpType::Ud => job.len <= self.mtu,
+            _ if self.cfg.service == QpType::Ud => job.len <= self.mtu(),
             _ => job.len <= MAX_MESSAGE_BYTES,
         };
         if fits { WcStatus::Success } else { WcStatus::LocLenErr }
@@ -226,6 +232,9 @@ impl Requester {
     /// The oldest unfinished work request fails with `status`, all behind it are flushed
     /// (`protocol.md` §3.3).
     fn enter_error(&mut self, status: WcStatus) -> Received {
+        if self.ended.is_none() {
+            self.ended = Some(Box::new(self.end(status)));
+        }
         let mut status_of_next = status;
         for entry in self.queue.iter_mut().skip(self.done) {
             entry.status = status_of_next;
@@ -316,6 +325,36 @@ impl Requester {
         self.queue.is_empty()
     }
 
+    /// Where it stands: what is awaited and what was done about it.
+    pub fn standing(&self) -> Standing {
+        Standing {
+            una: self.una,
+            next: self.next,
+            expired: self.expired,
+            retries: self.retries,
+            rnr_retries: self.rnr_retries,
+            began: self.began,
+            last_cause: self.last_cause,
+        }
+    }
+
+    /// How it failed, if it has.
+    pub fn ended(&self) -> Option<&Ended> {
+        self.ended.as_deref()
+    }
+
+    /// The work request that a failure with `status` ends, and where the QP stands.
+    fn end(&self, status: WcStatus) -> Ended {
+        let job = self.queue.get(self.done).map(|entry| entry.job);
+        let oldest = job.map(|job| (job.wqe, job.op, job.len));
+        Ended { status, oldest, standing: self.standing() }
+    }
+
+    /// The oldest work request that has not ended: its index, operation and bytes.
+    pub fn oldest(&self) -> Option<(u32, WrOpcode, u32)> {
+        self.end(WcStatus::Success).oldest
+    }
+
     /// In the error state (SQE for UC and UD).
     pub fn failed(&self) -> bool {
         self.failed
@@ -343,6 +382,10 @@ impl Requester {
     /// What has happened so far.
     pub const fn counters(&self) -> &HwCounters {
         &self.counters
+    }
+
+    const fn mtu(&self) -> u32 {
+        self.cfg.mtu.bytes()
     }
 
     /// PSNs that are out.

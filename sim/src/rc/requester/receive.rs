@@ -156,9 +156,9 @@ impl Requester {
         let entry = &self.queue[self.done];
         let wqe = entry.job.wqe;
         let index = distance(entry.first, self.una);
-        let offset = index * self.mtu;
+        let offset = index * self.mtu();
         let last = index + 1 == entry.packets;
-        let len = (entry.job.len - offset).min(self.mtu);
+        let len = (entry.job.len - offset).min(self.mtu());
         // Packets of the response to an earlier request may still arrive after a restart.
         let operation = pkt.opcode.operation();
         let in_place = operation == read_response(index, entry.packets)

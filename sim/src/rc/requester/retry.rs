@@ -60,6 +60,9 @@ impl Requester {
             && let Some(span) = self.ack_interval()
         {
             self.timer = Timer::Ack(now + span);
+            if self.expired == 0 && self.retries == 0 {
+                self.began = now;
+            }
         }
     }
 
@@ -110,6 +113,7 @@ impl Requester {
 
     /// A round of retransmissions begins: it uses a retry, or finds none left.
     pub(super) fn begin_round(&mut self, now: Time, cause: RecoverCause) -> Received {
+        self.last_cause = Some(cause);
         let limit = retry_limit(self.cfg.retry_cnt, self.cfg.rules.retry_seven);
         let limit = limit.filter(|limit| *limit != 7 || !mutant!(RetrySevenIsInfinite));
         let more = u32::from(mutant!(OneRetryMore));
@@ -151,6 +155,7 @@ impl Requester {
         if matches!(self.timer, Timer::Wait(_, Stall::Rnr)) {
             return told;
         }
+        self.last_cause = Some(RecoverCause::Rnr(timer));
         let limit = self.cfg.rnr_retry.retries().or(mutant!(RnrSevenIsSeven).then_some(7));
         let limit = limit.filter(|_| !mutant!(RnrRetryIgnored));
         if limit.is_some_and(|limit| self.rnr_retries >= limit) {

@@ -204,7 +204,7 @@ impl Requester {
     fn describe(&self, entry: &Entry, index: u32) -> PacketDesc {
         let job = &entry.job;
         let answered = entry.answered();
-        let offset = index * self.mtu;
+        let offset = index * self.mtu();
         let left = job.len - offset;
         let last = answered || index + 1 == entry.packets;
         let first = answered || index == 0 || (last && mutant!(OnlyForLast));
@@ -219,7 +219,7 @@ impl Requester {
             solicited: last && job.op.consumes_recv() && job.flags.contains(SendFlags::SOLICITED),
             wqe: job.wqe,
             offset,
-            len: if answered { 0 } else { left.min(self.mtu) },
+            len: if answered { 0 } else { left.min(self.mtu()) },
             ext: self.extended_header(job, opcode.operation(), offset),
         }
     }

@@ -1,5 +1,6 @@
 //! What goes into a requester and what comes out, packets aside.
 
+use doorbell_core::units::Time;
 use doorbell_core::verbs::{Psn, QKey, Qpn, Rkey, RnrTimer, SendFlags, WcStatus, WrOpcode};
 
 use super::super::packet::DropReason;
@@ -129,4 +130,35 @@ pub enum Stall {
     NakReaction,
     /// The peer has given no end-to-end credit for another message that takes a receive.
     Credits,
+}
+
+/// Where a requester stands between a loss and its end.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// Oldest unacknowledged PSN,
+    pub una: Psn,
+    /// and the next one that was never sent; equal when nothing is awaited.
+    pub next: Psn,
+    /// Expiries of the ack timer since the last progress.
+    pub expired: u32,
+    /// Of `retry_cnt`, used since then. The expiry or NAK that found none left is not in it.
+    pub retries: u32,
+    /// Of `rnr_retry`, likewise.
+    pub rnr_retries: u32,
+    /// When the first ack timer since the last progress was started: the first transmission of
+    /// what is awaited.
+    pub began: Time,
+    /// What the last round of recovery was for.
+    pub last_cause: Option<RecoverCause>,
+}
+
+/// How a requester failed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Status of the work request that ended it; `WrFlushErr`: the QP was moved to ERR.
+    pub status: WcStatus,
+    /// The oldest one that had not ended: index, operation, bytes.
+    pub oldest: Option<(u32, WrOpcode, u32)>,
+    /// Where it stood.
+    pub standing: Standing,
 }

@@ -64,6 +64,8 @@ pub struct Responder {
     run: Run,
     open: Open,
     failed: bool,
+    /// The fatal NAK that it failed with.
+    refusal: Option<NakCode>,
     /// Responses not yet polled, in PSN order.
     replies: VecDeque<Reply>,
     /// Responder resources in PSN order, at most `max_dest_rd_atomic`; ids begin at `first_job`.
@@ -110,6 +112,7 @@ impl Responder {
             run: Run::None,
             open: Open::Nothing,
             failed: false,
+            refusal: None,
             replies: VecDeque::new(),
             jobs: VecDeque::new(),
             first_job: 0,
@@ -361,6 +364,7 @@ impl Responder {
         self.reply(psn, Syndrome::Nak { code });
         self.run = Run::None;
         self.failed = true;
+        self.refusal = Some(code);
         Accept::Nak(code)
     }
 
@@ -416,6 +420,11 @@ impl Responder {
     /// wait to be polled.
     pub fn failed(&self) -> bool {
         self.failed
+    }
+
+    /// The fatal NAK that it has answered a request with, if it has.
+    pub const fn refusal(&self) -> Option<NakCode> {
+        self.refusal
     }
 
     /// In the error state, and every response has been polled.

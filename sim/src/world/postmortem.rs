@@ -1,0 +1,76 @@
+//! Where the network lost packets, by the QP that sent them: for the question why it died.
+
+use std::collections::BTreeMap;
+
+use doorbell_core::units::Time;
+
+use super::World;
+use crate::fabric::DropCause;
+use crate::nic::Sender;
+use crate::wire::{NodeId, Packet, PortId};
+
+/// Where packets were lost.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum LossPlace {
+    /// At a switch.
+    Switch {
+        /// The switch's node.
+        node: NodeId,
+        /// The port that was full, or the input of what had no way.
+        port: PortId,
+    },
+    /// At the end of a link.
+    Link {
+        /// The node that the link ends at.
+        into: NodeId,
+        /// Position of the fault in the plan; `None`: a host at one end was dead.
+        fault: Option<u32>,
+    },
+}
+
+/// Packets of one sender that were lost at one place for one cause.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Lost {
+    /// Where.
+    pub place: LossPlace,
+    /// Why.
+    pub cause: DropCause,
+    /// Requests; else responses.
+    pub request: bool,
+    /// How many.
+    pub packets: u64,
+    /// When the first one was lost,
+    pub first: Time,
+    /// and the last one.
+    pub last: Time,
+}
+
+/// All losses. Bounded by senders times places times causes.
+#[derive(Debug, Default)]
+pub(super) struct Losses(BTreeMap<Sender, Vec<Lost>>);
+
+impl Losses {
+    pub(super) fn add(&mut self, now: Time, p: &Packet, place: LossPlace, cause: DropCause) {
+        let request = p.desc.opcode.is_request();
+        let of = self.0.entry(Sender { host: p.src, qp: p.src_qp }).or_default();
+        let same = |l: &&mut Lost| (l.place, l.cause, l.request) == (place, cause, request);
+        match of.iter_mut().find(same) {
+            Some(l) => (l.packets, l.last) = (l.packets.saturating_add(1), now),
+            None => of.push(Lost { place, cause, request, packets: 1, first: now, last: now }),
+        }
+    }
+}
+
+impl World {
+    /// Packets of a QP that the network lost, place by place.
+    pub fn lost_of(&self, from: Sender) -> &[Lost] {
+        self.losses.0.get(&from).map_or(&[], Vec::as_slice)
+    }
+
+    /// Packets of a QP that are still on their way: in a queue, on a link, held by a fault, or in
+    /// a receive unit.
+    pub fn under_way_of(&self, from: Sender) -> u64 {
+        let of = |p: &Packet| Sender { host: p.src, qp: p.src_qp } == from;
+        self.shared.packets.iter().filter(|(_, p)| of(p)).count() as u64
+    }
+}
