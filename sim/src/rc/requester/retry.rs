@@ -1,9 +1,9 @@
 //! Losses, timers, retry counters (`protocol.md` §2.4, §2.5).
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{RnrTimer, WcStatus};
+use doorbell_core::verbs::{Opcode, Psn, QpType, RnrTimer, WcStatus};
 
-use super::super::packet::distance;
+use super::super::packet::{Ext, PacketDesc, distance};
 use super::super::recovery::LossRecovery;
 use super::super::rules::SequenceNak;
 use super::super::timeout::{AckTimeoutMode, retry_limit};
@@ -31,10 +31,7 @@ impl Requester {
         match self.timer {
             Timer::Wait(due, _) if due <= now => {
                 self.timer = Timer::Idle;
-                // A recovery with nothing to send leaves the rest to the ack timer.
-                if self.recovery.next(self.flight()).is_none() {
-                    self.arm(now);
-                }
+                self.arm(now);
                 Received::Nothing
             }
             Timer::Ack(due) if due <= now => {
@@ -47,14 +44,47 @@ impl Requester {
         }
     }
 
-    /// Starts the ack timer unless it runs or something else is waited for. It is not started anew
-    /// by more packets.
+    /// RC: the last bit of a polled packet leaves at `left`, now or soon. The ack timer runs from
+    /// there if the packet asks for a response and the timer does not run yet: more packets do not
+    /// start it anew (`protocol.md` §2.5).
+    pub fn on_departure(&mut self, pkt: &PacketDesc, left: Time) {
+        if self.cfg.service != QpType::Rc || !pkt.ack_req {
+            return;
+        }
+        let a = &mut self.asked;
+        assert!(a.inside > 0, "a packet left that was not polled: {pkt:?}");
+        a.inside -= 1;
+        let old = a.old > 0;
+        a.old -= u32::from(old);
+        a.at = left;
+        let takes = match pkt.ext {
+            Ext::Reth { dma_len, .. } if pkt.opcode == Opcode::RcRdmaReadRequest => {
+                self.cfg.mtu.packets_for(dma_len)
+            }
+            _ => 1,
+        };
+        let end = pkt.psn.add(takes);
+        let (una, out) = (self.una, self.outstanding());
+        let beyond = |mark: Psn| {
+            let (end, mark) = (distance(una, end), distance(una, mark));
+            (1..=out).contains(&end) && (end > mark || mark > out)
+        };
+        if beyond(self.asked.left) {
+            self.asked.left = end;
+        }
+        if !old && beyond(self.asked.left_again) {
+            self.asked.left_again = end;
+        }
+        self.arm(left);
+    }
+
+    /// Starts the ack timer unless it runs or something else is waited for.
     pub(super) fn arm(&mut self, now: Time) {
         if self.timer == Timer::Idle
             && self.awaits_response()
             && let Some(span) = self.ack_interval()
         {
-            self.timer = Timer::Ack(now + span);
+            self.timer = Timer::Ack(now.max(self.asked.at) + span);
         }
     }
 
@@ -62,21 +92,40 @@ impl Requester {
         if matches!(self.timer, Timer::Ack(_)) {
             self.timer = Timer::Idle;
         }
-        if !self.awaits_response() {
-            // Kept within the window, or it would come round with the PSNs.
-            self.asked = self.una;
+        // Kept within the window, or they would come round with the PSNs.
+        if !self.in_flight_before(self.asked.left) {
+            self.asked.left = self.una;
+        }
+        if !self.in_flight_before(self.asked.left_again) {
+            self.asked.left_again = self.una;
         }
         self.arm(now);
     }
 
     fn ack_interval(&mut self) -> Option<Span> {
-        let interval = self.cfg.timeout_mode.interval(self.cfg.timeout, self.expired)?;
+        let interval = self.cfg.timeout_mode.interval(self.cfg.timeout, self.expired.into())?;
         Some(self.draw.between(interval))
     }
 
-    /// Whether a packet that asked for a response is out.
-    pub(super) fn awaits_response(&self) -> bool {
-        (1..=self.outstanding()).contains(&distance(self.una, self.asked))
+    /// Whether a packet that asked for a response has left and is not acknowledged. While others
+    /// that ask are still to leave, again or for the first time, only what left since the last
+    /// loss counts: the departure of the next one starts the timer, and what left before the loss
+    /// may be what was lost.
+    fn awaits_response(&self) -> bool {
+        let more = self.asked.inside > self.asked.old;
+        let more = more || self.recovery.next(self.flight()).is_some();
+        self.in_flight_before(if more { self.asked.left_again } else { self.asked.left })
+    }
+
+    /// Whether `mark` lies behind a PSN that is out.
+    fn in_flight_before(&self, mark: Psn) -> bool {
+        (1..=self.outstanding()).contains(&distance(self.una, mark))
+    }
+
+    /// From now on only what is polled later counts as sent.
+    fn count_departures_anew(&mut self) {
+        self.asked.left_again = self.una;
+        self.asked.old = self.asked.inside;
     }
 
     /// New progress: both counters are full again.
@@ -106,7 +155,7 @@ impl Requester {
     /// A round of retransmissions begins: it uses a retry, or finds none left.
     pub(super) fn begin_round(&mut self, now: Time, cause: RecoverCause) -> Received {
         let limit = retry_limit(self.cfg.retry_cnt, self.cfg.rules.retry_seven);
-        if limit.is_some_and(|limit| self.retries >= limit) {
+        if limit.is_some_and(|limit| u32::from(self.retries) >= limit) {
             self.counters.req_transport_retries_exceeded += 1;
             return self.enter_error(WcStatus::RetryExcErr);
         }
@@ -127,12 +176,14 @@ impl Requester {
         Received::Recover { psn: self.una, cause }
     }
 
-    /// The ack timer starts anew with the first packet that is sent again.
+    /// The ack timer starts anew with the first packet that asks again; with a recovery that has
+    /// nothing to send, at once.
     fn pause(&mut self, now: Time, cause: RecoverCause) {
         self.timer = Timer::Idle;
+        self.count_departures_anew();
         if cause != RecoverCause::Timeout && self.cfg.nak_reaction > Span::ZERO {
             self.timer = Timer::Wait(now + self.cfg.nak_reaction, Stall::NakReaction);
-        } else if self.recovery.next(self.flight()).is_none() {
+        } else {
             self.arm(now);
         }
     }
@@ -145,13 +196,14 @@ impl Requester {
             return told;
         }
         let limit = self.cfg.rnr_retry.retries();
-        if limit.is_some_and(|limit| self.rnr_retries >= limit) {
+        if limit.is_some_and(|limit| u32::from(self.rnr_retries) >= limit) {
             self.counters.req_rnr_retries_exceeded += 1;
             return self.enter_error(WcStatus::RnrRetryExcErr);
         }
         self.rnr_retries = self.rnr_retries.saturating_add(1);
         self.counters.rnr_nak_retry_err += 1;
         self.recovery.on_loss(self.flight(), RecoverCause::Rnr(timer));
+        self.count_departures_anew();
         self.timer = Timer::Wait(now + timer.duration(), Stall::Rnr);
         told
     }
