@@ -231,6 +231,7 @@ impl Builder<'_> {
             ports: ports.collect(),
             sent: Tally::default(),
             delivered: Tally::default(),
+            started: None,
         }
     }
 

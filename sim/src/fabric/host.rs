@@ -2,7 +2,7 @@
 
 use doorbell_core::units::Time;
 
-use super::egress::{EgressPort, Queued};
+use super::egress::{EgressPort, Queued, Started};
 use super::event::{Delivery, FabricEvent, Outcome, Tally};
 use super::ingress::Ingress;
 use crate::engine::Out;
@@ -40,6 +40,8 @@ pub struct HostNode {
     pub(super) ports: Vec<HostPort>,
     pub(super) sent: Tally,
     pub(super) delivered: Tally,
+    /// A packet that had waited and whose transmission the last event began.
+    pub(super) started: Option<Started>,
 }
 
 impl HostNode {
@@ -74,7 +76,9 @@ impl HostNode {
     }
 
     /// Puts a packet into the transmit queue of `port`. `wire_bytes` is the size of the packet on
-    /// the wire and stays the same on all its way.
+    /// the wire and stays the same on all its way. Gives when its last bit leaves, or `None` when
+    /// it has to wait for others or for room at the far end; then
+    /// [`take_started`](Self::take_started) tells.
     ///
     /// # Errors
     /// [`TxQueueFull`] when the port has a limit and the packet would pass it.
@@ -89,7 +93,7 @@ impl HostNode {
         packet: PacketId,
         wire_bytes: u32,
         out: &mut Out<FabricEvent>,
-    ) -> Result<(), TxQueueFull> {
+    ) -> Result<Option<Time>, TxQueueFull> {
         assert!(
             (1..=self.max_packet_bytes).contains(&wire_bytes),
             "a packet of {wire_bytes} bytes where the largest has {}",
@@ -97,9 +101,15 @@ impl HostNode {
         );
         let item = Queued { packet, wire_bytes, ingress: PortId(u16::MAX) };
         let egress = &mut self.ports[port.index()].egress;
-        egress.enqueue(now, item, out).map_err(|_| TxQueueFull)?;
+        let started = egress.enqueue(now, item, out).map_err(|_| TxQueueFull)?;
         self.sent.add(wire_bytes);
-        Ok(())
+        Ok(started.map(|s| s.end))
+    }
+
+    /// The packet that had waited and whose transmission the last event of this node began, and
+    /// when its last bit leaves.
+    pub(crate) fn take_started(&mut self) -> Option<(PacketId, Time)> {
+        self.started.take().map(|s| (s.item.packet, s.end))
     }
 
     /// Asks for one [`Outcome::TxReady`] when at most `waiting_bytes` wait at `port`, the packet
@@ -138,11 +148,11 @@ impl HostNode {
                 Outcome::Delivered(Delivery { host: self.host, port, packet, wire_bytes })
             }
             FabricEvent::PortFree { port, .. } => {
-                let _ = self.ports[port.index()].egress.on_free(now, out);
+                self.started = self.ports[port.index()].egress.on_free(now, out);
                 self.tell_ready(port)
             }
             FabricEvent::Credit { port, bytes, .. } => {
-                let _ = self.ports[port.index()].egress.on_credit(now, bytes, out);
+                self.started = self.ports[port.index()].egress.on_credit(now, bytes, out);
                 self.tell_ready(port)
             }
             FabricEvent::Stored { .. } => unreachable!("hosts take whole packets"),

@@ -126,7 +126,7 @@ impl Fabric {
         packet: PacketId,
         wire_bytes: u32,
         out: &mut Out<FabricEvent>,
-    ) -> Result<(), TxQueueFull> {
+    ) -> Result<Option<Time>, TxQueueFull> {
         self.hosts[host.index()].send(now, port, packet, wire_bytes, out)
     }
 

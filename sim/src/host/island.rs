@@ -451,6 +451,15 @@ impl Host {
         self.settle(s, now);
     }
 
+    /// A packet that waited in the port leaves; its last bit at `left`.
+    pub fn on_departure(&mut self, s: &mut Shared, now: Time, packet: PacketId, left: Time) {
+        if !self.dead && Nic::hears_departure(&s.packets[packet.0].desc) {
+            let (nic, mut env) = self.split(s, now);
+            nic.on_departure(&mut env, packet, left);
+            self.flush(s);
+        }
+    }
+
     /// The port has room.
     pub fn on_tx_ready(&mut self, s: &mut Shared, now: Time) {
         let (nic, mut env) = self.split(s, now);

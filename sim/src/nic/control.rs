@@ -100,6 +100,8 @@ impl Nic {
             held_writes: Default::default(),
             timers: Vec::new(),
             kept: Vec::new(),
+            asked_in_port: 0,
+            asked_before_reset: 0,
             counters: Default::default(),
         })));
         self.apply_withheld();
@@ -211,6 +213,7 @@ impl Nic {
         (q.accepts_since, q.acknowledged, q.death) = (None, None, None);
         q.current_recv = None;
         q.atomics = 0;
+        q.asked_before_reset = q.asked_in_port;
         let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();
         packets.extend(q.kept.drain(..).map(|(_, packet)| packet));
         let writes: Vec<HostWrite> = q.held_writes.drain(..).collect();

@@ -118,11 +118,11 @@ impl Env<'_> {
         self.submit(Transaction { kind, from: node, target, bytes, addr, cause, tag });
     }
 
-    /// Hands a packet to the port.
-    pub fn transmit(&mut self, packet: PacketId) {
+    /// Hands a packet to the port. Gives when its last bit leaves; `None`: it waits.
+    pub fn transmit(&mut self, packet: PacketId) -> Option<Time> {
         let wire_bytes = self.packets[packet.0].wire_bytes;
         let sent = self.port.send(self.now, PortId(0), packet, wire_bytes, self.fabric_out);
-        assert!(sent.is_ok(), "the NIC's port has no limit of its own");
+        sent.expect("the port of a NIC has no limit of its own")
     }
 
     /// Folds what happened into the trace hash.

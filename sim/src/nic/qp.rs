@@ -195,6 +195,10 @@ pub struct NicQp {
     pub(super) timers: Vec<Time>,
     /// Packets that the responder keeps beyond a gap.
     pub(super) kept: Vec<(Psn, PacketId)>,
+    /// Requests in the port's queue that ask for a response, and how many of these are of an
+    /// earlier life.
+    pub(super) asked_in_port: u32,
+    pub(super) asked_before_reset: u32,
     /// What the engine does not see, and what it saw in earlier lives of the QP.
     pub(super) counters: HwCounters,
 }
@@ -210,7 +214,7 @@ impl NicQp {
             return Some((desc, r.read_job(desc.wqe)));
         }
         let requester = self.requester.as_mut()?;
-        let desc = requester.poll_transmit(now)?;
+        let desc = requester.poll_transmit()?;
         self.stats.rd_atomic_peak = self.stats.rd_atomic_peak.max(requester.rd_atomic());
         Some((desc, None))
     }

@@ -44,7 +44,6 @@ impl Nic {
                     q.response_in_pu = read.is_some();
                     let life = q.life;
                     self.start(env, pu, Running { qp, life, desc, read });
-                    self.arm_timer(env, qp);
                 }
             }
         }
@@ -329,11 +328,42 @@ impl Nic {
         self.stats.tx_packets += 1;
         self.stats.tx_payload += u64::from(desc.len);
         env.trace(kind::TX, u64::from(qp) << 8 | desc.opcode as u64, u64::from(desc.psn.value()));
-        env.transmit(packet);
+        let left = env.transmit(packet);
+        if Self::hears_departure(&desc) {
+            match left {
+                Some(at) => self.asked_at(env, qp, &desc, at),
+                None => self.qp_mut(qp).expect("it sends").asked_in_port += 1,
+            }
+        }
         if env.timeline.enabled() && desc.opcode.is_request() {
             let port = env.port.egress(PortId(0));
             let end = if port.waiting_packets() == 0 { port.free_at() } else { start };
             self.record(env, qp, desc.wqe, "port (serialisation)", start, end);
+        }
+    }
+
+    /// A packet that waited in the port leaves; its last bit at `left`.
+    pub fn on_departure(&mut self, env: &mut Env<'_>, packet: PacketId, left: Time) {
+        let Packet { desc, src_qp: qp, .. } = env.packets[packet.0];
+        let Some(q) = self.qp_mut(qp) else { return };
+        q.asked_in_port -= 1;
+        if q.asked_before_reset > 0 {
+            q.asked_before_reset -= 1;
+            return;
+        }
+        self.asked_at(env, qp, &desc, left);
+    }
+
+    /// Whether the NIC wants to hear of a packet's departure.
+    pub const fn hears_departure(desc: &PacketDesc) -> bool {
+        desc.ack_req && desc.opcode.is_request()
+    }
+
+    /// A request that asks for a response leaves: the ack timer may start.
+    fn asked_at(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, left: Time) {
+        if let Some(r) = self.qp_mut(qp).and_then(|q| q.requester.as_mut()) {
+            r.on_departure(desc, left);
+            self.arm_timer(env, qp);
         }
     }
 

@@ -43,8 +43,9 @@
 //!     qkey: QKey(0),
 //! });
 //! let mut written = Vec::new();
-//! while let Some(packet) = requester.poll_transmit(now) {
+//! while let Some(packet) = requester.poll_transmit() {
 //!     // Fetch packet.len bytes at packet.offset of WQE packet.wqe; send them; they arrive.
+//!     requester.on_departure(&packet, now);
 //!     match responder.on_packet(now, &packet, false) {
 //!         Accept::Place { target: Target::Remote { va, .. }, len, .. } => written.push((va, len)),
 //!         other => panic!("{other:?}"),

@@ -305,6 +305,12 @@ impl World {
         let outcome = s.fabric.on_event(now, ev, &s.packets, &mut s.fabric_out);
         let id = s.port_ids[ev.node().index()];
         s.schedule_fabric(id);
+        if matches!(ev, FabricEvent::PortFree { .. } | FabricEvent::Credit { .. })
+            && let Some(host) = self.hosts.get_mut(ev.node().index())
+            && let Some((packet, left)) = s.fabric.host_mut(HostId(ev.node().0)).take_started()
+        {
+            host.on_departure(s, now, packet, left);
+        }
         match outcome {
             Outcome::Nothing => {}
             Outcome::Delivered(d) => {

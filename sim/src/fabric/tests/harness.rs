@@ -130,7 +130,7 @@ impl Net {
         if sent.is_err() {
             self.packets.remove(id);
         }
-        sent
+        sent.map(|_| ())
     }
 
     fn end(&mut self, packet: PacketId, lost: Option<DropCause>) {

@@ -58,6 +58,27 @@ enum Timer {
     Wait(Time, Stall),
 }
 
+/// What the ack timer depends on: packets that ask for a response, AckReq, READs and ATOMICs.
+#[derive(Copy, Clone, Debug)]
+struct Asked {
+    /// Behind the last one that has left the port.
+    left: Psn,
+    /// Behind the last one that has left and was polled since the last loss.
+    left_again: Psn,
+    /// When the last of them left.
+    at: Time,
+    /// Polled, and not gone from the port.
+    inside: u32,
+    /// How many of these were polled before the last loss.
+    old: u32,
+}
+
+impl Asked {
+    const fn new(psn: Psn) -> Self {
+        Self { left: psn, left_again: psn, at: Time::ZERO, inside: 0, old: 0 }
+    }
+}
+
 /// End-to-end credits (`protocol.md` §2.6).
 #[derive(Copy, Clone, Debug)]
 struct Credits {
@@ -80,6 +101,8 @@ struct Credits {
 ///   it gives `None`, at the pace at which the packets can be processed;
 /// - poll [`poll_completion`](Self::poll_completion) after `on_packet`, `on_timer`,
 ///   `on_transmitted`, `push`, `fail` and `flush`, until it gives `None`;
+/// - RC: tell [`on_departure`](Self::on_departure) of every polled packet, in order, when its last
+///   bit leaves. The ack timer runs from there, so an owner that forgets it has no timer;
 /// - read [`next_deadline`](Self::next_deadline) after any of these, and call
 ///   [`on_timer`](Self::on_timer) when it has come. The deadline moves on with progress; an owner
 ///   that is called too early calls in vain and reads it again.
@@ -109,14 +132,13 @@ pub struct Requester {
     /// READs and ATOMICs between `una` and `next`.
     rd_atomic: u8,
     failed: bool,
-    /// Behind the last packet that asked for a response: the ack timer runs while `una` is before.
-    asked: Psn,
+    asked: Asked,
     recovery: State,
     timer: Timer,
     /// Expiries of the ack timer, retries and RNR retries since the last progress.
-    expired: u32,
-    retries: u32,
-    rnr_retries: u32,
+    expired: u16,
+    retries: u16,
+    rnr_retries: u16,
     /// A missing response was reacted to, and nothing has moved since.
     gap_seen: bool,
     /// When the first ack timer since the last progress was started.
@@ -152,7 +174,7 @@ impl Requester {
             since_ack_req: 0,
             rd_atomic: 0,
             failed: false,
-            asked: cfg.sq_psn,
+            asked: Asked::new(cfg.sq_psn),
             recovery: cfg.recovery.build(),
             timer: Timer::Idle,
             expired: 0,
@@ -330,9 +352,9 @@ impl Requester {
         Standing {
             una: self.una,
             next: self.next,
-            expired: self.expired,
-            retries: self.retries,
-            rnr_retries: self.rnr_retries,
+            expired: u32::from(self.expired),
+            retries: u32::from(self.retries),
+            rnr_retries: u32::from(self.rnr_retries),
             began: self.began,
             last_cause: self.last_cause,
         }

@@ -1,9 +1,9 @@
 //! Losses, timers, retry counters (`protocol.md` §2.4, §2.5).
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{RnrTimer, WcStatus};
+use doorbell_core::verbs::{Opcode, Psn, QpType, RnrTimer, WcStatus};
 
-use super::super::packet::distance;
+use super::super::packet::{Ext, PacketDesc, distance};
 use super::super::recovery::LossRecovery;
 use super::super::rules::SequenceNak;
 use super::super::timeout::{AckTimeoutMode, retry_limit};
@@ -35,10 +35,7 @@ impl Requester {
             }
             Timer::Wait(due, _) if due <= now => {
                 self.timer = Timer::Idle;
-                // A recovery with nothing to send leaves the rest to the ack timer.
-                if self.recovery.next(self.flight()).is_none() {
-                    self.arm(now);
-                }
+                self.arm(now);
                 Received::Nothing
             }
             Timer::Ack(due) if due <= now => {
@@ -51,17 +48,51 @@ impl Requester {
         }
     }
 
-    /// Starts the ack timer unless it runs or something else is waited for. It is not started anew
-    /// by more packets.
+    /// RC: the last bit of a polled packet leaves at `left`, now or soon. The ack timer runs from
+    /// there if the packet asks for a response and the timer does not run yet: more packets do not
+    /// start it anew (`protocol.md` §2.5).
+    pub fn on_departure(&mut self, pkt: &PacketDesc, left: Time) {
+        if self.cfg.service != QpType::Rc || !pkt.ack_req {
+            return;
+        }
+        let a = &mut self.asked;
+        assert!(a.inside > 0, "a packet left that was not polled: {pkt:?}");
+        a.inside -= 1;
+        let old = a.old > 0;
+        a.old -= u32::from(old);
+        a.at = left;
+        let takes = match pkt.ext {
+            Ext::Reth { dma_len, .. } if pkt.opcode == Opcode::RcRdmaReadRequest => {
+                self.cfg.mtu.packets_for(dma_len)
+            }
+            _ => 1,
+        };
+        let end = pkt.psn.add(takes);
+        let (una, out) = (self.una, self.outstanding());
+        let beyond = |mark: Psn| {
+            let (end, mark) = (distance(una, end), distance(una, mark));
+            (1..=out).contains(&end) && (end > mark || mark > out)
+        };
+        if beyond(self.asked.left) {
+            self.asked.left = end;
+        }
+        if !old && beyond(self.asked.left_again) {
+            self.asked.left_again = end;
+        }
+        self.arm(left);
+    }
+
+    /// Starts the ack timer unless it runs or something else is waited for.
     pub(super) fn arm(&mut self, now: Time) {
         let anew = mutant!(EachPacketDelaysTimer) && matches!(self.timer, Timer::Ack(_));
         if (self.timer == Timer::Idle || anew)
             && self.awaits_response()
             && let Some(span) = self.ack_interval()
         {
-            self.timer = Timer::Ack(now + span);
+            let from = now.max(self.asked.at);
+            self.timer = Timer::Ack(from + span);
             if self.expired == 0 && self.retries == 0 {
-                self.began = now;
+                self.began = from;
             }
         }
     }
@@ -70,21 +101,40 @@ impl Requester {
         if matches!(self.timer, Timer::Ack(_)) {
             self.timer = Timer::Idle;
         }
-        if !self.awaits_response() {
-            // Kept within the window, or it would come round with the PSNs.
-            self.asked = self.una;
+        // Kept within the window, or they would come round with the PSNs.
+        if !self.in_flight_before(self.asked.left) {
+            self.asked.left = self.una;
+        }
+        if !self.in_flight_before(self.asked.left_again) {
+            self.asked.left_again = self.una;
         }
         self.arm(now);
     }
 
     fn ack_interval(&mut self) -> Option<Span> {
-        let interval = self.cfg.timeout_mode.interval(self.cfg.timeout, self.expired)?;
+        let interval = self.cfg.timeout_mode.interval(self.cfg.timeout, self.expired.into())?;
         Some(self.draw.between(interval))
     }
 
-    /// Whether a packet that asked for a response is out.
-    pub(super) fn awaits_response(&self) -> bool {
-        (1..=self.outstanding()).contains(&distance(self.una, self.asked))
+    /// Whether a packet that asked for a response has left and is not acknowledged. While others
+    /// that ask are still to leave, again or for the first time, only what left since the last
+    /// loss counts: the departure of the next one starts the timer, and what left before the loss
+    /// may be what was lost.
+    fn awaits_response(&self) -> bool {
+        let more = self.asked.inside > self.asked.old;
+        let more = more || self.recovery.next(self.flight()).is_some();
+        self.in_flight_before(if more { self.asked.left_again } else { self.asked.left })
+    }
+
+    /// Whether `mark` lies behind a PSN that is out.
+    fn in_flight_before(&self, mark: Psn) -> bool {
+        (1..=self.outstanding()).contains(&distance(self.una, mark))
+    }
+
+    /// From now on only what is polled later counts as sent.
+    fn count_departures_anew(&mut self) {
+        self.asked.left_again = self.una;
+        self.asked.old = self.asked.inside;
     }
 
     /// New progress: both counters are full again.
@@ -117,7 +167,7 @@ impl Requester {
         let limit = retry_limit(self.cfg.retry_cnt, self.cfg.rules.retry_seven);
         let limit = limit.filter(|limit| *limit != 7 || !mutant!(RetrySevenIsInfinite));
         let more = u32::from(mutant!(OneRetryMore));
-        if limit.is_some_and(|limit| self.retries >= limit + more) {
+        if limit.is_some_and(|limit| u32::from(self.retries) >= limit + more) {
             self.counters.req_transport_retries_exceeded += 1;
             return self.enter_error(WcStatus::RetryExcErr);
         }
@@ -138,12 +188,14 @@ impl Requester {
         Received::Recover { psn: self.una, cause }
     }
 
-    /// The ack timer starts anew with the first packet that is sent again.
+    /// The ack timer starts anew with the first packet that asks again; with a recovery that has
+    /// nothing to send, at once.
     fn pause(&mut self, now: Time, cause: RecoverCause) {
         self.timer = Timer::Idle;
+        self.count_departures_anew();
         if cause != RecoverCause::Timeout && self.cfg.nak_reaction > Span::ZERO {
             self.timer = Timer::Wait(now + self.cfg.nak_reaction, Stall::NakReaction);
-        } else if self.recovery.next(self.flight()).is_none() {
+        } else {
             self.arm(now);
         }
     }
@@ -158,7 +210,7 @@ impl Requester {
         self.last_cause = Some(RecoverCause::Rnr(timer));
         let limit = self.cfg.rnr_retry.retries().or(mutant!(RnrSevenIsSeven).then_some(7));
         let limit = limit.filter(|_| !mutant!(RnrRetryIgnored));
-        if limit.is_some_and(|limit| self.rnr_retries >= limit) {
+        if limit.is_some_and(|limit| u32::from(self.rnr_retries) >= limit) {
             self.counters.req_rnr_retries_exceeded += 1;
             return self.enter_error(WcStatus::RnrRetryExcErr);
         }
@@ -167,7 +219,8 @@ impl Requester {
         self.recovery.on_loss(self.flight(), RecoverCause::Rnr(timer));
         let wrong = mutant!(RnrTimerEntryWrong) && timer.code() == 17;
         let wait = timer.duration() * if wrong { 2 } else { u64::from(!mutant!(NoRnrWait)) };
-        self.retries += u32::from(mutant!(RnrUsesTransportRetry));
+        self.retries += u16::from(mutant!(RnrUsesTransportRetry));
+        self.count_departures_anew();
         self.timer = Timer::Wait(now + wait, Stall::Rnr);
         told
     }

@@ -1,6 +1,5 @@
 //! Which packet is next, and what it looks like.
 
-use doorbell_core::units::Time;
 use doorbell_core::verbs::{Operation, Psn, QpType, Rkey, SendFlags, WcStatus, WrOpcode};
 
 use super::super::config::{AckReqLast, MAX_UNACKED};
@@ -12,14 +11,14 @@ use super::{Entry, Requester, SendJob, Stall, Timer};
 impl Requester {
     /// The next packet, or `None` when [`blocked_by`](Self::blocked_by) names a reason. The
     /// packets of one QP have to reach the wire in the order in which they are polled.
-    pub fn poll_transmit(&mut self, now: Time) -> Option<PacketDesc> {
+    pub fn poll_transmit(&mut self) -> Option<PacketDesc> {
         if !self.peek_transmit() {
             return None;
         }
         if self.cfg.service == QpType::Rc
             && let Some(psn) = self.recovery.next(self.flight())
         {
-            return Some(self.send_again(now, psn));
+            return Some(self.send_again(psn));
         }
         let entry = &self.queue[self.cursor];
         let mut desc = self.describe(entry, self.packet);
@@ -32,7 +31,7 @@ impl Requester {
             let limited = self.packet == 0 && self.begin_message(op.consumes_recv(), packets);
             let last = self.packet + takes == packets;
             desc.ack_req = answered || limited || self.wants_ack(last, signalled);
-            self.sent(now, desc.ack_req, self.next);
+            self.sent(desc.ack_req);
         }
         self.packet += takes;
         if self.packet == packets {
@@ -44,7 +43,7 @@ impl Requester {
 
     /// A packet that was sent before, from the work request alone. The last of a round asks for
     /// an ACK, since those that asked before may have been answered before the loss.
-    fn send_again(&mut self, now: Time, psn: Psn) -> PacketDesc {
+    fn send_again(&mut self, psn: Psn) -> PacketDesc {
         let (i, index) = self.locate(psn);
         let entry = &mut self.queue[i];
         let takes = takes(entry, index);
@@ -59,22 +58,15 @@ impl Requester {
         // Packets apart from each other do not tell how far the peer has come: it is asked.
         let apart = psn == self.una && !matches!(self.recovery, State::GoBackN(_));
         desc.ack_req = ends || round_over || apart || self.counts_out();
-        self.sent(now, desc.ack_req, psn.add(takes));
+        self.sent(desc.ack_req);
         self.counters.retransmitted_packets += 1;
         desc
     }
 
-    /// Bookkeeping of a packet that is on its way; `end` is the PSN behind it.
-    fn sent(&mut self, now: Time, ack_req: bool, end: Psn) {
+    /// Bookkeeping of a packet that was polled.
+    const fn sent(&mut self, ack_req: bool) {
         self.since_ack_req = if ack_req { 0 } else { self.since_ack_req + 1 };
-        if !ack_req {
-            return;
-        }
-        let beyond = distance(self.una, end) > distance(self.una, self.asked);
-        if beyond || !self.awaits_response() {
-            self.asked = end;
-        }
-        self.arm(now);
+        self.asked.inside += ack_req as u32;
     }
 
     /// Counts a message into the credits; whether it is the one beyond them.

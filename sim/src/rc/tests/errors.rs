@@ -6,7 +6,7 @@ use doorbell_core::verbs::{
 
 use super::super::*;
 use super::requester::{ACK, ack, atomic_ack, nak, rc, rc_with, read_response, statuses};
-use super::{NOW, complete_all, job, transmit_all};
+use super::{NOW, complete_all, job, transmit_all, transmit_at};
 
 #[test]
 fn a_fatal_nak_fails_its_request_and_flushes_the_rest() {
@@ -151,11 +151,11 @@ fn a_local_error_stops_its_message_and_waits_for_those_before_it() {
         requester.push(job(wqe, WrOpcode::RdmaWrite, 600));
     }
     for _ in 0..5 {
-        requester.poll_transmit(NOW).unwrap();
+        transmit_at(&mut requester, NOW).unwrap();
     }
     requester.fail(11, LocProtErr);
     requester.fail(99, LocProtErr);
-    assert_eq!(requester.poll_transmit(NOW), None);
+    assert_eq!(requester.poll_transmit(), None);
     assert!(complete_all(&mut requester).is_empty());
     let error = Received::Error { wqe: 11, status: LocProtErr };
     assert_eq!(requester.on_packet(NOW, &ack(2, ACK)), error);

@@ -125,7 +125,7 @@ impl Link {
     fn transmit(&mut self) -> bool {
         let may = self.requester.peek_transmit();
         let before = self.requester.outstanding();
-        let Some(desc) = self.requester.poll_transmit(self.now) else {
+        let Some(desc) = self.requester.poll_transmit() else {
             assert!(!may, "peek_transmit promised a packet");
             return false;
         };
@@ -151,6 +151,7 @@ impl Link {
         // What travels must not depend on what is local to the sender.
         self.forth.push_back((PacketDesc { wqe: 0xDEAD, offset: 0xBEEF, ..desc }, payload));
         self.requester.on_transmitted(&desc);
+        self.requester.on_departure(&desc, self.now);
         true
     }
 

@@ -3,7 +3,7 @@
 //! at the end that every work request has ended as it must.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{SendFlags, WcStatus, WrOpcode};
@@ -88,7 +88,7 @@ impl Wire {
 
 /// One-way time of the network, and of a packet at the port.
 pub const LATENCY: Span = Span::from_us(1);
-const PACKET: Span = Span::from_ns(50);
+pub const PACKET: Span = Span::from_ns(50);
 /// Steps of a run; the largest seen is below a tenth.
 const LIMIT: u32 = 200_000;
 
@@ -111,6 +111,8 @@ pub struct Duel<'a> {
     held: Vec<(PacketDesc, u64)>,
     /// Bytes that each READ has got.
     got: Vec<u32>,
+    /// Requests whose last bit has not left.
+    leaving: VecDeque<(Time, PacketDesc)>,
     pub done: Vec<SendDone>,
 }
 
@@ -133,6 +135,7 @@ impl<'a> Duel<'a> {
             results: Vec::new(),
             held: Vec::new(),
             got: vec![0; plan.jobs.len()],
+            leaving: VecDeque::new(),
             done: Vec::new(),
             plan,
         }
@@ -148,6 +151,7 @@ impl<'a> Duel<'a> {
                 self.requester.next_deadline(),
                 self.responder.next_deadline(),
                 self.results.first().map(|(at, ..)| *at),
+                self.leaving.front().map(|(at, _)| *at),
             ];
             let Some(next) = times.into_iter().flatten().min() else {
                 self.check_end();
@@ -160,6 +164,9 @@ impl<'a> Duel<'a> {
     }
 
     fn step(&mut self) {
+        while let Some((at, desc)) = self.leaving.pop_front_if(|(at, _)| *at <= self.now) {
+            self.requester.on_departure(&desc, at);
+        }
         if self.requester.next_deadline().is_some_and(|due| due <= self.now) {
             self.requester.on_timer(self.now);
             assert!(self.requester.next_deadline().is_none_or(|due| due > self.now));
@@ -177,7 +184,7 @@ impl<'a> Duel<'a> {
         let window = self.plan.requester.max_outstanding_packets;
         loop {
             let (before, new) = (self.requester.outstanding(), self.requester.next_psn());
-            let Some(desc) = self.requester.poll_transmit(self.now) else { break };
+            let Some(desc) = self.requester.poll_transmit() else { break };
             if desc.psn == new {
                 assert!(before < window, "window overrun");
             } else {
@@ -186,6 +193,7 @@ impl<'a> Duel<'a> {
             assert!(self.requester.outstanding() <= MAX_UNACKED);
             let tag = u64::from(desc.wqe) << 32 | u64::from(desc.offset);
             self.send(true, desc, tag);
+            self.leaving.push_back((self.forth.port, desc));
         }
         while let Some(desc) = self.responder.poll_transmit(self.now) {
             let va = self.responder.read_job(desc.wqe).map_or(0, |job| job.va);

@@ -10,6 +10,7 @@ mod replies;
 mod requester;
 mod responder;
 mod survivors;
+mod timer;
 mod unreliable;
 
 use doorbell_core::units::Time;
@@ -99,7 +100,18 @@ fn request(opcode: Opcode, psn: Psn, len: u32, dma_len: u32) -> PacketDesc {
 }
 
 fn transmit_all(requester: &mut Requester) -> Vec<PacketDesc> {
-    std::iter::from_fn(|| requester.poll_transmit(NOW)).collect()
+    transmit_all_at(requester, NOW)
+}
+
+/// All that may be sent; their last bits leave at `at`.
+fn transmit_all_at(requester: &mut Requester, at: Time) -> Vec<PacketDesc> {
+    std::iter::from_fn(|| transmit_at(requester, at)).collect()
+}
+
+fn transmit_at(requester: &mut Requester, at: Time) -> Option<PacketDesc> {
+    let desc = requester.poll_transmit()?;
+    requester.on_departure(&desc, at);
+    Some(desc)
 }
 
 fn respond_all(responder: &mut Responder) -> Vec<PacketDesc> {

@@ -1,0 +1,174 @@
+//! The ack timer's rule (`protocol.md` §2.5): it runs while a packet that needs a response is out,
+//! from the moment at which that packet has left the port.
+
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::{AckTimeout, NakCode, Opcode, SendFlags, Syndrome, WrOpcode};
+
+use super::super::*;
+use super::requester::{ACK, ack, nak, rc_with, read_response};
+use super::{NOW, job};
+
+/// T of timeout 1.
+const T: Span = Span::from_ps(8_192_000);
+
+fn us(n: u64) -> Time {
+    NOW + Span::from_us(n)
+}
+
+fn timed() -> Requester {
+    rc_with(|cfg| cfg.timeout = AckTimeout::new(1).unwrap())
+}
+
+fn poll(requester: &mut Requester) -> Vec<PacketDesc> {
+    std::iter::from_fn(|| requester.poll_transmit()).collect()
+}
+
+#[test]
+fn it_starts_when_the_last_bit_has_left_and_not_when_the_packet_is_polled() {
+    let mut requester = timed();
+    requester.push(job(0, WrOpcode::Send, 1));
+    let packets = poll(&mut requester);
+    assert_eq!(requester.next_deadline(), None, "it may wait in the NIC for any time");
+    requester.on_departure(&packets[0], us(100));
+    assert_eq!(requester.next_deadline(), Some(us(100) + T));
+}
+
+#[test]
+fn packets_that_ask_for_nothing_do_not_start_it() {
+    // 16 packets of one message: only the last asks.
+    let mut requester = timed();
+    requester.push(job(0, WrOpcode::RdmaWrite, 16 * 256));
+    let packets = poll(&mut requester);
+    for (i, packet) in packets.iter().enumerate() {
+        assert_eq!(requester.next_deadline(), None, "packet {i}");
+        requester.on_departure(packet, us(i as u64));
+    }
+    assert_eq!(requester.next_deadline(), Some(us(15) + T));
+    // And a READ asks by itself.
+    let mut requester = timed();
+    requester.push(job(0, WrOpcode::RdmaRead, 600));
+    let packets = poll(&mut requester);
+    requester.on_departure(&packets[0], us(3));
+    assert_eq!(requester.next_deadline(), Some(us(3) + T));
+    // All three of its responses are awaited.
+    for (i, opcode, len) in [
+        (0, Opcode::RcRdmaReadResponseFirst, 256),
+        (1, Opcode::RcRdmaReadResponseMiddle, 256),
+    ] {
+        requester.on_packet(us(4 + u64::from(i)), &read_response(opcode, i, len));
+        assert_eq!(requester.next_deadline(), Some(us(4 + u64::from(i)) + T));
+    }
+    requester.on_packet(us(6), &read_response(Opcode::RcRdmaReadResponseLast, 2, 88));
+    assert_eq!(requester.next_deadline(), None);
+}
+
+#[test]
+fn progress_restarts_it_only_for_what_has_left() {
+    let mut requester = timed();
+    (0..3).for_each(|wqe| requester.push(job(wqe, WrOpcode::Send, 1)));
+    let packets = poll(&mut requester);
+    requester.on_departure(&packets[0], us(1));
+    requester.on_packet(us(5), &ack(0, ACK));
+    assert_eq!(requester.next_deadline(), None, "the other two are inside the NIC");
+    requester.on_departure(&packets[1], us(50));
+    requester.on_departure(&packets[2], us(51));
+    assert_eq!(requester.next_deadline(), Some(us(50) + T), "more packets do not delay it");
+    requester.on_packet(us(52), &ack(1, ACK));
+    assert_eq!(requester.next_deadline(), Some(us(52) + T));
+    // A packet on its way out counts from its end, not from an ACK that comes before that.
+    requester.push(job(3, WrOpcode::Send, 1));
+    let packets = poll(&mut requester);
+    requester.on_departure(&packets[0], us(60));
+    requester.on_packet(us(58), &ack(2, ACK));
+    assert_eq!(requester.next_deadline(), Some(us(60) + T));
+}
+
+#[test]
+fn a_retransmission_counts_from_its_own_departure() {
+    let mut requester = timed();
+    (0..3).for_each(|wqe| requester.push(job(wqe, WrOpcode::Send, 1)));
+    let first = poll(&mut requester);
+    requester.on_departure(&first[0], us(1));
+    requester.on_departure(&first[1], us(2));
+    requester.on_packet(us(3), &nak(0, NakCode::PsnSequenceError));
+    assert_eq!(requester.next_deadline(), None);
+    let again = poll(&mut requester);
+    assert_eq!(again.len(), 3);
+    // What was polled before the NAK does not count, even if it leaves after it.
+    requester.on_departure(&first[2], us(4));
+    assert_eq!(requester.next_deadline(), None);
+    // Nor does progress by an old copy start the timer for what is still inside.
+    requester.on_packet(us(5), &ack(0, ACK));
+    assert_eq!(requester.next_deadline(), None);
+    requester.on_departure(&again[0], us(90));
+    assert_eq!(requester.next_deadline(), None, "it is acknowledged already");
+    requester.on_departure(&again[1], us(91));
+    assert_eq!(requester.next_deadline(), Some(us(91) + T));
+    assert!(matches!(requester.on_timer(us(91) + T), Received::Recover { .. }));
+    assert_eq!(requester.next_deadline(), None, "again it is the departure that counts");
+}
+
+#[test]
+fn a_packet_that_asks_for_nothing_is_not_timed_when_it_is_sent_again() {
+    let mut requester = timed();
+    requester.push(job(0, WrOpcode::RdmaWrite, 512));
+    requester.push(job(1, WrOpcode::RdmaWrite, 256));
+    poll(&mut requester).iter().for_each(|p| requester.on_departure(p, us(1)));
+    requester.on_packet(us(2), &nak(0, NakCode::PsnSequenceError));
+    let again = poll(&mut requester);
+    assert!(!again[0].ack_req && again[1].ack_req);
+    requester.on_departure(&again[0], us(10));
+    assert_eq!(requester.next_deadline(), None);
+    requester.on_departure(&again[1], us(20));
+    assert_eq!(requester.next_deadline(), Some(us(20) + T));
+}
+
+#[test]
+fn it_stops_during_an_rnr_wait_and_starts_with_the_retransmission() {
+    let mut requester = timed();
+    (0..2).for_each(|wqe| requester.push(job(wqe, WrOpcode::Send, 1)));
+    let first = poll(&mut requester);
+    requester.on_departure(&first[0], us(1));
+    let timer = doorbell_core::verbs::RnrTimer::new(12).unwrap();
+    requester.on_packet(us(2), &ack(0, Syndrome::RnrNak { timer }));
+    let due = us(2) + timer.duration();
+    requester.on_departure(&first[1], us(3));
+    assert_eq!(requester.next_deadline(), Some(due), "the wait, not the ack timer");
+    requester.on_timer(due);
+    assert_eq!(requester.next_deadline(), None);
+    let again = poll(&mut requester);
+    requester.on_departure(&again[0], due + T);
+    assert_eq!(requester.next_deadline(), Some(due + T + T));
+}
+
+#[test]
+fn selective_repeat_keeps_the_timer_of_what_is_not_sent_again() {
+    let mut requester = rc_with(|cfg| {
+        cfg.timeout = AckTimeout::new(1).unwrap();
+        cfg.recovery = Recovery::SelectiveRepeat(SelectiveRepeat { hold: 32, cap: 32 });
+    });
+    (0..3).for_each(|wqe| requester.push(job(wqe, WrOpcode::Send, 1)));
+    poll(&mut requester).iter().for_each(|p| requester.on_departure(p, us(1)));
+    let held = |psn: u32, held: u32| {
+        let msn = doorbell_core::verbs::Msn::ZERO;
+        let held = doorbell_core::verbs::Psn::new(held);
+        PacketDesc { ext: Ext::Sack { msn, held }, ..ack(psn, ACK) }
+    };
+    requester.on_packet(us(2), &held(0, 1));
+    let again = poll(&mut requester);
+    assert_eq!(again.len(), 1);
+    assert_eq!(requester.next_deadline(), None);
+    requester.on_departure(&again[0], us(30));
+    assert_eq!(requester.next_deadline(), Some(us(30) + T));
+    // The last of the three left long ago, is not sent again, and is still awaited.
+    requester.on_packet(us(32), &ack(1, ACK));
+    assert_eq!(requester.next_deadline(), Some(us(32) + T));
+}
+
+#[test]
+fn unsignalled_work_that_asks_for_no_ack_is_not_timed() {
+    let mut requester = rc_with(|cfg| cfg.ack_req_last = AckReqLast::Signalled);
+    requester.push(SendJob { flags: SendFlags::empty(), ..job(0, WrOpcode::Send, 1) });
+    poll(&mut requester).iter().for_each(|p| requester.on_departure(p, us(1)));
+    assert_eq!(requester.next_deadline(), None);
+}
