@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::deaths::deaths_text;
 use super::table::{Align, Table};
 use super::timeline::timeline_text;
 use crate::quantity::Unit;
@@ -24,6 +25,7 @@ pub(super) fn detail_text(run: &Run) -> String {
         counters(outcome),
         faults(outcome),
         effective(outcome),
+        deaths_text(outcome),
         notes(outcome),
         outcome.timeline.as_deref().map(timeline_text).unwrap_or_default(),
         end(outcome),

@@ -14,7 +14,8 @@ use crate::format::Scenario;
 use crate::profile::Profile;
 use crate::quantity::Unit;
 use crate::run::{
-    Effective, Exit, FaultRow, LatencySummary, MODEL_VERSION, Metric, Note, Outcome, PcieBytes, Run,
+    Effective, Exit, FaultRow, LatencySummary, MODEL_VERSION, Metric, Note, Outcome, PcieBytes, PortRow, QpRow,
+    Run,
 };
 
 /// Raised when a key is taken away or changes its meaning; new keys do not raise it.
@@ -73,6 +74,8 @@ struct JsonOutcome<'a> {
     effective: &'a [Effective],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     faults: Vec<JsonFault<'a>>,
+    qps: &'a [QpRow],
+    ports: &'a [PortRow],
     notes: &'a [Note],
     #[serde(skip_serializing_if = "Option::is_none")]
     timeline: Option<Vec<JsonStep<'a>>>,
@@ -218,6 +221,8 @@ fn outcome(outcome: &Outcome) -> JsonOutcome<'_> {
         pcie: &outcome.pcie,
         effective: &outcome.effective,
         faults: outcome.faults.iter().map(json_fault).collect(),
+        qps: &outcome.qps,
+        ports: &outcome.ports,
         notes: &outcome.notes,
         timeline,
         sim_time_ps: outcome.sim_time.as_ps(),

@@ -1,6 +1,7 @@
 //! Reports: tables for a terminal, versioned JSON, JUnit, and writing files whole or not at all.
 
 mod claims;
+mod deaths;
 mod detail;
 mod figure;
 mod json;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Report;
+use super::deaths::deaths_line;
 use super::detail::detail_text;
 use super::summary::summary_text;
 use crate::expect::{Check, Status, Verdict};
@@ -23,6 +24,11 @@ pub fn to_text(report: &Report) -> String {
         for run in report.runs.iter().filter(|r| !r.outcome.exit.reason.is_empty()) {
             let exit = &run.outcome.exit;
             let _ = writeln!(out, "{}: {}: {}", run.point.label(), exit.kind.word(), exit.reason);
+        }
+        for run in &report.runs {
+            if let Some(line) = deaths_line(&run.outcome.qps) {
+                let _ = writeln!(out, "{}:\n  {line}", run.point.label());
+            }
         }
     }
     if !report.verdicts.is_empty() {

@@ -2,6 +2,7 @@
 //! out.
 
 mod batch;
+mod deaths;
 mod effective;
 mod error;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use std::sync::Arc;
 #[cfg(feature = "hw")]
 pub(crate) use batch::at_setting;
 pub use batch::{Run, run_points};
+pub use deaths::{DeathRow, OtherSetting, PortRow, QpRow};
 pub use error::RunError;
 #[cfg(feature = "hw")]
 pub(crate) use figures::{by_name, group_metrics};

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LatencySummary, Metric, timeline};
+use super::{LatencySummary, Metric, PortRow, QpRow, timeline};
 use crate::quantity::Scalar;
 use doorbell_core::units::{Ratio, Span};
 
@@ -245,6 +245,10 @@ pub struct Outcome {
     pub effective: Vec<Effective>,
     /// Planned faults.
     pub faults: Vec<FaultRow>,
+    /// Queue pairs, host by host.
+    pub qps: Vec<QpRow>,
+    /// Ports, host by host.
+    pub ports: Vec<PortRow>,
     /// Findings.
     pub notes: Vec<Note>,
     /// Names of all oracles that watched, also of those that found nothing.
@@ -273,7 +277,11 @@ pub enum Found {
 impl Outcome {
     /// The value that expectations mean by `name`:
     ///
-    /// a metric; `DISTRIBUTION.FIGURE` (`latency.p99`); `counter.NAME`; `resource.NAME.busy`,
+    /// a metric; `DISTRIBUTION.FIGURE` (`latency.p99`); `counter.NAME`, the sum over hosts,
+    /// `hostH.counter.NAME` of one port, and `qp.H.N.counter.NAME` of queue pair number N of host
+    /// H, the first of which is 16; `qp.H.N.death.at`, `.timeouts`, `.retries` and `.rnr_retries`
+    /// of one that died or stalled, and the words `qp.H.N.state`, `qp.H.N.death.cause`, `.field`
+    /// and `.status`, which are "none" of one that lives; `resource.NAME.busy`,
     /// `.served` or `.waited`; `pcie.bytes` and `pcie.tlps` over all links, narrowed as
     /// `pcie.DIRECTION.bytes`, `pcie.DIRECTION.CAUSE.bytes`; `note.NAME` (how often an oracle
     /// found something); `fault.ID.fired`, `.matched` or `.held`; `timeline.STEP.duration`,
@@ -296,10 +304,36 @@ impl Outcome {
             "events" => return Some(Found::Number(Metric::count(self.events))),
             _ => {}
         }
+        if let Some(word) = self.qp(name).and_then(|(row, name)| row.word(name)) {
+            return Some(Found::Word(word));
+        }
         self.find_number(name).map(Found::Number)
     }
 
+    /// The queue pair that `qp.H.N.REST` names, and the rest.
+    fn qp<'n>(&self, name: &'n str) -> Option<(&QpRow, &'n str)> {
+        let (host, rest) = name.strip_prefix("qp.")?.split_once('.')?;
+        let (qpn, rest) = rest.split_once('.')?;
+        let (host, qpn) = (host.parse::<u32>().ok()?, qpn.parse::<u32>().ok()?);
+        Some((self.qps.iter().find(|r| (r.host, r.qpn) == (host, qpn))?, rest))
+    }
+
+    /// A counter of one port: 0 if it never moved.
+    fn port_counter(&self, name: &str) -> Option<Metric> {
+        let (host, counter) = name.strip_prefix("host")?.split_once(".counter.")?;
+        let host = host.parse::<u32>().ok()?;
+        let port = self.ports.iter().find(|p| p.host == host)?;
+        let known = || self.counters.contains_key(counter).then_some(0);
+        port.counters.get(counter).copied().or_else(known).map(Metric::count)
+    }
+
     fn find_number(&self, name: &str) -> Option<Metric> {
+        if let Some((row, name)) = self.qp(name) {
+            return row.number(name);
+        }
+        if let Some(counter) = self.port_counter(name) {
+            return Some(counter);
+        }
         if let Some(counter) = name.strip_prefix("counter.") {
             return self.counters.get(counter).map(|n| Metric::count(*n));
         }
@@ -365,6 +399,11 @@ impl Outcome {
         names.extend(self.words.keys().cloned());
         names.extend(self.timeline.iter().flat_map(|_| timeline::names()));
         names.extend(self.counters.keys().map(|c| format!("counter.{c}")));
+        names.extend(self.qps.iter().flat_map(QpRow::names));
+        for port in &self.ports {
+            let of = port.counters.keys().map(|c| format!("host{}.counter.{c}", port.host));
+            names.extend(of);
+        }
         for latency in self.latencies.keys() {
             names.extend(LatencySummary::FIGURES.map(|f| format!("{latency}.{f}")));
         }

@@ -19,7 +19,7 @@ use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
 };
-use super::{effective, faults, timeline};
+use super::{deaths, effective, faults, timeline};
 use crate::format::{HostModel, Noise, QpKind, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
 use crate::report::PcapNg;
@@ -180,6 +180,7 @@ fn collect(
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
     faults::collect(world, &mut out);
+    deaths::collect(world, &point.scenario, *end != RunEnd::Done, &mut out);
     out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
         out.timeline = Some(timeline::rows(point, world, placed));
@@ -291,15 +292,7 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         wqes += s.wqes;
         posted += host.nic().qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
         unrung += host.unrung();
-        // The NIC counts starved receives too, those of UC and UD included.
-        let of_qps = host.nic().hw_counters();
-        of_qps.iter().filter(|(n, _)| *n != "out_of_buffer").for_each(|(n, v)| sum(n, v));
-        sum("out_of_buffer", s.out_of_buffer);
-        sum("rx_dropped", s.rx_dropped);
-        sum("rx_buffer_waits", s.rx_buffer_waits);
-        sum("cq_overruns", s.cq_overruns);
-        sum("rx_icrc_encapsulated", s.rx_icrc_encapsulated);
-        sum("doorbell_check_errors", s.doorbell_check_errors);
+        deaths::port_counters(host).into_iter().for_each(|(name, n)| sum(name, n));
         sum("wqe_fetches", s.wqe_fetches);
         sum("wqe_refetches", s.wqe_refetches);
         sum("wqe_blocks_fetched", s.wqe_blocks);
@@ -437,7 +430,8 @@ fn oracles(world: &World, out: &mut Outcome) {
     );
     note("stale-wqe", stale, "WQEs that the NIC read before the initiator's stores had landed");
     note("stale-payload", stale_payloads, "payload that the NIC read before it was stored");
-    let watching = ["unordered-ring", "stale-wqe", "stale-payload", "byte-balance"];
+    let watching =
+        ["unordered-ring", "stale-wqe", "stale-payload", "byte-balance", "psn-mismatch"];
     out.oracles = watching.map(str::to_owned).to_vec();
     if let Err(e) = world.fabric().balance() {
         let (name, text) = ("byte-balance".to_owned(), e.to_string());

@@ -82,6 +82,7 @@ impl Nic {
             stats: QpStats::default(),
             last_progress: Time::ZERO,
             acknowledged: None,
+            last_request: None,
             accepts_since: None,
             death: None,
             pu: (index % u32::from(self.cfg.pu_count)) as u16,

@@ -165,6 +165,8 @@ pub struct NicQp {
     pub last_progress: Time,
     /// When PSNs that it had sent were last acknowledged.
     pub acknowledged: Option<Time>,
+    /// When a receive unit last took a request for it.
+    pub last_request: Option<Time>,
     /// Since when it takes packets; `None`: it never did in this life.
     pub accepts_since: Option<Time>,
     /// How it came to ERR, in this life.

@@ -142,6 +142,7 @@ impl Nic {
         q.last_progress = env.now;
         if desc.opcode.is_request() {
             q.stats.rx_requests += 1;
+            q.last_request = Some(env.now);
             self.on_request(env, qp, packet);
         } else {
             self.on_response(env, qp, packet);

@@ -1,0 +1,265 @@
+//! Why queue pairs died or stalled, one paragraph each, and the counters of every queue pair and
+//! port.
+//!
+//! | File | What |
+//! |---|---|
+//! | `facts.rs` | what is known, from both sides and of the packets on the way |
+//! | `verdict.rs` | the cause |
+//! | `settings.rs` | when it would have died under other settings |
+//! | `words.rs` | the words for it |
+
+mod facts;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod verdict;
+mod words;
+
+use std::collections::BTreeMap;
+
+use doorbell_core::units::Time;
+use doorbell_core::verbs::{QpState, QpType};
+use doorbell_sim::host::Host;
+use doorbell_sim::nic::{Nic, NicQp};
+use doorbell_sim::world::World;
+use serde::Serialize;
+
+use super::{Metric, Note, NoteKind, Outcome};
+use crate::format::Scenario;
+use facts::{Facts, How};
+pub use settings::OtherSetting;
+use words::gap;
+
+/// A queue pair at the end of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct QpRow {
+    /// Its host.
+    pub host: u32,
+    /// Its number.
+    pub qpn: u32,
+    /// Its state.
+    pub state: String,
+    /// Counters under the names of Linux, those that are not zero.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// How it died or stalled, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub death: Option<DeathRow>,
+}
+
+/// A port at the end of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct PortRow {
+    /// Its host.
+    pub host: u32,
+    /// Counters, those that are not zero.
+    pub counters: BTreeMap<&'static str, u64>,
+}
+
+/// How a queue pair died, or what it waits for.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct DeathRow {
+    /// Whether it is in ERR; else it waits at the end of a run that could not go on.
+    pub died: bool,
+    /// The cause in a word; `docs/status12.md` lists them.
+    pub cause: &'static str,
+    /// What did not match, the state, the fault or the attribute that it is about.
+    pub field: String,
+    /// Status of the work request that ended it, as `IBV_WC_…`; empty if none did.
+    pub status: &'static str,
+    /// When it died since the start of the run; the end of the run if it waits.
+    pub at_ps: u64,
+    /// `wr_id` of the oldest work request that had not ended.
+    pub wr_id: Option<u64>,
+    /// Expiries of the ack timer since the last progress.
+    pub timeouts: u32,
+    /// Of `retry_cnt`, used since then.
+    pub retries: u32,
+    /// Of `rnr_retry`, used since then.
+    pub rnr_retries: u32,
+    /// Oldest unacknowledged PSN, and the next one.
+    pub psns: Option<(u32, u32)>,
+    /// When something was last acknowledged.
+    pub progress_ps: Option<u64>,
+    /// First line: who and how.
+    pub headline: String,
+    /// The cause in a sentence.
+    pub verdict: String,
+    /// What this side shows: what a user could see on a cluster.
+    pub own_side: Vec<String>,
+    /// What the peer and the network saw: what no counter of this side shows.
+    pub other_side: Vec<String>,
+    /// When it would have died under other settings.
+    pub other_settings: Vec<OtherSetting>,
+    /// The smallest settings that would have lasted.
+    pub remedy: Vec<String>,
+}
+
+impl DeathRow {
+    /// Figures that expectations name: `death.timeouts` and so on.
+    const NUMBERS: [&'static str; 4] = ["at", "timeouts", "retries", "rnr_retries"];
+    const WORDS: [&'static str; 3] = ["cause", "field", "status"];
+
+    fn number(&self, name: &str) -> Option<Metric> {
+        Some(match name {
+            "at" => Metric::time(doorbell_core::units::Span::from_ps(self.at_ps)),
+            "timeouts" => Metric::count(self.timeouts.into()),
+            "retries" => Metric::count(self.retries.into()),
+            "rnr_retries" => Metric::count(self.rnr_retries.into()),
+            _ => return None,
+        })
+    }
+
+    fn word(&self, name: &str) -> Option<&str> {
+        Some(match name {
+            "cause" => self.cause,
+            "field" if self.field.is_empty() => "none",
+            "field" => &self.field,
+            "status" if self.status.is_empty() => "none",
+            "status" => self.status,
+            _ => return None,
+        })
+    }
+}
+
+impl QpRow {
+    /// Names of its figures and words, behind `qp.HOST.NUMBER.`.
+    pub(super) fn names(&self) -> Vec<String> {
+        let before = format!("qp.{}.{}", self.host, self.qpn);
+        let death = self.death.iter().flat_map(|_| DeathRow::NUMBERS);
+        let mut names = vec![format!("{before}.state")];
+        names.extend(DeathRow::WORDS.iter().map(|w| format!("{before}.death.{w}")));
+        names.extend(death.map(|n| format!("{before}.death.{n}")));
+        names.extend(self.counters.keys().map(|c| format!("{before}.counter.{c}")));
+        names
+    }
+
+    /// A word of it: its state, and of its death the cause, the field and the status. Of one that
+    /// lives they are "none".
+    pub(super) fn word(&self, name: &str) -> Option<String> {
+        if name == "state" {
+            return Some(self.state.clone());
+        }
+        let name = name.strip_prefix("death.")?;
+        match &self.death {
+            Some(death) => death.word(name).map(str::to_owned),
+            None => DeathRow::WORDS.contains(&name).then(|| "none".to_owned()),
+        }
+    }
+
+    /// A figure of it: a counter, 0 if it never moved, or one of its death.
+    pub(super) fn number(&self, name: &str) -> Option<Metric> {
+        if let Some(counter) = name.strip_prefix("counter.") {
+            let known = doorbell_sim::rc::HwCounters::default();
+            let known = known.iter().any(|(n, _)| n == counter);
+            let n = self.counters.get(counter).copied();
+            return n.or(known.then_some(0)).map(Metric::count);
+        }
+        self.death.as_ref()?.number(name.strip_prefix("death.")?)
+    }
+}
+
+/// Counters of a port: of its queue pairs, and those of the device that no queue pair has.
+pub(super) fn port_counters(host: &Host) -> Vec<(&'static str, u64)> {
+    let (nic, s) = (host.nic(), host.nic().stats);
+    // The NIC counts starved receives too, those of UC and UD included.
+    let of_qps = nic.hw_counters();
+    let mut all: Vec<_> = of_qps.iter().filter(|(n, _)| *n != "out_of_buffer").collect();
+    all.extend([
+        ("out_of_buffer", s.out_of_buffer),
+        ("rx_dropped", s.rx_dropped),
+        ("rx_unknown_qp", s.rx_unknown_qp),
+        ("rx_wrong_service", s.rx_wrong_service),
+        ("bad_pkey_cntr", s.bad_pkey_cntr),
+        ("rx_wrong_address", s.rx_wrong_address),
+        ("rx_wrong_state", s.rx_wrong_state),
+        ("qkey_viol_cntr", s.qkey_viol_cntr),
+        ("rx_buffer_waits", s.rx_buffer_waits),
+        ("cq_overruns", s.cq_overruns),
+        ("rx_icrc_encapsulated", s.rx_icrc_encapsulated),
+        ("doorbell_check_errors", s.doorbell_check_errors),
+    ]);
+    all
+}
+
+/// Fills in the queue pairs and the ports of a run. `stalled`: it could not go on, so queue pairs
+/// that wait are explained too.
+pub(super) fn collect(world: &World, s: &Scenario, stalled: bool, out: &mut Outcome) {
+    for (h, host) in world.hosts().iter().enumerate() {
+        for (_, q) in host.nic().qps() {
+            let counters = q.hw_counters();
+            out.qps.push(QpRow {
+                host: h as u32,
+                qpn: q.qpn.value(),
+                state: q.state.to_string(),
+                counters: counters.iter().filter(|(_, n)| *n > 0).collect(),
+                death: None,
+            });
+        }
+        let counters = port_counters(host).into_iter().filter(|(_, n)| *n > 0).collect();
+        out.ports.push(PortRow { host: h as u32, counters });
+    }
+    psn_mismatch(world, out);
+    for f in facts::gather(world, s, stalled) {
+        // A queue pair that its program moved to ERR, with nothing under way, has not died.
+        let retired = matches!(f.how, How::Died { .. }) && f.work.is_none() && !failed(&f);
+        let row = out.qps.iter_mut().find(|r| (r.host, r.qpn) == (f.host, f.qpn.value()));
+        if let Some(row) = row.filter(|_| !retired) {
+            row.death = Some(death(&f));
+        }
+    }
+}
+
+/// Connections that live though the two sides do not agree about the first PSN: the peer takes
+/// packets for duplicates, and acknowledges what it never executes.
+fn psn_mismatch(world: &World, out: &mut Outcome) {
+    let mut count = 0;
+    for (h, host) in world.hosts().iter().enumerate() {
+        for (_, q) in host.nic().qps() {
+            let there = world.hosts()[q.peer.index()].nic();
+            let p = Nic::qp_index(q.attr.dest_qpn).and_then(|i| there.qp(i));
+            let mutual = |p: &&NicQp| p.peer.0 == h as u32 && p.attr.dest_qpn == q.qpn;
+            let Some(p) = p.filter(mutual).filter(|_| q.acknowledged.is_some()) else { continue };
+            let behind = q.attr.sq_psn.diff(p.attr.rq_psn) < 0;
+            if behind && q.ty == QpType::Rc && p.responder.is_some() {
+                count += p.hw_counters().duplicate_request;
+            }
+        }
+    }
+    if count > 0 {
+        let text = "packets were taken for duplicates because the two sides do not agree about \
+                    the first PSN: they were acknowledged and never executed, and their work \
+                    requests may have completed with success";
+        let (name, text) = ("psn-mismatch".to_owned(), text.to_owned());
+        out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
+    }
+}
+
+/// Whether something else than its program brought it to ERR.
+fn failed(f: &Facts) -> bool {
+    !matches!(f.how, How::Died { why: doorbell_sim::nic::Why::Modify, .. })
+}
+
+fn death(f: &Facts) -> DeathRow {
+    let verdict = verdict::judge(f);
+    let standing = f.standing;
+    let awaited = standing.filter(|s| s.una != s.next);
+    DeathRow {
+        died: matches!(f.state, QpState::Err | QpState::Sqe),
+        cause: verdict.cause.word(),
+        field: verdict.field,
+        status: f.status().map_or("", |s| s.as_str_name()),
+        at_ps: gap(f.at(), Time::ZERO).as_ps(),
+        wr_id: f.work.and_then(|w| w.wr_id),
+        timeouts: standing.map_or(0, |s| s.expired),
+        retries: standing.map_or(0, |s| s.retries),
+        rnr_retries: standing.map_or(0, |s| s.rnr_retries),
+        psns: awaited.map(|s| (s.una.value(), s.next.value())),
+        progress_ps: f.acknowledged.map(|t| gap(t, Time::ZERO).as_ps()),
+        headline: words::headline(f),
+        verdict: verdict.text,
+        own_side: words::own_side(f),
+        other_side: words::other_side(f),
+        other_settings: settings::table(f),
+        remedy: settings::remedy(f, verdict.need),
+    }
+}

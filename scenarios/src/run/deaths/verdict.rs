@@ -1,0 +1,476 @@
+//! Why a queue pair died or stalled: one cause, the field that did not match if one did, and the
+//! sentence that says it.
+
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::{QpState, WcStatus};
+use doorbell_sim::fabric::DropCause;
+use doorbell_sim::nic::{Dropped, Refused, Why};
+use doorbell_sim::rc::{RecoverCause, Stall};
+
+use super::facts::{Facts, Fates, How, Loss, PeerQp};
+use super::words::{gap, plural, qp_name, time};
+
+/// The cause in one word, as expectations have it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Cause {
+    WrongConnectionData,
+    PeerNotReady,
+    PeerInError,
+    HostDead,
+    RequestsLost,
+    AnswersLost,
+    Corrupted,
+    PeerSlow,
+    NoReceive,
+    Refused,
+    LocalError,
+    RefusedPeer,
+    MovedToErr,
+    CqOverrun,
+    Device,
+    NeverRung,
+    NothingSignalled,
+    Draining,
+    Credits,
+    Waiting,
+    Unexplained,
+}
+
+impl Cause {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::WrongConnectionData => "wrong-connection-data",
+            Self::PeerNotReady => "peer-not-ready",
+            Self::PeerInError => "peer-in-error",
+            Self::HostDead => "host-dead",
+            Self::RequestsLost => "requests-lost",
+            Self::AnswersLost => "answers-lost",
+            Self::Corrupted => "corrupted",
+            Self::PeerSlow => "peer-slow",
+            Self::NoReceive => "no-receive",
+            Self::Refused => "refused",
+            Self::LocalError => "local-error",
+            Self::RefusedPeer => "refused-peer",
+            Self::MovedToErr => "moved-to-err",
+            Self::CqOverrun => "cq-overrun",
+            Self::Device => "device",
+            Self::NeverRung => "never-rung",
+            Self::NothingSignalled => "nothing-signalled",
+            Self::Draining => "draining",
+            Self::Credits => "credits",
+            Self::Waiting => "waiting",
+            Self::Unexplained => "unexplained",
+        }
+    }
+}
+
+/// What would have had to last longer for the queue pair to live.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Need {
+    /// A transmission so long after the first one would have got through.
+    Transmission(Span),
+    /// The answer to the first one came so long after it.
+    Answer(Span),
+    /// Nothing that lasts helps.
+    Never,
+}
+
+/// The verdict.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Verdict {
+    pub cause: Cause,
+    /// Field of the connection data, state, or reason; empty where there is none.
+    pub field: String,
+    pub text: String,
+    pub need: Option<Need>,
+}
+
+fn verdict(cause: Cause, field: &str, text: String) -> Verdict {
+    Verdict { cause, field: field.to_owned(), text, need: None }
+}
+
+impl Verdict {
+    fn needs(self, need: Need) -> Self {
+        Self { need: Some(need), ..self }
+    }
+}
+
+/// Judges.
+pub(super) fn judge(f: &Facts) -> Verdict {
+    let How::Died { why, status, .. } = f.how else { return judge_stall(f) };
+    match (why, status) {
+        (Why::Requester, Some(WcStatus::RetryExcErr)) => judge_silence(f),
+        (Why::Requester, Some(WcStatus::RnrRetryExcErr)) => no_receive(f),
+        (Why::Requester, Some(status)) => judge_status(f, status),
+        (Why::Responder(code), _) => {
+            let text = format!("it refused a request of its peer (NAK {code}), which moves it to ERR");
+            verdict(Cause::RefusedPeer, &code.to_string(), text)
+        }
+        (Why::CqOverrun(cq), _) => {
+            let text = format!("completion queue {cq} overran, and every queue pair on it is lost");
+            verdict(Cause::CqOverrun, "cq_depth", text)
+        }
+        (Why::Device, _) => {
+            let text = "the device gave it up (QP_FATAL): a planned fault did it".to_owned();
+            verdict(Cause::Device, "", text)
+        }
+        _ => verdict(Cause::MovedToErr, "", "the program moved it to ERR".to_owned()),
+    }
+}
+
+// ---- status 12, and requests that nobody answers ---------------------------------------------
+
+/// Nobody answered in time. What happened to most of the packets since the first transmission of
+/// what was never acknowledged is the cause.
+fn judge_silence(f: &Facts) -> Verdict {
+    let since = f.since();
+    let refused = f.requests.refused_since(since).max_by_key(|(_, d)| d.packets);
+    let lost = most_lost(&f.requests, since);
+    let heard = f.peer.qp.as_ref().and_then(|q| q.last_request).is_some_and(|t| t >= since);
+    match (refused, lost) {
+        (Some((host, d)), lost) if lost.is_none_or(|l| l.packets <= d.packets) => {
+            judge_refused(f, *host, d)
+        }
+        (_, Some(l)) if !heard || l.packets > answers_gone(f) => requests_lost(f, l, heard),
+        _ if f.peer.host_dead => host_dead(f),
+        _ if heard => judge_heard(f),
+        _ if f.requests_under_way > 0 => slow(f, None),
+        _ => verdict(
+            Cause::Unexplained,
+            "",
+            "no answer came, and no packet was seen to be lost or dropped".to_owned(),
+        ),
+    }
+}
+
+fn most_lost(fates: &Fates, since: Time) -> Option<&Loss> {
+    fates.lost_since(since).max_by_key(|l| l.packets)
+}
+
+/// Answers that did not reach this side.
+fn answers_gone(f: &Facts) -> u64 {
+    let since = f.since();
+    let lost: u64 = f.answers.lost_since(since).map(|l| l.packets).sum();
+    let late = |d: &Dropped| d.first >= f.at();
+    let refused = f.answers.refused_since(since).filter(|(_, d)| !late(d));
+    lost + refused.map(|(_, d)| d.packets).sum::<u64>()
+}
+
+/// The port of `host` dropped the requests, and says why.
+fn judge_refused(f: &Facts, host: u32, d: &Dropped) -> Verdict {
+    let all = plural(d.packets, "packet");
+    let port = format!("host {host} dropped {all}");
+    let wrong = |field: &str, text: String| {
+        verdict(Cause::WrongConnectionData, field, text).needs(Need::Never)
+    };
+    match d.why {
+        Refused::PKey { sent, expected } => wrong(
+            "pkey",
+            format!("{port}: the P_Key does not match (sent {sent}, expected {expected})"),
+        ),
+        Refused::UnknownQp(qpn) => unknown_qp(f, host, &port, qpn.value()),
+        Refused::Address { from, expected } => {
+            let own = f.peer.counterpart;
+            let text = match own {
+                Some((h, qpn)) => format!(
+                    "{port}: QP {} there is connected to host {}; the one that waits for this \
+                     queue pair is {}",
+                    f.peer.qpn.value(),
+                    expected.0,
+                    qp_name(h, qpn)
+                ),
+                None => format!(
+                    "{port}: they came from host {}, and the address vector there names host {}",
+                    from.0, expected.0
+                ),
+            };
+            wrong("gid", text)
+        }
+        Refused::QKey { sent, expected } => wrong(
+            "qkey",
+            format!("{port}: the Q_Key does not match (sent {:#x}, expected {:#x})", sent.0, expected.0),
+        ),
+        Refused::Service { packet, qp } => wrong(
+            "service",
+            format!("{port}: QP {} there is {qp:?}, the packets are {packet:?}", f.peer.qpn.value()),
+        ),
+        Refused::State(QpState::Err) => peer_in_error(f, &port),
+        Refused::State(state) => not_ready(f, &port, state),
+        Refused::Icrc => verdict(
+            Cause::Corrupted,
+            "icrc",
+            format!("{port}: their ICRC was wrong; a link damages packets"),
+        ),
+        Refused::Transport(why) => verdict(Cause::Unexplained, "", format!("{port}: {why:?}")),
+    }
+}
+
+fn unknown_qp(f: &Facts, host: u32, port: &str, qpn: u32) -> Verdict {
+    let other = f.peer.counterpart;
+    let text = format!("{port}: dest QPN {qpn:#x} is unknown there");
+    let (field, text) = match other {
+        Some((h, q)) if h != host => {
+            ("gid", format!("{text}; {} waits for this queue pair", qp_name(h, q)))
+        }
+        Some((h, q)) => ("dest_qp", format!("{text}; {} waits for this queue pair", qp_name(h, q))),
+        None => ("dest_qp", text),
+    };
+    verdict(Cause::WrongConnectionData, field, text).needs(Need::Never)
+}
+
+fn not_ready(f: &Facts, port: &str, state: QpState) -> Verdict {
+    let ready = f.peer.qp.as_ref().and_then(|q| q.accepts_since).filter(|t| *t >= f.since());
+    let (later, need) = match ready {
+        Some(t) => {
+            let late = gap(t, f.at());
+            let after = if late > Span::ZERO {
+                format!("; it reached RTR {} after this one had died", time(late))
+            } else {
+                String::new()
+            };
+            (after, Need::Transmission(gap(t, f.since())))
+        }
+        None => ("; it never reached RTR".to_owned(), Need::Never),
+    };
+    let text = format!("{port}: QP {} there was in {state}{later}", f.peer.qpn.value());
+    verdict(Cause::PeerNotReady, &state.to_string(), text).needs(need)
+}
+
+fn peer_in_error(f: &Facts, port: &str) -> Verdict {
+    let death = f.peer.qp.as_ref().and_then(|q| q.death);
+    let because = match death {
+        Some((at, why, status)) => {
+            format!("since {}, because {}", time(at.since(Time::ZERO)), reason(why, status))
+        }
+        None => "and has left it since".to_owned(),
+    };
+    let text = format!("{port}: QP {} there was in ERR {because}", f.peer.qpn.value());
+    verdict(Cause::PeerInError, "ERR", text).needs(Need::Never)
+}
+
+/// Why the other queue pair is in ERR, in half a sentence.
+fn reason(why: Why, status: Option<WcStatus>) -> String {
+    match (why, status) {
+        (Why::Requester, Some(status)) => format!("a work request of its own ended with {status}"),
+        (Why::Responder(code), _) => format!("it refused a request with {code}"),
+        (Why::CqOverrun(cq), _) => format!("its completion queue {cq} overran"),
+        (Why::Device, _) => "its device gave it up".to_owned(),
+        _ => "its program moved it there".to_owned(),
+    }
+}
+
+fn requests_lost(f: &Facts, l: &Loss, heard: bool) -> Verdict {
+    if l.cause == DropCause::PeerDead {
+        return host_dead(f);
+    }
+    let seen = if heard { "the peer saw only some packets" } else { "the peer never saw a packet" };
+    let by = match &l.fault {
+        Some((id, _)) => format!(" (fault `{id}`)"),
+        None => String::new(),
+    };
+    let what = match l.cause {
+        DropCause::LinkDown => format!("{} was down", l.place.trim_start_matches("on ")),
+        cause => format!("they got lost {}, {}", l.place, cause.name()),
+    };
+    let (first, last) = (time(gap(l.first, Time::ZERO)), time(gap(l.last, Time::ZERO)));
+    let count = plural(l.packets, "packet");
+    let text = format!("{seen}: {what}{by}; {count} lost, from {first} to {last}");
+    let field = l.fault.as_ref().map_or("", |(id, _)| id);
+    let v = verdict(Cause::RequestsLost, field, text);
+    match (&l.fault, l.cause) {
+        (Some((_, Some(end))), _) => {
+            v.needs(Need::Transmission(gap(*end, f.since())))
+        }
+        (Some((_, None)), DropCause::LinkDown) => v.needs(Need::Never),
+        _ => v,
+    }
+}
+
+fn host_dead(f: &Facts) -> Verdict {
+    let text = format!("host {} is dead: nothing there answers", f.peer.host);
+    verdict(Cause::HostDead, "", text).needs(Need::Never)
+}
+
+/// The peer took packets, and this side has no answer that it can use.
+fn judge_heard(f: &Facts) -> Verdict {
+    let Some(q) = &f.peer.qp else { return slow(f, None) };
+    if let Some(v) = psn_mismatch(f, q) {
+        return v;
+    }
+    let (since, at) = (f.since(), f.at());
+    if let Some(l) = most_lost(&f.answers, since) {
+        let by = l.fault.as_ref().map_or(String::new(), |(id, _)| format!(" by fault `{id}`"));
+        let lost = plural(l.packets, "answer");
+        let text = format!("the peer answered, and {lost} got lost {}{by}", l.place);
+        let field = l.fault.as_ref().map_or("", |(id, _)| id);
+        let v = verdict(Cause::AnswersLost, field, text);
+        return match l.fault.as_ref().and_then(|(_, end)| *end) {
+            Some(end) => v.needs(Need::Transmission(gap(end, since))),
+            None => v,
+        };
+    }
+    let before = f.answers.refused_since(since).filter(|(_, d)| d.first < at);
+    if let Some((host, d)) = before.max_by_key(|(_, d)| d.packets) {
+        return answers_refused(*host, d);
+    }
+    let late = f.answers.refused_since(at).map(|(_, d)| d.first).min();
+    slow(f, late)
+}
+
+/// The answers went astray: what the peer has for this side is wrong.
+fn answers_refused(host: u32, d: &Dropped) -> Verdict {
+    let port = format!("the peer answered, and host {host} dropped {}", plural(d.packets, "answer"));
+    let wrong = |field: &str, text: String| {
+        verdict(Cause::WrongConnectionData, field, text).needs(Need::Never)
+    };
+    match d.why {
+        Refused::UnknownQp(qpn) => {
+            wrong("dest_qp", format!("{port}: the peer sends them to QPN {:#x}", qpn.value()))
+        }
+        Refused::PKey { sent, expected } => {
+            wrong("pkey", format!("{port}: P_Key {sent}, expected {expected}"))
+        }
+        Refused::Address { from, expected } => {
+            let (from, expected) = (from.0, expected.0);
+            wrong("gid", format!("{port}: they came from host {from}, expected host {expected}"))
+        }
+        Refused::Icrc => verdict(Cause::Corrupted, "icrc", format!("{port}: their ICRC was wrong")),
+        why => verdict(Cause::AnswersLost, "", format!("{port}: {why:?}")),
+    }
+}
+
+/// Both sides name each other and not the same PSN.
+fn psn_mismatch(f: &Facts, q: &PeerQp) -> Option<Verdict> {
+    let (sent, expected) = (f.attr.sq_psn, q.attr.rq_psn);
+    let signs = q.counters.out_of_sequence + q.counters.duplicate_request;
+    if !f.mutual() || sent == expected || signs == 0 {
+        return None;
+    }
+    let by = sent.diff(expected);
+    let what = if by > 0 { "missing before them" } else { "taken for duplicates" };
+    let text = format!(
+        "the first PSN does not match (sent {:#x}, expected {:#x}, {by:+}): {} out of sequence \
+         and {} duplicates at the peer; packets are {what}",
+        sent.value(),
+        expected.value(),
+        q.counters.out_of_sequence,
+        q.counters.duplicate_request,
+    );
+    Some(verdict(Cause::WrongConnectionData, "psn", text).needs(Need::Never))
+}
+
+/// The peer lives, and its answer takes longer than this side waits.
+fn slow(f: &Facts, late: Option<Time>) -> Verdict {
+    match late {
+        Some(t) => {
+            let after = time(gap(t, f.at()));
+            let text = format!(
+                "the peer is alive but slow: an answer came {after} after the last expiry, {} \
+                 after the first transmission",
+                time(gap(t, f.since()))
+            );
+            let need = Need::Answer(gap(t, f.since()));
+            verdict(Cause::PeerSlow, "timeout", text).needs(need)
+        }
+        None => {
+            let packets = plural(f.requests_under_way + f.answers_under_way, "packet");
+            let text = format!("nothing was lost, {packets} are still on their way");
+            verdict(Cause::PeerSlow, "timeout", text)
+        }
+    }
+}
+
+// ---- other statuses --------------------------------------------------------------------------
+
+fn no_receive(f: &Facts) -> Verdict {
+    let tries = f.standing.map_or(0, |s| s.rnr_retries) + 1;
+    let code = rnr_code(f);
+    let text = format!(
+        "the receiver had no receive posted for {tries} of {tries} tries{code}; {} posted at the \
+         end of the run",
+        f.peer.qp.as_ref().map_or(0, |q| q.receives)
+    );
+    verdict(Cause::NoReceive, "rnr_retry", text)
+}
+
+fn rnr_code(f: &Facts) -> String {
+    match f.standing.and_then(|s| s.last_cause) {
+        Some(RecoverCause::Rnr(timer)) => format!(", RNR timer code {timer}"),
+        _ => String::new(),
+    }
+}
+
+fn judge_status(f: &Facts, status: WcStatus) -> Verdict {
+    let code = match status {
+        WcStatus::RemInvReqErr => "invalid request",
+        WcStatus::RemAccessErr => "remote access error",
+        WcStatus::RemOpErr => "remote operational error",
+        _ => {
+            let text = format!("this side could not execute the work request: {status}");
+            return verdict(Cause::LocalError, status.as_str_name(), text);
+        }
+    };
+    if status == WcStatus::RemInvReqErr
+        && let Some(q) = f.peer.qp.as_ref().filter(|_| f.mutual())
+    {
+        let (own, theirs) = (f.attr.path_mtu, q.attr.path_mtu);
+        let large = f.work.is_some_and(|w| w.bytes > own.min(theirs).bytes());
+        if own != theirs && large {
+            let text = format!(
+                "small messages pass and large ones do not: the path MTU is {} B here and {} B \
+                 at the peer, which refuses what is longer than one packet",
+                own.bytes(),
+                theirs.bytes()
+            );
+            return verdict(Cause::WrongConnectionData, "mtu", text).needs(Need::Never);
+        }
+        if let Some(v) = psn_mismatch(f, q) {
+            return v;
+        }
+    }
+    verdict(Cause::Refused, code, format!("the peer refused the request: {code}"))
+}
+
+// ---- stalls ----------------------------------------------------------------------------------
+
+fn judge_stall(f: &Facts) -> Verdict {
+    let How::Stalled { unrung, waiting, blocked, silent } = f.how else {
+        return verdict(Cause::Unexplained, "", String::new());
+    };
+    let rnr = matches!(f.standing.and_then(|s| s.last_cause), Some(RecoverCause::Rnr(_)));
+    if rnr && blocked == Some(Stall::Rnr) {
+        let text = format!(
+            "the peer has no receive posted{}; `rnr_retry` {} goes on until it has",
+            rnr_code(f),
+            f.attr.rnr_retry
+        );
+        return verdict(Cause::NoReceive, "rnr_retry", text);
+    }
+    if f.state == QpState::Sqd {
+        let text = format!("it is in SQD: {waiting} posted entries are not started");
+        return verdict(Cause::Draining, "SQD", text);
+    }
+    if blocked == Some(Stall::Credits) {
+        let text = "it waits for an end-to-end credit: the peer posts no receive".to_owned();
+        return verdict(Cause::Credits, "credits", text);
+    }
+    if f.standing.is_some_and(|s| s.una != s.next) {
+        let mut v = judge_silence(f);
+        if f.attr.timeout.code() == 0 {
+            v.text += "; `timeout` 0 is no timer, so nothing sends them again";
+        }
+        return v;
+    }
+    if unrung > 0 {
+        let text = format!(
+            "entries posted but never doorbelled: {unrung}, and the NIC knows of none of them"
+        );
+        return verdict(Cause::NeverRung, "doorbell", text);
+    }
+    if silent {
+        let text = "everything was executed and nothing signalled, so no completion comes";
+        return verdict(Cause::NothingSignalled, "signaled", text.to_owned());
+    }
+    let text = format!("{waiting} announced entries are not started");
+    verdict(Cause::Waiting, "", text)
+}
