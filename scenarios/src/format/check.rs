@@ -1,12 +1,12 @@
 //! Contradictions: settings that are fine alone and impossible together or on this hardware.
 
-use doorbell_core::units::Bytes;
+use doorbell_core::units::{Bytes, Span};
 use serde_json::Value as Json;
 
 use super::check_faults::check_faults;
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::{
-    ALL_QPS, Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, RingMode, Scenario,
+    ALL_QPS, Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, RingMode, Scenario,
     StateStep, Step, TopologyKind,
 };
 use crate::input::{InputError, Node, Path};
@@ -38,6 +38,7 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
         .and_then(|()| check_topology(s))
         .and_then(|()| check_qp(s, profile))
         .and_then(|()| check_names(s))
+        .and_then(|()| check_rights(s))
         .and_then(|()| programs())
         .and_then(|()| check_faults(s));
     all.map_err(|problem| {
@@ -186,9 +187,14 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
     check_queues(s, profile, p, given)?;
     check_initiator(profile, p, given)?;
     if p.kind == ProgramKind::Script {
-        return check_script(s, p, given);
+        return check_script(s, profile, p, given);
+    }
+    if p.op == Op::SendInv {
+        let text = "`send-inv` in a loop would invalidate the same key each time".to_owned();
+        return refuse(given.path("op"), text, "write it as a step of a script");
     }
     check_op(s, p.op, p.size.0, &given.path("op"), &given.path("size"))?;
+    check_depth(s, p.op, &given.path("op"))?;
     check_inline(s, p, given)
 }
 
@@ -268,7 +274,8 @@ fn check_op(s: &Scenario, op: Op, size: Bytes, op_path: &str, size_path: &str) -
     let needs_rc = op == Op::Read || op.is_atomic();
     let allowed = match s.qp.kind {
         QpKind::Rc => true,
-        QpKind::Uc => !needs_rc,
+        // The wire has no UC SEND with Invalidate.
+        QpKind::Uc => !needs_rc && op != Op::SendInv,
         QpKind::Ud => matches!(op, Op::Send | Op::SendImm),
     };
     if !allowed {
@@ -283,9 +290,17 @@ fn check_op(s: &Scenario, op: Op, size: Bytes, op_path: &str, size_path: &str) -
         let text = format!("{} does not fit one packet, and UD has only one", size.print());
         return refuse(size_path, text, "at most `qp.mtu`");
     }
-    if needs_rc && s.qp.max_rd_atomic.value().min(s.qp.max_dest_rd_atomic.value()) == 0 {
-        let text = format!("`{word}` with no READ or atomic allowed outstanding");
-        return refuse(op_path, text, "raise `qp.max_rd_atomic` and `qp.max_dest_rd_atomic`");
+    Ok(())
+}
+
+/// READs and atomics need a depth, unless it is to be shown what becomes of them without.
+fn check_depth(s: &Scenario, op: Op, path: &str) -> Checked {
+    let depth = s.qp.max_rd_atomic.value().min(s.qp.max_dest_rd_atomic.value());
+    if depth == 0 && (op == Op::Read || op.is_atomic()) {
+        let text = format!("`{}` with no READ or atomic allowed outstanding", op.word());
+        let help = "raise `qp.max_rd_atomic` and `qp.max_dest_rd_atomic`, or post it with `anyway` \
+                    in a script";
+        return refuse(path, text, help);
     }
     Ok(())
 }
@@ -310,13 +325,16 @@ fn check_inline(s: &Scenario, p: &Program, given: &Given) -> Checked {
     Ok(())
 }
 
-fn check_script(s: &Scenario, p: &Program, given: &Given) -> Checked {
+fn check_script(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
     let qps = p.qps.value();
     for (i, step) in p.steps.iter().enumerate() {
         let path = given.path(&format!("steps.{i}"));
         let qp = match step {
             Step::Post(post) => {
                 check_op(s, post.op, post.size, &path, &path)?;
+                if !post.anyway {
+                    check_depth(s, post.op, &path)?;
+                }
                 let granted = s.qp.max_inline.0;
                 if post.inline && post.size.0 > granted.0 && !post.anyway {
                     let text = format!(
@@ -343,6 +361,11 @@ fn check_script(s: &Scenario, p: &Program, given: &Given) -> Checked {
                 let text = "a load or store of memory without contents".to_owned();
                 return refuse(path, text, "set `payload = \"data\"`");
             }
+            Step::Dereg { after: Some(after), .. } => {
+                check_dereg(profile, *after, path.clone())?;
+                0
+            }
+            Step::Dereg { after: None, .. } => 0,
             Step::Poll { .. } | Step::Wait { .. } | Step::Compute { .. } => 0,
             Step::Fence | Step::Load { .. } | Step::Store { .. } => 0,
         };
@@ -364,6 +387,43 @@ fn check_state(s: &Scenario, state: &StateStep, path: &str) -> Checked {
     if let Some(n) = state.set.pkey.filter(|n| u64::from(*n) >= pkeys && !state.anyway) {
         let text = format!("`pkey={n}`, and `topology.pkeys` has {pkeys} entries, from 0");
         return refuse(path, text, "name one of them, or write the table longer");
+    }
+    Ok(())
+}
+
+/// The peer has to hear of it before.
+fn check_dereg(profile: &Profile, after: Span, path: String) -> Checked {
+    let way = profile.port.bootstrap_latency;
+    if after > way {
+        return Ok(());
+    }
+    let text = format!(
+        "the peer would hear of it {} after the step, and is to do it after {}",
+        way.print(),
+        after.print()
+    );
+    let help = format!("more than {}, or lower \"port.bootstrap_latency\"", way.print());
+    refuse(path, text, help)
+}
+
+/// A right to write from afar needs the right to write here; and queue pairs have no local rights.
+fn check_rights(s: &Scenario) -> Checked {
+    let remote = [Right::RemoteWrite, Right::RemoteAtomic];
+    for (i, p) in s.program.iter().enumerate() {
+        for (key, rights) in [("access", &p.access), ("peer_access", &p.peer_access)] {
+            let Some(rights) = rights else { continue };
+            let writes = rights.iter().any(|right| remote.contains(right));
+            if writes && !rights.contains(&Right::LocalWrite) {
+                let text = "the verbs register no such region: a peer may not write where the \
+                            host's own NIC may not"
+                    .to_owned();
+                return refuse(format!("program.{i}.{key}"), text, "add \"local-write\"");
+            }
+        }
+    }
+    if s.qp.access.as_ref().is_some_and(|rights| rights.contains(&Right::LocalWrite)) {
+        let text = "a queue pair grants its peer nothing by `local-write`".to_owned();
+        return refuse("qp.access", text, "leave it out; regions have it, under `access`");
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ mod fault;
 pub mod load;
 mod paths;
 mod program;
+mod protect;
 mod qp;
 mod scenario;
 pub mod schema;
@@ -39,6 +40,7 @@ pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
 pub use program::{
     Initiator, Memory, Numa, Op, Payload, Poll, Program, ProgramKind, Receives, RingBy, RingMode,
 };
+pub use protect::{KeyWord, RecvBuffer, Right, Spot};
 pub use qp::{Qp, QpKind};
 pub use scenario::{ClaimVerdict, Claims, HostModel, Noise, Record, RunOptions, Scenario};
 pub(crate) use script::ALL_QPS;

@@ -4,7 +4,7 @@ use doorbell_core::units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Step;
+use super::{Right, Step};
 use crate::quantity::{Count, Positive, Quantity};
 
 /// One program: who sends what to whom, and how it posts, rings and polls.
@@ -110,6 +110,12 @@ pub struct Program {
     /// Where the buffers of the peer are.
     #[serde(default)]
     pub peer_memory: Memory,
+    /// Rights of the region of the posting host; without it, all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<Vec<Right>>,
+    /// Rights of the region that the peer offers; without it, all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_access: Option<Vec<Right>>,
     /// Receives that the peer posts for sends.
     #[serde(default)]
     pub receives: Receives,
@@ -158,6 +164,8 @@ impl Program {
             payload: Payload::default(),
             memory: Memory::default(),
             peer_memory: Memory::default(),
+            access: None,
+            peer_access: None,
             receives: Receives::default(),
             handshake: None,
             steps: Vec::new(),
@@ -242,6 +250,8 @@ pub enum Op {
     Send,
     /// SEND with immediate; takes a receive of the peer.
     SendImm,
+    /// SEND that invalidates a key of the peer; takes a receive of the peer.
+    SendInv,
     /// RDMA READ.
     Read,
     /// Atomic compare and swap of 8 bytes.
@@ -258,6 +268,7 @@ impl Op {
             Self::WriteImm => "write-imm",
             Self::Send => "send",
             Self::SendImm => "send-imm",
+            Self::SendInv => "send-inv",
             Self::Read => "read",
             Self::CmpSwap => "cmp-swap",
             Self::FetchAdd => "fetch-add",
@@ -265,11 +276,12 @@ impl Op {
     }
 
     /// All operations.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Write,
         Self::WriteImm,
         Self::Send,
         Self::SendImm,
+        Self::SendInv,
         Self::Read,
         Self::CmpSwap,
         Self::FetchAdd,
@@ -282,12 +294,21 @@ impl Op {
 
     /// Whether its payload may go inline: only what the requester sends.
     pub const fn takes_inline(self) -> bool {
-        matches!(self, Self::Write | Self::WriteImm | Self::Send | Self::SendImm)
+        matches!(self, Self::Write | Self::WriteImm) || self.is_send()
     }
 
     /// Whether it takes a receive of the peer.
     pub const fn takes_receive(self) -> bool {
-        matches!(self, Self::WriteImm | Self::Send | Self::SendImm)
+        matches!(self, Self::WriteImm) || self.is_send()
+    }
+
+    /// Whether it names a key of the peer.
+    pub const fn names_a_key(self) -> bool {
+        !matches!(self, Self::Send | Self::SendImm)
+    }
+
+    const fn is_send(self) -> bool {
+        matches!(self, Self::Send | Self::SendImm | Self::SendInv)
     }
 }
 

@@ -4,6 +4,7 @@ use doorbell_core::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Right;
 use crate::quantity::{Count, Quantity};
 
 /// Attributes of every queue pair of the scenario.
@@ -41,6 +42,9 @@ pub struct Qp {
     pub max_dest_rd_atomic: Count<0, 255>,
     /// Whether every send makes a completion, whatever its flags.
     pub sig_all: bool,
+    /// Operations that a queue pair lets its peer do (`qp_access_flags`); without it, all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<Vec<Right>>,
 }
 
 /// The defaults of perftest, where it has one (P-POST-005, P-POST-009, P-TO-004).
@@ -61,6 +65,7 @@ impl Default for Qp {
             max_rd_atomic: Count::of(16),
             max_dest_rd_atomic: Count::of(16),
             sig_all: false,
+            access: None,
         }
     }
 }

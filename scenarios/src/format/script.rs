@@ -3,11 +3,12 @@
 //! | Step | |
 //! |---|---|
 //! | `post OP SIZE [xN] [inline] [unsignaled] [fence] [OPTIONS]` | stage N work requests |
-//! | `recv SIZE [xN] [qp=N]` | the peer posts N receives |
+//! | `recv SIZE [xN] [read-only] [qp=N] [pd=1]` | the peer posts N receives |
 //! | `ring [doorbell\|blueflame] [qp=N]` | announce what is staged |
 //! | `poll [N]` | poll the CQ once, for at most N completions |
 //! | `wait [N]` | wait until N completions have come; without N, until nothing is outstanding |
 //! | `state STATE [peer] [qp=N] [ATTRIBUTES]` | move the queue pair, or with `peer` the peer's, to `reset`, `init`, `rtr`, `rts`, `sqd` or `err` |
+//! | `dereg [own] [after=TIME]` | the peer, or with `own` this side, deregisters its region |
 //! | `compute TIME` | let time pass |
 //! | `fence` | order the stores so far before what follows |
 //! | `load [at=SIZE]` | load 8 bytes of the buffer, which must have contents |
@@ -21,8 +22,15 @@
 //! Options of `post`: `qp=N` takes the N-th queue pair, `qp=all` each of them, as in `ring`; `pd=N` takes the buffer from the N-th
 //! protection domain, of which all but 0 are foreign to the queue pair, an error that the verbs
 //! define; `sge=N` gathers the message from N elements; `local=SIZE` and `remote=SIZE` say where it
-//! is in the own buffer and in the peer's. `anyway` posts what would else be reported as a mistake
+//! is in the own buffer and in the peer's, or `end+SIZE` beyond the last place at which it fits;
+//! `rkey=wrong`, `stale`, `foreign` or a number names the peer's memory by another key than its
+//! own, and `lkey=wrong` the own buffer; `solicited` asks for an event at a peer that waits for
+//! solicited ones only. `anyway` posts what would else be reported as a mistake
 //! of the file (more than was granted, a foreign buffer), to show what the verbs answer.
+//!
+//! Receives are in the region that the peer offers, with `read-only` in one without local write,
+//! with `pd=1` in one of another protection domain. `dereg` waits until the peer has done it; with
+//! `after` it is done that long after the step, which goes on at once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -33,6 +41,7 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
+use super::protect::{KeyWord, RecvBuffer, Spot};
 use super::state_step::StateStep;
 use super::{Op, RingMode};
 use crate::input::suggestion;
@@ -51,6 +60,15 @@ pub enum Step {
         count: u32,
         /// Queue pair of the program.
         qp: u32,
+        /// Where they are.
+        buffer: RecvBuffer,
+    },
+    /// A region is deregistered.
+    Dereg {
+        /// The own one, else the peer's.
+        own: bool,
+        /// When; `None`: now, and the step waits for it.
+        after: Option<Span>,
     },
     /// Announce what is staged.
     Ring {
@@ -114,9 +132,15 @@ pub struct PostStep {
     /// Elements that each message is gathered from or scattered to; 0 stands for 1.
     pub sge: u32,
     /// Where the message is in the own buffer.
-    pub local: Bytes,
+    pub local: Spot,
     /// Where it goes in, or comes from, the peer's.
-    pub remote: Bytes,
+    pub remote: Spot,
+    /// Key of the peer's memory.
+    pub rkey: KeyWord,
+    /// Whether the own buffer is named by a key that no region has.
+    pub lkey_wrong: bool,
+    /// Wake a peer that waits for solicited events only.
+    pub solicited: bool,
     /// Post it though more is asked for than was granted.
     pub anyway: bool,
 }
@@ -157,8 +181,8 @@ impl StepState {
 /// `qp=all`: every queue pair of the program.
 pub(crate) const ALL_QPS: u32 = u32::MAX;
 
-const STEPS: [&str; 10] =
-    ["post", "recv", "ring", "poll", "wait", "state", "compute", "fence", "load", "store"];
+const STEPS: [&str; 11] =
+    ["post", "recv", "ring", "poll", "wait", "state", "dereg", "compute", "fence", "load", "store"];
 
 /// More work requests in one step are refused: no send queue is as deep.
 const MAX_COUNT: u32 = 1 << 20;
@@ -181,7 +205,10 @@ impl StepError {
     }
 }
 
-pub(super) fn wrong<T>(message: impl Into<String>, help: impl Into<String>) -> Result<T, StepError> {
+pub(super) fn wrong<T>(
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Result<T, StepError> {
     Err(StepError { message: message.into(), help: help.into() })
 }
 
@@ -252,6 +279,22 @@ impl<'a> Words<'a> {
         self.option(name).map_or(Ok(Bytes(0)), quantity)
     }
 
+    /// Takes `name=PLACE` out.
+    fn spot(&mut self, name: &str) -> Result<Spot, StepError> {
+        self.option(name).map_or(Ok(Spot::default()), Spot::parse)
+    }
+
+    /// Takes `lkey=wrong` out.
+    fn lkey(&mut self) -> Result<bool, StepError> {
+        match self.option("lkey") {
+            None => Ok(false),
+            Some("wrong") => Ok(true),
+            Some(other) => {
+                wrong(format!("\"lkey={other}\" is no key"), "write `lkey=wrong`, or `pd=1`")
+            }
+        }
+    }
+
     /// Takes `xN` out wherever it stands.
     fn times(&mut self) -> Result<u32, StepError> {
         let times = |w: &&str| w.strip_prefix('x').is_some_and(|n| n.parse::<i64>().is_ok());
@@ -298,12 +341,8 @@ impl Step {
         let mut words = Words { step: text, rest };
         match name {
             "post" => Self::parse_post(&mut words),
-            "recv" => {
-                let (qp, count) = (words.named("qp")?, words.times()?);
-                let size = quantity(words.need("its size", "recv 4KiB x16")?)?;
-                words.end(&["x16", "qp=0"])?;
-                Ok(Self::Recv { size, count, qp })
-            }
+            "recv" => Self::parse_recv(&mut words),
+            "dereg" => Self::parse_dereg(&mut words),
             "ring" => {
                 let qp = words.each_qp()?;
                 let mode = match (words.flag("doorbell"), words.flag("blueflame")) {
@@ -360,8 +399,11 @@ impl Step {
         const EXAMPLE: &str = "post write 16B x12";
         let (qp, pd, count) = (words.each_qp()?, words.named("pd")?, words.times()?);
         let (sge, local, remote) =
-            (words.named("sge")?, words.place("local")?, words.place("remote")?);
+            (words.named("sge")?, words.spot("local")?, words.spot("remote")?);
+        let rkey = words.option("rkey").map_or(Ok(KeyWord::Offered), KeyWord::parse)?;
+        let lkey_wrong = words.lkey()?;
         let (inline, fence) = (words.flag("inline"), words.flag("fence"));
+        let solicited = words.flag("solicited");
         let (unsignaled, anyway) = (words.flag("unsignaled"), words.flag("anyway"));
         let word = words.need("its operation", EXAMPLE)?;
         let Some(op) = Op::ALL.into_iter().find(|op| op.word() == word) else {
@@ -381,6 +423,13 @@ impl Step {
         if inline && !op.takes_inline() {
             return wrong(format!("\"{word}\" cannot be inline"), "only writes and sends can");
         }
+        if rkey != KeyWord::Offered && !op.names_a_key() {
+            return wrong(format!("\"{word}\" names no key of the peer"), "leave `rkey` out");
+        }
+        if solicited && !op.takes_receive() {
+            let text = format!("\"{word}\" makes no event at the peer");
+            return wrong(text, "only what takes a receive can be solicited");
+        }
         if u64::from(sge) > size.0.max(1) {
             let text = format!("{} in {sge} elements", size.print());
             return wrong(text, "each element has at least a byte");
@@ -390,12 +439,15 @@ impl Step {
             "inline",
             "unsignaled",
             "fence",
+            "solicited",
             "anyway",
             "qp=0",
             "pd=0",
             "sge=2",
             "local=64B",
             "remote=64B",
+            "rkey=wrong",
+            "lkey=wrong",
         ])?;
         let signaled = !unsignaled;
         let post = PostStep {
@@ -410,9 +462,35 @@ impl Step {
             sge,
             local,
             remote,
+            rkey,
+            lkey_wrong,
+            solicited,
             anyway,
         };
         Ok(Self::Post(post))
+    }
+
+    fn parse_recv(words: &mut Words<'_>) -> Result<Self, StepError> {
+        let (qp, pd, count) = (words.named("qp")?, words.named("pd")?, words.times()?);
+        let buffer = match (words.flag("read-only"), pd) {
+            (false, 0) => RecvBuffer::Offered,
+            (true, 0) => RecvBuffer::ReadOnly,
+            (false, 1) => RecvBuffer::Foreign,
+            (false, _) => return wrong("the peer has protection domains 0 and 1", "pd=1"),
+            (true, _) => return wrong("one fault at a time", "name `read-only` or `pd=1`"),
+        };
+        let size = quantity(words.need("its size", "recv 4KiB x16")?)?;
+        words.end(&["x16", "read-only", "qp=0", "pd=1"])?;
+        Ok(Self::Recv { size, count, qp, buffer })
+    }
+
+    fn parse_dereg(words: &mut Words<'_>) -> Result<Self, StepError> {
+        let (own, after) = (words.flag("own"), words.option("after").map(quantity).transpose()?);
+        words.end(&["own", "after=1ms"])?;
+        if own && after.is_some() {
+            return wrong("`after` is for the peer", "write for example \"compute 2us\" before it");
+        }
+        Ok(Self::Dereg { own, after })
     }
 }
 
@@ -439,7 +517,9 @@ impl fmt::Display for Step {
                     ("inline", p.inline),
                     ("unsignaled", !p.signaled),
                     ("fence", p.fence),
+                    ("solicited", p.solicited),
                     ("anyway", p.anyway),
+                    ("lkey=wrong", p.lkey_wrong),
                 ] {
                     if on {
                         write!(f, " {word}")?;
@@ -448,12 +528,22 @@ impl fmt::Display for Step {
                 option(f, "qp", p.qp)?;
                 option(f, "pd", p.pd)?;
                 option(f, "sge", p.sge)?;
-                place(f, "local", p.local)?;
-                place(f, "remote", p.remote)
+                p.local.print(f, "local")?;
+                p.remote.print(f, "remote")?;
+                p.rkey.print(f)
             }
-            Self::Recv { size, count, qp } => {
+            Self::Recv { size, count, qp, buffer } => {
                 write!(f, "recv {} x{count}", size.print())?;
+                f.write_str(match buffer {
+                    RecvBuffer::Offered => "",
+                    RecvBuffer::ReadOnly => " read-only",
+                    RecvBuffer::Foreign => " pd=1",
+                })?;
                 option(f, "qp", *qp)
+            }
+            Self::Dereg { own, after } => {
+                f.write_str(if *own { "dereg own" } else { "dereg" })?;
+                after.map_or(Ok(()), |t| write!(f, " after={}", t.print()))
             }
             Self::Ring { mode, qp } => {
                 f.write_str(match mode {
@@ -538,6 +628,14 @@ mod tests {
             ("post read 1MiB x3 fence qp=2 pd=1", "post read 1MiB x3 fence qp=2 pd=1"),
             ("post cmp-swap", "post cmp-swap 8B x1"),
             ("recv 4KiB x16", "recv 4KiB x16"),
+            ("recv 4KiB read-only qp=1", "recv 4KiB x1 read-only qp=1"),
+            ("recv 4KiB pd=1", "recv 4KiB x1 pd=1"),
+            ("dereg", "dereg"),
+            ("dereg own", "dereg own"),
+            ("dereg after=60us", "dereg after=60us"),
+            ("post write 8B rkey=stale remote=end+1B", "post write 8B x1 remote=end+1B rkey=stale"),
+            ("post read 8B rkey=0x10 lkey=wrong", "post read 8B x1 lkey=wrong rkey=0x10"),
+            ("post send-inv 8B solicited local=end", "post send-inv 8B x1 solicited local=end"),
             ("ring", "ring"),
             ("ring qp=1 blueflame", "ring blueflame qp=1"),
             ("ring qp=all", "ring qp=all"),
@@ -590,6 +688,15 @@ mod tests {
             ("post write 2B local=3", "\"3\" has no unit", "3B"),
             ("store", "lacks its number", "store 1"),
             ("store x", "\"x\" is no number", "store 1"),
+            ("post send 8B rkey=wrong", "names no key of the peer", "leave `rkey` out"),
+            ("post write 8B rkey=stal", "\"rkey=stal\" is no key", "did you mean `stale`?"),
+            ("post write 8B lkey=stale", "\"lkey=stale\" is no key", "lkey=wrong"),
+            ("post write 8B local=end-1B", "\"end-1B\" is no place", "end+1B"),
+            ("post write 8B solicited", "makes no event at the peer", "takes a receive"),
+            ("recv 8B pd=2", "protection domains 0 and 1", "pd=1"),
+            ("recv 8B pd=1 read-only", "one fault at a time", "read-only"),
+            ("dereg own after=1us", "`after` is for the peer", "compute 2us"),
+            ("dereg peer", "unknown word \"peer\"", "own"),
             ("compute", "lacks its time", "compute 2us"),
             ("compute -1us", "is negative", "2us"),
         ] {

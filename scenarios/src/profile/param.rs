@@ -200,6 +200,16 @@ choice! {
 }
 
 choice! {
+    /// What goes out again after a loss.
+    RecoveryKind {
+        /// Everything from the lost packet on.
+        GoBackN = "go-back-n",
+        /// What was lost, and nothing else; the peer keeps what follows.
+        SelectiveRepeat = "selective-repeat",
+    }
+}
+
+choice! {
     /// Whose choices are made where implementations differ.
     RuleSet {
         /// Those of the reference page, close to the specification.

@@ -9,8 +9,8 @@ use doorbell_core::units::{BitRate, Bytes, Ratio, Span};
 
 use super::check::{at_least, one_of, positive, short, size_of, size_within, within};
 use super::param::{
-    AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles, RuleSet,
-    TimeoutKind,
+    AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles,
+    RecoveryKind, RuleSet, TimeoutKind,
 };
 use super::table::{Entries, ParameterInfo, Provenance, parameters, take};
 use crate::input::InputError;
@@ -360,6 +360,12 @@ parameters! {
         timeout_ceiling: Span => [positive],
         /// From a NAK to the first packet that is sent again. Higher: a loss costs more.
         nak_reaction: Span => [short],
+        /// What goes out again after a loss: all from it on, or only what is missing.
+        recovery: RecoveryKind,
+        /// Selective repeat: packets in flight at most, and kept by the peer beyond a gap. The
+        /// path's bandwidth times its round trip fills it. Lower: the sender waits for ACKs.
+        /// Higher: longer queues, as each packet is sent though earlier ones are on the way.
+        recovery_cap: u64 => [within(1, 8_388_607)],
         /// Whose choices are made where implementations differ.
         rules: RuleSet,
     }

@@ -88,6 +88,14 @@ fn settings_replace_values_and_say_so() {
 }
 
 #[test]
+fn the_cap_of_selective_repeat_goes_from_one_to_half_of_the_sequence_numbers() {
+    for cap in [1, 8_388_607] {
+        let set = format!("\"rc.recovery\" = \"selective-repeat\"\n\"rc.recovery_cap\" = {cap}");
+        assert_eq!(generic(&set).unwrap().rc.recovery_cap, cap);
+    }
+}
+
+#[test]
 fn wrong_settings_are_named() {
     let fails = |set: &str, message: &str, help: &str| {
         let e = generic(set).expect_err(set);
@@ -104,6 +112,11 @@ fn wrong_settings_are_named() {
     fails("\"pcie.mps\" = 256", mps, &help);
     let rcb = "s.toml:1:14: `pcie.rcb` is 128, more than `pcie.c_rc` with 64";
     fails("\"pcie.rcb\" = \"128B\"\n\"pcie.c_rc\" = \"64B\"", rcb, "");
+    for cap in [0, 8_388_608] {
+        let text = format!("s.toml:1:21: impossible value: `rc.recovery_cap` is {cap}");
+        let help = "it must be from 1 to 8388607";
+        fails(&format!("\"rc.recovery_cap\" = {cap}"), &text, help);
+    }
     let lag = "s.toml:1:23: impossible value: `pcie.link_latency` is 0ns";
     fails("\"pcie.link_latency\" = \"0ns\"", lag, "it must be more than zero");
 }

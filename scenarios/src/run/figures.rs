@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use doorbell_core::units::Time;
 
 use super::programs::Role;
-use super::steps::script_metrics;
+use super::steps::{peer_metrics, script_metrics};
 use super::{LatencyRecorder, Metric, Outcome, Point};
 use crate::workloads::{Results, Window};
 
@@ -79,6 +79,9 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     found("messages_missing", sum(Role::Peer, |r| r.data.missing));
     for results in of(Role::Sender).filter(|r| !r.log.is_empty()) {
         script_metrics(prefix, results, out);
+    }
+    if of(Role::Sender).any(|r| !r.log.is_empty()) {
+        peer_metrics(prefix, &of(Role::Peer).collect::<Vec<_>>(), out);
     }
     for (name, role) in [("latency", Role::Sender), ("delivery", Role::Peer)] {
         let mut recorder = LatencyRecorder::new();

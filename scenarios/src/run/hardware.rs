@@ -9,11 +9,12 @@ use doorbell_sim::pcie::{
     Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeId,
     NodeKind, PcieConfig, SocketConfig, TlpFormat,
 };
-use doorbell_sim::rc::{AckPolicy, AckReqLast, Rules, TimeoutMode};
+use doorbell_sim::rc::{AckPolicy, AckReqLast, Recovery, Rules, SelectiveRepeat, TimeoutMode};
 use doorbell_sim::wire::Encapsulation;
 
 use crate::profile::{
-    AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, RuleSet, TimeoutKind,
+    AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, RecoveryKind, RuleSet,
+    TimeoutKind,
 };
 
 /// A rate that limits nothing.
@@ -310,10 +311,19 @@ fn rc(p: &Profile) -> RcConfig {
         RuleSet::Reference => Rules::DEFAULT,
         RuleSet::Rxe => Rules::RXE,
     };
+    let recovery = match p.rc.recovery {
+        RecoveryKind::GoBackN => Recovery::GoBackN,
+        RecoveryKind::SelectiveRepeat => {
+            // A peer that keeps as many as can be in flight never drops what came early.
+            let cap = p.rc.recovery_cap as u32;
+            Recovery::SelectiveRepeat(SelectiveRepeat { hold: cap, cap })
+        }
+    };
     RcConfig {
         framing: p.port.framing.0 as u32,
         timeout_mode,
         nak_reaction: p.rc.nak_reaction,
+        recovery,
         rules,
         ..RcConfig::new(window, ask, ack, encapsulation)
     }

@@ -406,8 +406,9 @@ fn unreliable(point: &Point, world: &World, (first, last): (Time, Time), out: &m
 
 /// Findings of the oracles that watch every run.
 fn oracles(world: &World, out: &mut Outcome) {
-    let (mut unordered, mut stale, mut stale_payloads) = (0, 0, 0);
+    let (mut unordered, mut stale, mut stale_payloads, mut in_use) = (0, 0, 0, 0);
     for host in world.hosts() {
+        in_use += host.nic().stats.regions_in_use;
         for (_, q) in host.nic().qps() {
             unordered += q.stats.unordered_rings;
             stale += q.stats.stale_wqes;
@@ -430,8 +431,20 @@ fn oracles(world: &World, out: &mut Outcome) {
     );
     note("stale-wqe", stale, "WQEs that the NIC read before the initiator's stores had landed");
     note("stale-payload", stale_payloads, "payload that the NIC read before it was stored");
-    let watching =
-        ["unordered-ring", "stale-wqe", "stale-payload", "byte-balance", "psn-mismatch"];
+    note(
+        "region-in-use",
+        in_use,
+        "work requests that named a region when it was deregistered: wait for their completions \
+         first, or they end with an error",
+    );
+    let watching = [
+        "unordered-ring",
+        "stale-wqe",
+        "stale-payload",
+        "region-in-use",
+        "byte-balance",
+        "psn-mismatch",
+    ];
     out.oracles = watching.map(str::to_owned).to_vec();
     if let Err(e) = world.fabric().balance() {
         let (name, text) = ("byte-balance".to_owned(), e.to_string());

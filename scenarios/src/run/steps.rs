@@ -1,9 +1,7 @@
 //! What came of each step of a script, as metrics: `step.N.count`, `step.N.result`, `step.N.time`,
 //! and completions by status as counters.
 
-use doorbell_core::transport::{
-    Completion, ModifyError, PostRecvCause, RingCause, RingError, StageError,
-};
+use doorbell_core::transport::{ModifyError, PostRecvCause, RingCause, RingError, StageError};
 use doorbell_core::units::Time;
 use doorbell_core::verbs::WcStatus;
 
@@ -19,7 +17,7 @@ fn summary(outcome: &Logged) -> Option<(u64, &'static str)> {
         Logged::Rang(Err(RingError { posted, cause, .. })) => ((*posted).into(), ring_word(*cause)),
         Logged::Unstaged(n) | Logged::Polled(n) | Logged::PeerPosted(n) => ((*n).into(), "ok"),
         Logged::TimedOut(n) => ((*n).into(), "timed-out"),
-        Logged::Waited | Logged::Fenced | Logged::Stored => (0, "ok"),
+        Logged::Waited | Logged::Fenced | Logged::Stored | Logged::Deregistered => (0, "ok"),
         Logged::Loaded(value) => (*value, "ok"),
         Logged::PostedRecv(n, cause) => ((*n).into(), cause.map_or("ok", recv_word)),
         Logged::Modified(Ok(unstaged)) => ((*unstaged).into(), "ok"),
@@ -94,20 +92,30 @@ pub(super) fn script_metrics(prefix: &str, results: &Results, out: &mut Outcome)
                 out.notes.push(Note { kind, name, text, count: 1 });
             }
         }
-        if let Logged::Completed(c) = entry.outcome {
-            let status = match c {
-                Completion::Error { status, .. } => status,
-                Completion::Send { .. } | Completion::Recv { .. } => WcStatus::Success,
-            };
-            *out.counters.entry(format!("{prefix}wc_{}", status_name(status))).or_default() += 1;
-        }
+    }
+    status_metrics(&format!("{prefix}wc_"), &[results], out);
+    out.words.insert(format!("{prefix}statuses"), results.statuses.to_string());
+}
+
+/// What the peers of scripts saw: statuses of their receives.
+pub(super) fn peer_metrics(prefix: &str, peers: &[&Results], out: &mut Outcome) {
+    status_metrics(&format!("{prefix}peer_wc_"), peers, out);
+    let seen: Vec<_> = peers.iter().map(|r| r.statuses.to_string()).collect();
+    out.words.insert(format!("{prefix}peer_statuses"), seen.join("; "));
+}
+
+fn status_metrics(prefix: &str, of: &[&Results], out: &mut Outcome) {
+    for (status, n) in of.iter().flat_map(|r| r.statuses.counts()) {
+        let name = format!("{prefix}{}", status_name(status));
+        *out.counters.entry(name).or_default() += n;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::LogEntry;
+    use crate::workloads::{LogEntry, Statuses};
+    use doorbell_core::transport::Completion;
     use doorbell_core::units::Span;
 
     #[test]
@@ -122,7 +130,10 @@ mod tests {
             vendor_err: 0,
             retired: 1,
         };
+        let mut statuses = Statuses::default();
+        statuses.add(&flushed);
         let results = Results {
+            statuses,
             first: Some(at(10)),
             log: vec![
                 entry(at(30), 0, Logged::Staged(16, Some(StageError::SqFull))),
@@ -139,5 +150,9 @@ mod tests {
         assert_eq!(out.notes[0].text, "`a.step.0` ended with sq-full after 16");
         assert_eq!(out.metrics["a.step.1.count"], Metric::count(1));
         assert_eq!(out.counters["a.wc_wr_flush_err"], 1);
+        assert_eq!(out.words["a.statuses"], "5");
+        peer_metrics("a.", &[&results, &Results::default()], &mut out);
+        assert_eq!(out.counters["a.peer_wc_wr_flush_err"], 1);
+        assert_eq!(out.words["a.peer_statuses"], "5; ");
     }
 }

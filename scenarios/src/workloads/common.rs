@@ -10,6 +10,7 @@ use doorbell_core::verbs::{SendFlags, WcStatus};
 
 use super::connect::Lane;
 use super::script::LogEntry;
+use super::statuses::Statuses;
 
 /// Operation of a message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -18,6 +19,8 @@ pub enum Op {
     Send,
     /// SEND with the message number as immediate data.
     SendImm,
+    /// SEND that invalidates the key of the peer's memory.
+    SendInv,
     /// RDMA WRITE: the peer's program is not told.
     #[default]
     Write,
@@ -35,7 +38,7 @@ pub enum Op {
 impl Op {
     /// Whether it takes a receive at the peer.
     pub const fn takes_receive(self) -> bool {
-        matches!(self, Self::Send | Self::SendImm | Self::WriteImm)
+        matches!(self, Self::Send | Self::SendImm | Self::SendInv | Self::WriteImm)
     }
 
     /// Whether it is an ATOMIC, which moves 8 bytes whatever the size says.
@@ -48,6 +51,7 @@ impl Op {
         match self {
             Self::Send => SendOp::Send,
             Self::SendImm => SendOp::SendImm(n as u32),
+            Self::SendInv => SendOp::SendInv(remote.rkey),
             Self::Write => SendOp::Write(remote),
             Self::WriteImm => SendOp::WriteImm(remote, n as u32),
             Self::Read => SendOp::Read(remote),
@@ -223,6 +227,8 @@ pub struct Results {
     pub window: Option<Window>,
     /// Data that was not right.
     pub data: DataErrors,
+    /// Statuses of the completions of a script, or of the responder of one.
+    pub statuses: Statuses,
     /// What a script did, step by step.
     pub log: Vec<LogEntry>,
     /// Why it ended early.

@@ -13,6 +13,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AccessFlags, Mtu, QKey, QpAttrMask, QpState, QpType, Rkey};
 
 use super::common::Failure;
+use super::protect::Buffer;
 
 /// What a bootstrap key is about.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -37,6 +38,14 @@ pub enum Topic {
     ModifyQp = 20,
     /// The peer has done it, or the verbs refused it.
     QpModified = 21,
+    /// A region that its owner has deregistered.
+    StaleRegion = 22,
+    /// A region of another protection domain.
+    ForeignRegion = 23,
+    /// A script asks its peer to deregister the region that it offers.
+    Deregister = 24,
+    /// The peer has deregistered it.
+    Deregistered = 25,
 }
 
 /// The key under which a rank publishes item `index` of `topic` for rank `peer`.
@@ -57,6 +66,8 @@ pub struct LocalConfig {
     pub contents: Contents,
     /// Bytes of the region, for the own messages and as a target of the peer's.
     pub region_bytes: u64,
+    /// Rights of the region.
+    pub access: AccessFlags,
     /// Entries of each of the two completion queues. Fewer than what can be outstanding: the
     /// queue may overrun, which loses it and its QPs.
     pub cq_depth: u32,
@@ -69,6 +80,7 @@ impl Default for LocalConfig {
             memory: MemKind::Host { numa: 0 },
             contents: Contents::Data,
             region_bytes: 1 << 20,
+            access: ALL_RIGHTS,
             cq_depth: 4096,
         }
     }
@@ -100,7 +112,7 @@ impl Local {
     /// What the back end refuses.
     pub fn open<T: Control>(t: &mut T, c: &LocalConfig) -> Result<Self, Failure> {
         let pd = t.create_pd()?;
-        let mr = t.alloc_mr(pd, c.region_bytes, c.memory, ALL_RIGHTS, c.contents)?;
+        let mr = t.alloc_mr(pd, c.region_bytes, c.memory, c.access, c.contents)?;
         let send_cq = t.create_cq(c.cq_depth)?;
         let recv_cq = t.create_cq(c.cq_depth)?;
         Ok(Self { pd, send_cq, recv_cq, mr })
@@ -188,6 +200,25 @@ impl Target {
     pub const fn at(&self, offset: u64) -> Remote {
         Remote { addr: self.remote.addr.wrapping_add(offset), rkey: self.remote.rkey }
     }
+
+    /// Bytes of the encoded form.
+    pub const ENCODED_BYTES: usize = 20;
+
+    /// Encodes, big-endian.
+    pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
+        let mut out = [0; Self::ENCODED_BYTES];
+        out[..8].copy_from_slice(&self.remote.addr.to_be_bytes());
+        out[8..16].copy_from_slice(&self.len.to_be_bytes());
+        out[16..].copy_from_slice(&self.remote.rkey.0.to_be_bytes());
+        out
+    }
+
+    /// Decodes.
+    pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> Self {
+        let u64_at = |i: usize| u64::from_be_bytes(bytes[i..i + 8].try_into().expect("8 bytes"));
+        let rkey = Rkey(u32::from_be_bytes(bytes[16..].try_into().expect("4 bytes")));
+        Self { remote: Remote { addr: u64_at(0), rkey }, len: u64_at(8) }
+    }
 }
 
 /// What is published for a QP.
@@ -201,26 +232,21 @@ pub struct Card {
 
 impl Card {
     /// Bytes of the encoded form.
-    pub const ENCODED_BYTES: usize = Endpoint::ENCODED_BYTES + 20;
+    pub const ENCODED_BYTES: usize = Endpoint::ENCODED_BYTES + Target::ENCODED_BYTES;
 
     /// Encodes, big-endian.
     pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
         const E: usize = Endpoint::ENCODED_BYTES;
         let mut out = [0; Self::ENCODED_BYTES];
         out[..E].copy_from_slice(&self.endpoint.encode());
-        out[E..E + 8].copy_from_slice(&self.target.remote.addr.to_be_bytes());
-        out[E + 8..E + 16].copy_from_slice(&self.target.len.to_be_bytes());
-        out[E + 16..].copy_from_slice(&self.target.remote.rkey.0.to_be_bytes());
+        out[E..].copy_from_slice(&self.target.encode());
         out
     }
 
     /// Decodes; `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (endpoint, rest) = bytes.split_at_checked(Endpoint::ENCODED_BYTES)?;
-        let rest: &[u8; 20] = rest.try_into().ok()?;
-        let u64_at = |i: usize| u64::from_be_bytes(rest[i..i + 8].try_into().expect("8 bytes"));
-        let rkey = Rkey(u32::from_be_bytes(rest[16..].try_into().expect("4 bytes")));
-        let target = Target { remote: Remote { addr: u64_at(0), rkey }, len: u64_at(8) };
+        let target = Target::decode(rest.try_into().ok()?);
         Some(Self { endpoint: Endpoint::decode(endpoint)?, target })
     }
 
@@ -585,13 +611,16 @@ pub struct ReceiveOrder {
     pub count: u32,
     /// Bytes of each buffer.
     pub bytes: u32,
+    /// Where the buffers are.
+    pub buffer: Buffer,
 }
 
 impl ReceiveOrder {
     /// Publishes order number `n` for `peer`.
     pub fn publish<T: Control>(&self, t: &mut T, peer: u32, n: u32) {
-        let mut out = [0; 12];
-        for (chunk, v) in out.chunks_exact_mut(4).zip([self.qp, self.count, self.bytes]) {
+        let mut out = [0; 16];
+        let words = [self.qp, self.count, self.bytes, self.buffer as u32];
+        for (chunk, v) in out.chunks_exact_mut(4).zip(words) {
             chunk.copy_from_slice(&v.to_be_bytes());
         }
         t.publish(key(Topic::PostReceives, peer, n), &out);
@@ -600,10 +629,11 @@ impl ReceiveOrder {
     /// Order number `n` of `peer`, if it has come. A peer that has ended gives no more, and need
     /// not have given any.
     pub fn lookup<T: Control>(t: &mut T, peer: u32, n: u32) -> Option<Self> {
-        let (mut b, me) = ([0; 12], t.rank());
+        let (mut b, me) = ([0; 16], t.rank());
         t.lookup(peer, key(Topic::PostReceives, me, n), &mut b).ok()??;
         let at = |i: usize| u32::from_be_bytes(b[i..i + 4].try_into().expect("4 bytes"));
-        Some(Self { qp: at(0), count: at(4), bytes: at(8) })
+        let buffer = Buffer::from_number(at(12));
+        Some(Self { qp: at(0), count: at(4), bytes: at(8), buffer })
     }
 }
 

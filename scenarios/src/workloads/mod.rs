@@ -21,6 +21,7 @@ pub mod overrides;
 pub mod payload;
 mod pingpong;
 mod produce;
+mod protect;
 mod proxy;
 mod rate;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub mod script;
 #[cfg(test)]
 mod script_tests;
 mod sharing;
+mod statuses;
 mod verify;
 
 pub use common::*;
@@ -37,11 +39,13 @@ pub use connect::{LinkConfig, LocalConfig};
 pub use latency::{Latency, LatencyConfig};
 pub use pingpong::{PingPong, PingPongBy, PingPongConfig};
 pub use produce::{Produce, ProduceConfig, ProducePath};
+pub use protect::{Aim, Buffer, Origin, PeerKey};
 pub use proxy::{Proxy, ProxyConfig};
 pub use rate::{Arrivals, Rate, RateConfig, Stop};
 pub use responder::{Responder, ResponderConfig, ResponderLink};
 pub use script::{LogEntry, Outcome, Script, ScriptConfig, ScriptStep};
 pub use sharing::Sharing;
+pub use statuses::{MAX_RUNS, Statuses};
 pub use verify::{Verify, VerifyConfig};
 
 use doorbell_core::transport::{Control, Next, Program};

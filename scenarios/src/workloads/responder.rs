@@ -13,6 +13,7 @@ use super::connect::{
     key, lookup_done,
 };
 use super::overrides::{StateOrder, transition};
+use super::protect::{DeregOrder, Spare};
 
 /// One peer of a responder.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -46,6 +47,11 @@ pub struct ResponderConfig {
     /// Time from one poll to the next; `None`: as soon as there is something. Longer: receives
     /// come back later and in bursts.
     pub poll_interval: Option<Span>,
+    /// Serves a script: errors of receives are a part of the show, and the results say which
+    /// statuses came.
+    pub for_script: bool,
+    /// Tells the peers of a region of another protection domain, and of one that is gone.
+    pub spare: bool,
 }
 
 impl ResponderConfig {
@@ -59,6 +65,8 @@ impl ResponderConfig {
             repost_batch: 1,
             poll_batch: 16,
             poll_interval: None,
+            for_script: false,
+            spare: false,
         }
     }
 }
@@ -87,9 +95,13 @@ pub struct Responder {
     receive_mr: Option<Mr>,
     links: Vec<Connect>,
     receives: Vec<Receives>,
-    /// Orders carried out, per link: for receives, and for states.
+    /// Orders carried out, per link: receives, states, deregistrations.
     obeyed: Vec<u32>,
     moved: Vec<u32>,
+    deregs: Vec<u32>,
+    spare: Spare,
+    /// When the region is to be deregistered: time, link, number of the order.
+    dereg_at: Vec<(Time, usize, u32)>,
     /// No poll before.
     next_poll: Time,
     polled: Completions,
@@ -107,6 +119,9 @@ impl Responder {
             receive_mr: None,
             obeyed: vec![0; links.len()],
             moved: vec![0; links.len()],
+            deregs: vec![0; links.len()],
+            spare: Spare::default(),
+            dereg_at: vec![],
             links,
             receives: vec![],
             next_poll: Time::ZERO,
@@ -130,6 +145,9 @@ impl Responder {
             let (len, kind) = (slots * self.slot_bytes(), self.receive_memory());
             let contents = c.receive_contents;
             self.receive_mr = Some(t.alloc_mr(local.pd, len, kind, ALL_RIGHTS, contents)?);
+        }
+        for l in c.links.iter().filter(|_| c.spare) {
+            self.spare.publish(t, l.link.peer, (local.pd, local.mr))?;
         }
         self.local = Some(local);
         Ok(local)
@@ -209,7 +227,11 @@ impl Responder {
             let c = self.polled.as_slice()[i];
             // Receives are flushed when a peer's mistake puts its QP into ERR: the first status is
             // reported, and the other peers are served on.
-            self.results.failure = self.results.failure.or(failed(&c));
+            if self.config.for_script {
+                self.results.statuses.add(&c);
+            } else {
+                self.results.failure = self.results.failure.or(failed(&c));
+            }
             if let Completion::Recv { wr_id, qp, len, .. } = c {
                 let now = t.now();
                 self.results.first.get_or_insert(now);
@@ -243,12 +265,13 @@ impl Responder {
             let peer = self.config.links[i].link.peer;
             while let Some(order) = ReceiveOrder::lookup(t, peer, self.obeyed[i]) {
                 let lane = self.links[i].lanes().get(order.qp as usize);
-                let lane = lane.ok_or(UNKNOWN_QP)?;
-                let sge = local.mr.sge(i as u64 * self.config.local.region_bytes, order.bytes);
+                let qp = lane.ok_or(UNKNOWN_QP)?.qp;
+                let mr = self.spare.of_receives(t, order.buffer, (local.pd, local.mr))?;
+                let sge = mr.sge(i as u64 * self.config.local.region_bytes, order.bytes);
                 let (got, need) = (local.mr.len, order.bytes.into());
                 let sge = sge.ok_or(Failure::OwnRegion { got, need })?;
                 let wrs = vec![RecvWr { wr_id: ORDERED, sge }; order.count as usize];
-                t.post_recv(RecvQueue::Qp(lane.qp), &wrs)?;
+                t.post_recv(RecvQueue::Qp(qp), &wrs)?;
                 t.publish(key(Topic::ReceivesPosted, peer, self.obeyed[i]), &[]);
                 self.obeyed[i] += 1;
             }
@@ -274,6 +297,26 @@ impl Responder {
         Ok(())
     }
 
+    /// Deregisters the region that is offered, when scripts say so. A second time changes nothing.
+    fn obey_dereg<T: Control>(&mut self, t: &mut T, local: &Local) {
+        for i in 0..self.links.len() {
+            let peer = self.config.links[i].link.peer;
+            while let Some(order) = DeregOrder::lookup(t, peer, self.deregs[i]) {
+                self.dereg_at.push((order.at, i, self.deregs[i]));
+                self.deregs[i] += 1;
+            }
+        }
+        for (at, i, n) in std::mem::take(&mut self.dereg_at) {
+            if at > t.now() {
+                self.dereg_at.push((at, i, n));
+                continue;
+            }
+            let _ = t.dereg_mr(local.mr.id);
+            let peer = self.config.links[i].link.peer;
+            t.publish(key(Topic::Deregistered, peer, n), &[]);
+        }
+    }
+
     /// Whether every peer is done and, on RC, everything that it sent was seen.
     fn finished<T: Control>(&self, t: &mut T) -> Result<bool, Failure> {
         let mut expected = 0;
@@ -281,7 +324,8 @@ impl Responder {
             let Some(n) = lookup_done(t, l.link.peer)? else { return Ok(false) };
             expected += if l.link.ty == QpType::Rc { n } else { 0 };
         }
-        Ok(self.results.received >= expected || self.results.failure.is_some())
+        let failed = self.results.failure.is_some() || self.results.statuses.failed();
+        Ok(self.results.received >= expected || failed)
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
@@ -299,6 +343,7 @@ impl Responder {
         if connecting.is_none() {
             self.obey(t, &local)?;
             self.move_qps(t)?;
+            self.obey_dereg(t, &local);
             if self.finished(t)? {
                 return Ok(Next::Done);
             }
@@ -312,7 +357,8 @@ impl Responder {
             None if polled => WaitSet::cq(local.recv_cq).or(WaitSet::BOOTSTRAP),
             _ => WaitSet::BOOTSTRAP,
         };
-        let until = [connected_by, poll].into_iter().flatten().min();
+        let dereg = self.dereg_at.iter().map(|(at, ..)| *at).min();
+        let until = [connected_by, poll, dereg].into_iter().flatten().min();
         Ok(Next::Wait { on, until })
     }
 }

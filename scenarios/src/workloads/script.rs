@@ -15,10 +15,11 @@ use doorbell_core::verbs::{QpState, SendFlags};
 
 use super::common::{Failure, Message, Place, Poster, Results, Shape, Window};
 use super::connect::{
-    ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, ReceiveOrder, Topic, key,
+    ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, ReceiveOrder, Target, Topic, key,
     publish_done,
 };
 use super::overrides::{Overrides, StateOrder, transition};
+use super::protect::{Aim, Buffer, DeregOrder, PeerKey};
 
 /// One line of a script. `qp` counts from 0 within the link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -40,6 +41,8 @@ pub enum ScriptStep {
         local: u64,
         /// Where it goes at the peer, and its elements.
         place: Place,
+        /// How both memories are named.
+        aim: Aim,
     },
     /// Rings for everything that is staged on the QP.
     Ring {
@@ -100,6 +103,15 @@ pub enum ScriptStep {
         count: u32,
         /// Bytes of each buffer.
         bytes: u32,
+        /// Where they are.
+        buffer: Buffer,
+    },
+    /// Deregisters the own region.
+    Dereg,
+    /// Makes the peer deregister the region that it offers.
+    PeerDereg {
+        /// When, from now on, and the script goes on at once; `None`: it waits until it is done.
+        after: Option<Span>,
     },
     /// Fences the initiator's stores.
     Fence {
@@ -149,6 +161,7 @@ struct Posted {
     flags: SendFlags,
     local: u64,
     place: Place,
+    aim: Aim,
 }
 
 /// What came of a line.
@@ -172,6 +185,8 @@ pub enum Outcome {
     PostedRecv(u32, Option<PostRecvCause>),
     /// The peer has posted its receives.
     PeerPosted(u32),
+    /// A region was deregistered, or the peer was told to do it.
+    Deregistered,
     /// A fence.
     Fenced,
     /// A load, and what it read.
@@ -245,9 +260,10 @@ pub struct Script {
     sent: Vec<Sent>,
     /// Completed messages that took a receive.
     receives: u64,
-    /// Orders given to the peer, for receives and for states.
+    /// Orders given to the peer: receives, states, deregistrations.
     orders: u32,
     state_orders: u32,
+    deregs: u32,
     /// Buffers in other protection domains, from number 1 on.
     foreign: Vec<Mr>,
 }
@@ -269,6 +285,7 @@ impl Script {
             receives: 0,
             orders: 0,
             state_orders: 0,
+            deregs: 0,
             foreign: vec![],
         }
     }
@@ -334,11 +351,20 @@ impl Script {
         step: ScriptStep,
     ) -> Result<Option<Next>, Failure> {
         match step {
-            ScriptStep::Post { qp, count, shape, flags, pd, local, place } => {
-                let mr = self.buffer(t, pd)?;
-                let what = Posted { shape, flags, local, place };
+            ScriptStep::Post { qp, count, shape, flags, pd, local, place, aim } => {
+                let mut lanes = Vec::new();
                 for qp in self.each(qp) {
-                    self.post(t, qp, count, what, mr)?;
+                    let mut lane = self.lane(qp)?;
+                    lane.remote = match self.target(t, &lane, aim.rkey)? {
+                        Ok(target) => target,
+                        Err(wait) => return Ok(Some(wait)),
+                    };
+                    lanes.push((qp, lane));
+                }
+                let mr = self.buffer(t, pd)?;
+                let what = Posted { shape, flags, local, place, aim };
+                for (qp, lane) in lanes {
+                    self.post(t, (qp, lane), count, what, mr)?;
                 }
             }
             ScriptStep::Ring { qp, how } => {
@@ -368,9 +394,15 @@ impl Script {
                 return self.wait_for(t, Some(count), deadline);
             }
             ScriptStep::AwaitAll { deadline } => return self.wait_for(t, None, deadline),
-            ScriptStep::PeerRecv { qp, count, bytes } => {
-                return self.order(t, ReceiveOrder { qp, count, bytes });
+            ScriptStep::PeerRecv { qp, count, bytes, buffer } => {
+                return self.order(t, ReceiveOrder { qp, count, bytes, buffer });
             }
+            ScriptStep::Dereg => {
+                let gone = t.dereg_mr(self.client.local().mr.id);
+                gone.map_err(|_| Failure::Config("the own region is deregistered already"))?;
+                self.log(t, Outcome::Deregistered);
+            }
+            ScriptStep::PeerDereg { after } => return self.dereg(t, after),
             ScriptStep::Wait { time } => {
                 let until = *self.since.get_or_insert(t.now()) + time;
                 if t.now() < until {
@@ -424,30 +456,85 @@ impl Script {
         let (peer, me) = (self.client.peer(), t.rank());
         if self.since.is_none() {
             o.publish(t, peer, self.orders);
-            self.since = Some(t.now());
         }
-        if t.lookup(peer, key(Topic::ReceivesPosted, me, self.orders), &mut [])?.is_none() {
-            let until = self.since.map(|s| s + self.config.link.deadline);
-            if until.is_some_and(|u| t.now() >= u) {
-                return Err(Failure::NoPeer { peer, what: "that its receives are posted" });
-            }
-            return Ok(Some(Next::Wait { on: WaitSet::BOOTSTRAP, until }));
+        let answer = key(Topic::ReceivesPosted, me, self.orders);
+        if let Err(wait) = self.answered(t, answer, &mut [], "that its receives are posted")? {
+            return Ok(Some(wait));
         }
         self.orders += 1;
         self.log(t, Outcome::PeerPosted(o.count));
         Ok(None)
     }
 
+    /// Looks for what the peer publishes under `key`; the inner error is what to wait for.
+    fn answered<T: Control>(
+        &mut self,
+        t: &mut T,
+        key: u64,
+        out: &mut [u8],
+        what: &'static str,
+    ) -> Result<Result<(), Next>, Failure> {
+        let peer = self.client.peer();
+        let since = *self.since.get_or_insert(t.now());
+        if t.lookup(peer, key, out)?.is_some() {
+            return Ok(Ok(()));
+        }
+        let until = since + self.config.link.deadline;
+        if t.now() >= until {
+            return Err(Failure::NoPeer { peer, what });
+        }
+        Ok(Err(Next::Wait { on: WaitSet::BOOTSTRAP, until: Some(until) }))
+    }
+
+    /// The peer's memory under `rkey`; the inner error is what to wait for.
+    fn target<T: Control>(
+        &mut self,
+        t: &mut T,
+        lane: &Lane,
+        rkey: PeerKey,
+    ) -> Result<Result<Target, Next>, Failure> {
+        let Some(topic) = rkey.topic() else { return Ok(Ok(rkey.apply(lane.remote))) };
+        let (mut bytes, key) = ([0; Target::ENCODED_BYTES], key(topic, t.rank(), 0));
+        let answer = self.answered(t, key, &mut bytes, "a region that is not to be used")?;
+        Ok(answer.map(|()| Target::decode(&bytes)))
+    }
+
+    /// Makes the peer deregister its region.
+    fn dereg<T: Control>(
+        &mut self,
+        t: &mut T,
+        after: Option<Span>,
+    ) -> Result<Option<Next>, Failure> {
+        let (peer, me) = (self.client.peer(), t.rank());
+        if self.since.is_none() {
+            let at = after.map_or(Time::ZERO, |span| t.now() + span);
+            DeregOrder { at }.publish(t, peer, self.deregs);
+        }
+        if after.is_none() {
+            let answer = key(Topic::Deregistered, me, self.deregs);
+            let what = "that its region is deregistered";
+            if let Err(wait) = self.answered(t, answer, &mut [], what)? {
+                return Ok(Some(wait));
+            }
+        }
+        self.deregs += 1;
+        self.log(t, Outcome::Deregistered);
+        Ok(None)
+    }
+
     fn post<T: Control>(
         &mut self,
         t: &mut T,
-        qp: u32,
+        (qp, lane): (u32, Lane),
         count: u32,
         what: Posted,
         mr: Mr,
     ) -> Result<(), Failure> {
-        let Posted { shape, flags, local: offset, place } = what;
-        let (lane, poster) = (self.lane(qp)?, Poster::new(shape));
+        let Posted { shape, flags, local, place, aim } = what;
+        let (poster, bytes) = (Poster::new(shape), u64::from(shape.bytes()));
+        let (mr, offset) = aim.own(mr, local, bytes);
+        let remote = aim.remote.offset(place.remote, lane.remote.len, bytes);
+        let place = Place { remote, ..place };
         let mut staged = 0;
         let mut refusal = None;
         while staged < count && refusal.is_none() {
@@ -565,6 +652,7 @@ impl Script {
 
     fn completed<T: Control>(&mut self, t: &T, c: Completion) {
         self.seen += 1;
+        self.results.statuses.add(&c);
         match c {
             Completion::Recv { len, .. } => self.results.receive(len, t.now()),
             Completion::Send { qp, len, retired, .. } => {

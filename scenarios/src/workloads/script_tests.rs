@@ -2,6 +2,7 @@
 
 use super::common::{Op, Place};
 use super::overrides::Overrides;
+use super::protect::{Aim, Buffer};
 use super::responder::{Responder, ResponderConfig};
 use super::script::*;
 use super::{Failure, Shape};
@@ -22,6 +23,7 @@ fn post(count: u32) -> ScriptStep {
         pd: 0,
         local: 0,
         place: Place::default(),
+        aim: Aim::default(),
     }
 }
 
@@ -118,7 +120,7 @@ fn waits_and_computations_pass_time() {
 
 #[test]
 fn the_peer_posts_receives_when_the_script_says_so() {
-    let order = ScriptStep::PeerRecv { qp: 0, count: 3, bytes: 64 };
+    let order = ScriptStep::PeerRecv { qp: 0, count: 3, bytes: 64, buffer: Buffer::Offered };
     let all = ScriptStep::AwaitAll { deadline: None };
     let steps = vec![post(4), RING, order, ScriptStep::PollEmpty, order, all];
     let mut a = Script::new(ScriptConfig { steps, ..ScriptConfig::to(1) });
@@ -142,6 +144,7 @@ fn waiting_for_all_never_ends_with_an_unsignalled_tail() {
         pd: 0,
         local: 0,
         place: Place::default(),
+        aim: Aim::default(),
     };
     let all = ScriptStep::AwaitAll { deadline: Some(Span::from_us(1)) };
     let (a, ..) = play(vec![tail, RING, all, post(1), RING, all]);
@@ -159,6 +162,7 @@ fn a_buffer_of_another_protection_domain_is_refused_at_execution() {
         pd: 2,
         local: 0,
         place: Place::default(),
+        aim: Aim::default(),
     };
     let (a, ..) = play(vec![foreign, RING, ScriptStep::AwaitAll { deadline: None }]);
     assert_eq!(outcomes(&a)[0], Outcome::Staged(1, None));

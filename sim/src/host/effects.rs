@@ -10,6 +10,7 @@ use super::initiator::{Activity, BufferedStore, Cause, Effect};
 use super::island::{Host, Shared};
 use crate::engine::Class;
 use crate::event::{Event, HostEvent};
+use crate::memory::RegionId;
 use crate::nic::{WQEBB, Wake};
 
 /// What became of an effect.
@@ -76,6 +77,15 @@ impl Host {
         s.engine.schedule(init.id, at, Class::Stage, Event::Host(host, ev));
     }
 
+    /// Ends a region; of two handles of one the first does. What still names it is counted: it
+    /// will end with an error, or reach the peer in part.
+    fn deregister(&mut self, region: RegionId) {
+        if let Some(known) = self.regions.get(region) {
+            self.nic.stats.regions_in_use += self.nic.uses_of(known);
+        }
+        let _ = self.regions.deregister(region);
+    }
+
     fn perform(
         &mut self,
         s: &mut Shared,
@@ -125,6 +135,7 @@ impl Host {
             }
             Effect::DestroyCq { cq } => self.nic.destroy_cq(cq),
             Effect::DestroySrq { srq } => self.nic.destroy_srq(srq),
+            Effect::Deregister { region } => self.deregister(region),
             Effect::Publish { key, bytes } => self.publish(s, now, initiator, key, bytes),
         }
         Outcome::Done

@@ -46,6 +46,8 @@ pub(super) enum Effect {
     DestroyCq { cq: u32 },
     /// Destroys a shared receive queue.
     DestroySrq { srq: u32 },
+    /// Ends a memory region.
+    Deregister { region: RegionId },
     /// Publishes a key.
     Publish { key: u64, bytes: Box<[u8]> },
 }

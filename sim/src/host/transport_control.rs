@@ -230,7 +230,9 @@ impl Control for SimTransport<'_> {
         }
         let slot = self.init_mut().handles.mrs.0.get_mut(mr.index() as usize).ok_or(BadHandle)?;
         let (_, region) = slot.take().ok_or(BadHandle)?;
-        self.host.regions.deregister(region).map_err(|_| BadHandle)
+        self.host.regions.get(region).ok_or(BadHandle)?;
+        self.effect(Effect::Deregister { region });
+        Ok(())
     }
 
     fn create_cq(&mut self, depth: u32) -> Result<CqId, CreateError> {

@@ -31,6 +31,7 @@ mod postmortem;
 mod qp;
 mod queues;
 mod receive;
+mod regions;
 mod retry;
 mod transmit;
 mod wqe;
@@ -131,6 +132,8 @@ pub struct NicStats {
     pub rx_icrc_encapsulated: u64,
     /// Doorbells that the doorbell unit found damaged.
     pub doorbell_check_errors: u64,
+    /// Work requests that named a region when it was deregistered.
+    pub regions_in_use: u64,
 }
 
 /// The NIC of a host.

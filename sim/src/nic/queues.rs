@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use doorbell_core::transport::{Completion, WorkQueue};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{Rkey, WcOpcode, WcStatus};
+use doorbell_core::verbs::{Lkey, Rkey, WcOpcode, WcStatus};
 
 use super::wqe::{RqWqe, SqSlot, Wqe};
 use crate::memory::RegionKind;
@@ -177,6 +177,11 @@ impl RecvQueue {
     /// Receives posted and not taken.
     pub fn len(&self) -> u32 {
         self.wqes.len() as u32
+    }
+
+    /// How many of them name the region of `lkey`.
+    pub fn naming(&self, lkey: Lkey) -> u64 {
+        self.wqes.iter().filter(|w| w.sge.lkey == lkey).count() as u64
     }
 
     /// Whether the NIC sees none that is posted.

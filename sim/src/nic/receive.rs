@@ -288,7 +288,7 @@ impl Nic {
 
     /// A fatal NAK is on its way. What no receive WQE reports (`told`, or one that is held and
     /// will be flushed) is reported by an event (protocol.md §3.4).
-    fn refused(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode, told: bool) {
+    pub(super) fn refused(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode, told: bool) {
         let q = self.qps[qp as usize].as_deref().expect("checked");
         let event = match code {
             NakCode::InvalidRequest => AsyncEventKind::QpReqErr,
@@ -624,15 +624,19 @@ impl Nic {
         let Some(slot) = q.sq.slot(wqe) else { return };
         let data = slot.effective().data.clone();
         let hit = self.wqe_cache.lookup(wqe_key(qp, wqe));
-        let mut done = 0;
+        let (mut done, mut lost) = (0, false);
         let subject = subject(self.host.0, qp, wqe);
         data.pieces(offset, len, |sge, addr, n| {
-            let Some(region) = env.regions.by_lkey(sge.lkey).map(|r| r.id) else { return };
+            let from = done;
+            done += n as usize;
+            let Some(region) = env.regions.by_lkey(sge.lkey).map(|r| r.id) else {
+                lost = true;
+                return;
+            };
             let piece = match payload.bytes() {
-                Some(b) => Payload::copy_from(&b[done..done + n as usize]),
+                Some(b) => Payload::copy_from(&b[from..done]),
                 None => Payload::Lengths,
             };
-            done += n as usize;
             let submitted = env.now;
             let write = RxWrite { region, addr, len: n, payload: piece, subject, submitted };
             self.rx_bytes += u64::from(n);
@@ -640,6 +644,15 @@ impl Nic {
             let kind = if hit { HostWrite::Response(id) } else { HostWrite::AwaitsWqe(id) };
             self.host_write(env, qp, kind);
         });
+        if lost {
+            // The key was good when the WQE was executed, and is not when the answer comes.
+            let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+            return q
+                .requester
+                .as_mut()
+                .into_iter()
+                .for_each(|r| r.fail(wqe, WcStatus::LocProtErr));
+        }
         self.stats.rx_payload += u64::from(len);
     }
 

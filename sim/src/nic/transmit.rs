@@ -1,7 +1,7 @@
 //! Processing units, payload fetch, order, transmit port.
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{OutboundVerdict, may_transmit};
+use doorbell_core::verbs::{NakCode, OutboundVerdict, WcStatus, may_transmit};
 
 use super::env::{Env, NicEvent, Tag, kind};
 use super::postmortem::Why;
@@ -163,8 +163,50 @@ impl Nic {
         }
     }
 
+    /// Whether a key that the payload of a packet is read by has become invalid since the work
+    /// request, or the READ, was checked (protocol.md §5.1: a key is checked when it is used).
+    fn lost_source(
+        &self,
+        env: &Env<'_>,
+        qp: u32,
+        desc: &PacketDesc,
+        read: Option<ReadJob>,
+    ) -> bool {
+        if let Some(job) = read {
+            return desc.len > 0 && env.regions.by_rkey(job.rkey).is_none();
+        }
+        let slot = self.qp(qp).and_then(|q| q.sq.slot(desc.wqe));
+        let mut lost = false;
+        if let Some(slot) = slot.filter(|_| desc.opcode.has_payload()) {
+            slot.effective().data.pieces(desc.offset, desc.len, |sge, _, _| {
+                lost |= env.regions.by_lkey(sge.lkey).is_none();
+            });
+        }
+        lost
+    }
+
+    /// A packet whose payload cannot be read does not leave. A request ends with a local protection
+    /// error; instead of a response a NAK leaves.
+    fn abandon(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, read: Option<ReadJob>) {
+        self.tx_bytes -= self.rc.wire_bytes(desc.opcode, desc.len);
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        if read.is_none() {
+            if let Some(r) = q.requester.as_mut() {
+                r.fail(desc.wqe, WcStatus::LocProtErr);
+            }
+            return self.completions(env, qp);
+        }
+        if let Some(r) = q.responder.as_mut() {
+            r.revoke_read(desc.psn);
+            self.refused(env, qp, NakCode::RemoteAccessError, false);
+        }
+    }
+
     /// Makes the packet of a descriptor and starts the fetch of its payload.
     fn emit(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, read: Option<ReadJob>) {
+        if self.lost_source(env, qp, desc, read) {
+            return self.abandon(env, qp, desc, read);
+        }
         let response = read.is_some();
         let packet = self.new_packet(env, qp, desc);
         let mut pieces = [(RegionKind::Host { numa: 0 }, 0, 0); 8];
@@ -194,10 +236,6 @@ impl Nic {
                     }
                 });
             }
-        }
-        if desc.len > 0 && n == 0 && matches!(env.packets[packet.0].payload, Payload::None) {
-            // Every region is gone by now: the packet has a length and no bytes.
-            env.packets[packet.0].payload = Payload::Lengths;
         }
         let fifo = if response { &mut q.tx_resp } else { &mut q.tx_req };
         let seq = fifo.push(packet, read, n as u8);

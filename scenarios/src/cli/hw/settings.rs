@@ -2,7 +2,7 @@
 
 use crate::format::expand::Expanded;
 use crate::format::{
-    Initiator, Memory, Numa, Payload, Program, ProgramKind, RunOptions, Scenario, Topology,
+    Initiator, Memory, Numa, Payload, Program, ProgramKind, RunOptions, Scenario, Step, Topology,
 };
 use crate::run::{Point, RunError};
 
@@ -43,6 +43,11 @@ fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
     }
     if p.share_qp && p.threads.value() > 1 {
         return no("share_qp", "true", "each thread has queue pairs of its own", "false");
+    }
+    let later = |step: &Step| matches!(step, Step::Dereg { after: Some(_), .. });
+    if let Some(step) = p.steps.iter().position(later) {
+        let help = "two hosts share no clock: leave `after` out";
+        return Err(refused(i, &format!("steps.{step}"), "dereg after=…", help));
     }
     // The answer to a WRITE is seen in its bytes, so ping-pong has contents in any case.
     if p.payload == Payload::Virtual && p.kind != ProgramKind::PingPong {

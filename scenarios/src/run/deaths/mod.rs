@@ -177,6 +177,7 @@ pub(super) fn port_counters(host: &Host) -> Vec<(&'static str, u64)> {
         ("cq_overruns", s.cq_overruns),
         ("rx_icrc_encapsulated", s.rx_icrc_encapsulated),
         ("doorbell_check_errors", s.doorbell_check_errors),
+        ("regions_in_use", s.regions_in_use),
     ]);
     all
 }

@@ -6,10 +6,9 @@ use doorbell_core::verbs::{AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, Rn
 
 use super::{Planner, script};
 use crate::format::{
-    self, Payload, Program, ProgramKind, QpKind, Receives, RingBy, RingMode, Step,
+    self, KeyWord, Payload, Program, ProgramKind, QpKind, Receives, RingBy, RingMode, Step,
 };
 use crate::run::RunError;
-use crate::workloads::connect::ALL_RIGHTS;
 use crate::workloads::{
     Arrivals, Latency, LatencyConfig, LinkConfig, LocalConfig, Op, PingPong, PingPongBy,
     PingPongConfig, Produce, ProduceConfig, ProducePath, ProxyConfig, Rate, RateConfig, Responder,
@@ -23,6 +22,7 @@ pub(super) fn op(op: format::Op) -> Op {
         format::Op::WriteImm => Op::WriteImm,
         format::Op::Send => Op::Send,
         format::Op::SendImm => Op::SendImm,
+        format::Op::SendInv => Op::SendInv,
         format::Op::Read => Op::Read,
         format::Op::CmpSwap => Op::CmpSwap,
         format::Op::FetchAdd => Op::FetchAdd,
@@ -45,6 +45,19 @@ fn contents(p: &Program) -> Contents {
         Payload::Data => Contents::Data,
         Payload::Virtual => Contents::Virtual,
     }
+}
+
+/// Whether a step names memory of the peer that is not the region which it offers.
+fn names_spare(step: &Step) -> bool {
+    let Step::Post(post) = step else { return false };
+    matches!(post.rkey, KeyWord::Stale | KeyWord::Foreign)
+}
+
+/// READs and atomics outstanding, as a connection manager agrees on them. There is nothing to agree
+/// on with a peer that takes none: a script that asks all the same is refused by the responder.
+fn agreed(qp: &format::Qp) -> u8 {
+    let (asked, taken) = (qp.max_rd_atomic.value(), qp.max_dest_rd_atomic.value());
+    if taken == 0 { asked as u8 } else { asked.min(taken) as u8 }
 }
 
 fn slots(p: &Program, sq_depth: u32) -> u32 {
@@ -84,7 +97,7 @@ impl Planner<'_> {
         let posted = p.steps.iter().map(|s| match s {
             Step::Post(post) => {
                 let messages = u64::from(post.count) * post.size.0.next_multiple_of(64).max(64);
-                messages + post.local.0.max(post.remote.0)
+                messages + post.local.offset().max(post.remote.offset())
             }
             Step::Load { at } | Step::Store { at, .. } => at.0 + 8,
             Step::Recv { size, .. } => size.0,
@@ -96,8 +109,10 @@ impl Planner<'_> {
 
     fn local(&self, index: usize, p: &Program, peer: bool) -> Result<LocalConfig, RunError> {
         let qp = &self.point.scenario.qp;
-        let (field, memory) =
-            if peer { ("peer_memory", p.peer_memory) } else { ("memory", p.memory) };
+        let (field, memory, rights) = match peer {
+            true => ("peer_memory", p.peer_memory, &p.peer_access),
+            false => ("memory", p.memory, &p.access),
+        };
         let most = (qp.sq_depth.value().max(qp.rq_depth.value()) + 1) * p.qps.value();
         let depth = qp.cq_depth.as_ref().map_or(most, |d| d.value());
         let max = self.point.profile.nic.max_cq_depth;
@@ -105,6 +120,7 @@ impl Planner<'_> {
             memory: self.memory(index, field, memory)?,
             contents: contents(p),
             region_bytes: self.region(p),
+            access: script::access(rights.as_ref()),
             cq_depth: depth.min(max) as u32,
         })
     }
@@ -132,14 +148,13 @@ impl Planner<'_> {
                 max_inline: qp.max_inline.0.0 as u32,
             },
             attr: QpAttr {
-                access: ALL_RIGHTS,
+                access: script::access(qp.access.as_ref()),
                 qkey: QKey(0x1111_1111),
                 timeout: AckTimeout::new(code(qp.timeout.value())).expect("checked"),
                 retry_cnt: RetryCnt::new(code(qp.retry_cnt.value())).expect("checked"),
                 rnr_retry: RnrRetry::new(code(qp.rnr_retry.value())).expect("checked"),
                 min_rnr_timer: RnrTimer::new(code(qp.min_rnr_timer.value())).expect("checked"),
-                // As a connection manager agrees on it.
-                max_rd_atomic: code(qp.max_rd_atomic.value().min(qp.max_dest_rd_atomic.value())),
+                max_rd_atomic: agreed(qp),
                 max_dest_rd_atomic: code(qp.max_dest_rd_atomic.value()),
                 ..QpAttr::default()
             },
@@ -339,6 +354,8 @@ impl Planner<'_> {
             repost_batch: 16,
             poll_batch: 32,
             poll_interval: None,
+            for_script: p.kind == ProgramKind::Script,
+            spare: p.steps.iter().any(names_spare),
         })
         .into())
     }

@@ -2,15 +2,18 @@
 
 use doorbell_core::transport::FenceScope;
 use doorbell_core::verbs::{
-    AckTimeout, Mtu, Psn, QKey, QpState, Qpn, RetryCnt, RnrRetry, SendFlags,
+    AccessFlags, AckTimeout, Mtu, Psn, QKey, QpState, Qpn, RetryCnt, RnrRetry, SendFlags,
 };
 use doorbell_sim::host::address_of;
 use doorbell_sim::wire::HostId;
 
 use super::config::{op, ring};
-use crate::format::{StateStep, Step, StepPsn, StepState};
+use crate::format::{
+    KeyWord, PostStep, RecvBuffer, Right, Spot, StateStep, Step, StepPsn, StepState,
+};
+use crate::workloads::connect::ALL_RIGHTS;
 use crate::workloads::overrides::{Overrides, PsnChoice};
-use crate::workloads::{Place, ScriptStep, Shape};
+use crate::workloads::{Aim, Buffer, Origin, PeerKey, Place, ScriptStep, Shape};
 
 /// What a step of the file asks of the program. `inline`: payloads up to this size go inline.
 pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
@@ -21,6 +24,7 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
             let mut flags = SendFlags::empty();
             flags.set(SendFlags::SIGNALED, post.signaled);
             flags.set(SendFlags::FENCE, post.fence);
+            flags.set(SendFlags::SOLICITED, post.solicited);
             let inline = post.inline || fits && post.op.takes_inline();
             ScriptStep::Post {
                 qp: post.qp,
@@ -28,13 +32,23 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
                 shape: Shape { op, size: post.size.0 as u32, inline },
                 flags,
                 pd: post.pd,
-                local: post.local.0,
-                place: Place { remote: post.remote.0, sges: post.sge },
+                local: post.local.at.0,
+                place: Place { remote: post.remote.at.0, sges: post.sge },
+                aim: aim(post),
             }
         }
-        Step::Recv { size, count, qp } => {
-            ScriptStep::PeerRecv { qp: *qp, count: *count, bytes: size.0 as u32 }
-        }
+        Step::Recv { size, count, qp, buffer } => ScriptStep::PeerRecv {
+            qp: *qp,
+            count: *count,
+            bytes: size.0 as u32,
+            buffer: match buffer {
+                RecvBuffer::Offered => Buffer::Offered,
+                RecvBuffer::ReadOnly => Buffer::ReadOnly,
+                RecvBuffer::Foreign => Buffer::Foreign,
+            },
+        },
+        Step::Dereg { own: true, .. } => ScriptStep::Dereg,
+        Step::Dereg { own: false, after } => ScriptStep::PeerDereg { after: *after },
         Step::Ring { mode, qp } => ScriptStep::Ring { qp: *qp, how: ring(*mode) },
         Step::Poll { max } => ScriptStep::Poll { max: *max },
         Step::Wait { count: Some(count) } => ScriptStep::Await { count: *count, deadline: None },
@@ -77,4 +91,34 @@ fn state_step(s: &StateStep) -> ScriptStep {
         true => ScriptStep::PeerModify { qp, to, set },
         false => ScriptStep::Modify { qp, to, set },
     }
+}
+/// How a post names its memory.
+fn aim(post: &PostStep) -> Aim {
+    let origin = |spot: &Spot| if spot.from_end { Origin::End } else { Origin::Start };
+    Aim {
+        rkey: match post.rkey {
+            KeyWord::Offered => PeerKey::Offered,
+            KeyWord::Wrong => PeerKey::Wrong,
+            KeyWord::Stale => PeerKey::Stale,
+            KeyWord::Foreign => PeerKey::Foreign,
+            KeyWord::Number(n) => PeerKey::Number(n),
+        },
+        lkey_wrong: post.lkey_wrong,
+        local: origin(&post.local),
+        remote: origin(&post.remote),
+    }
+}
+
+/// The flags of a list of rights; without a list, all.
+pub(super) fn access(rights: Option<&Vec<Right>>) -> AccessFlags {
+    rights.map_or(ALL_RIGHTS, |rights| {
+        rights.iter().fold(AccessFlags::empty(), |all, right| {
+            all | match right {
+                Right::LocalWrite => AccessFlags::LOCAL_WRITE,
+                Right::RemoteWrite => AccessFlags::REMOTE_WRITE,
+                Right::RemoteRead => AccessFlags::REMOTE_READ,
+                Right::RemoteAtomic => AccessFlags::REMOTE_ATOMIC,
+            }
+        })
+    })
 }

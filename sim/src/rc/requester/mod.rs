@@ -294,14 +294,15 @@ impl Requester {
     }
 
     /// A local error at a work request, such as a bad lkey when its payload is fetched: it stops
-    /// being sent and ends with `status` once all before it have ended. Unknown or finished work
-    /// requests are left alone.
+    /// being sent and ends with `status` once all before it have ended. So does one that has ended
+    /// well just now and has not been polled: its response could not be written. Others are left
+    /// alone.
     pub fn fail(&mut self, wqe: u32, status: WcStatus) {
-        let unfinished = self.queue.iter_mut().skip(self.done);
-        if let Some(entry) = unfinished.into_iter().find(|entry| entry.job.wqe == wqe) {
-            entry.status = status;
-            self.settle();
-        }
+        let of = |entry: &Entry| entry.job.wqe == wqe && entry.status == WcStatus::Success;
+        let Some(i) = self.queue.iter().position(of) else { return };
+        self.queue[i].status = status;
+        self.done = self.done.min(i);
+        self.settle();
     }
 
     /// The QP was moved to the error state: everything unfinished is flushed.
@@ -340,6 +341,11 @@ impl Requester {
     /// PSN of the next packet.
     pub fn next_psn(&self) -> Psn {
         self.next
+    }
+
+    /// Index of the oldest work request that has not ended.
+    pub fn oldest_unfinished(&self) -> Option<u32> {
+        self.queue.get(self.done).map(|entry| entry.job.wqe)
     }
 
     /// No work request is queued, in flight, or ended without having been polled.

@@ -360,7 +360,7 @@ impl Responder {
         Accept::Place { target, len, first, last, takes_recv, completes_recv, ack }
     }
 
-    fn refuse(&mut self, psn: Psn, code: NakCode) -> Accept {
+    pub(super) fn refuse(&mut self, psn: Psn, code: NakCode) -> Accept {
         self.reply(psn, Syndrome::Nak { code });
         self.run = Run::None;
         self.failed = true;

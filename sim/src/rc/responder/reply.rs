@@ -1,7 +1,7 @@
 //! Responder resources, and the responses in their order.
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{CreditCode, Msn, Opcode, Psn, QpType, Rkey, Syndrome};
+use doorbell_core::verbs::{CreditCode, Msn, NakCode, Opcode, Psn, QpType, Rkey, Syndrome};
 
 use super::super::accept::{Accept, ReadJob};
 use super::super::config::AckPolicy;
@@ -256,6 +256,14 @@ impl Responder {
         let len = (job.end - offset).min(self.mtu);
         let desc = self.response(opcode(QpType::Rc, operation)?, psn, id, ext);
         Some(PacketDesc { offset, len, ..desc })
+    }
+
+    /// The memory of a READ can no longer be read: instead of its response `psn`, which was polled
+    /// last, a NAK leaves. Nothing behind it is answered, and the QP is in the error state.
+    pub fn revoke_read(&mut self, psn: Psn) {
+        self.replies.clear();
+        self.counters.resp_remote_access_errors += 1;
+        self.refuse(psn, NakCode::RemoteAccessError);
     }
 
     fn response(&self, opcode: Opcode, psn: Psn, job: u32, ext: Ext) -> PacketDesc {
