@@ -283,6 +283,19 @@ fn a_queue_pair_in_error_flushes_its_work() {
     assert!(number(&o, "qps_in_error") >= 1.0);
 }
 
+/// What is sent again until the queue pair dies keeps the port busy long after the last message.
+#[test]
+fn nothing_is_busier_than_time_allows() {
+    let bulk = "[qp]\ntimeout = 6\n[[program]]\nkind = 'bandwidth'\nop = 'write'\n\
+                size = '64KiB'\nwindow = 16\niterations = 200\n";
+    let o = run(bulk, "kind = 'link-down'\nlink = 'host0-host1'\nafter = '200us'", &[]);
+    assert_eq!(number(&o, "counter.req_transport_retries_exceeded"), 1.0);
+    assert!(!o.resources.is_empty());
+    for r in &o.resources {
+        assert!(r.busy <= r.of, "{}: {:?} of {:?}", r.name, r.busy, r.of);
+    }
+}
+
 /// The run is longer by what was left of the window, to within a message.
 #[test]
 fn stalls_last_as_long_as_their_window() {

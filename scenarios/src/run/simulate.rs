@@ -8,7 +8,7 @@ use doorbell_core::verbs::QpState;
 use doorbell_sim::fabric::{
     Buffering, DropCause, FabricConfig, Forwarding, Link, Noise as FabricNoise, SwitchConfig,
 };
-use doorbell_sim::host::{InitiatorStats, StallReason};
+use doorbell_sim::host::{Host, InitiatorStats, StallReason};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, World, WorldConfig};
 
@@ -176,7 +176,7 @@ fn collect(
     let (first, last) = program_metrics(point, world, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
-    resources(world, last.since(first), &mut out);
+    resources(world, busy_until(world, last).since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
     faults::collect(world, &mut out);
@@ -350,6 +350,13 @@ fn queue_metrics(world: &World, out: &mut Outcome) {
     put("qps_in_error", in_error);
     put("cq_fill_max", cq_fill);
     put("rd_atomic_max", reads);
+}
+
+/// End of the time in which resources could have been busy. What a queue pair sends again until it
+/// dies comes after the last message that was measured.
+fn busy_until(world: &World, last: Time) -> Time {
+    let dead = |host: &Host| host.nic().qps().any(|(_, q)| q.state == QpState::Err);
+    if world.hosts().iter().any(dead) { world.now().max(last) } else { last }
 }
 
 fn resources(world: &World, duration: Span, out: &mut Outcome) {
