@@ -349,8 +349,11 @@ fn answers_refused(host: u32, d: &Dropped) -> Verdict {
 fn psn_mismatch(f: &Facts, q: &PeerQp) -> Option<Verdict> {
     let (sent, expected) = (f.attr.sq_psn, q.attr.rq_psn);
     let signs = q.counters.out_of_sequence + q.counters.duplicate_request;
-    if !f.mutual() || sent == expected || signs == 0 {
+    if !f.mutual() || signs == 0 {
         return None;
+    }
+    if sent == expected {
+        return connected_again(f, q);
     }
     let by = sent.diff(expected);
     let what = if by > 0 { "missing before them" } else { "taken for duplicates" };
@@ -361,6 +364,21 @@ fn psn_mismatch(f: &Facts, q: &PeerQp) -> Option<Verdict> {
         expected.value(),
         q.counters.out_of_sequence,
         q.counters.duplicate_request,
+    );
+    Some(verdict(Cause::WrongConnectionData, "psn", text).needs(Need::Never))
+}
+
+/// They did name the same PSN, and the peer has begun anew since.
+fn connected_again(f: &Facts, q: &PeerQp) -> Option<Verdict> {
+    let (again, last) = (q.accepts_since?, f.acknowledged?);
+    let (una, expected) = (f.standing?.una.value(), q.expected_psn?);
+    if again <= last || una == expected {
+        return None;
+    }
+    let text = format!(
+        "the peer was reset and connected again at {}: it expects PSN {expected:#x}, and this side \
+         goes on at {una:#x}",
+        time(gap(again, Time::ZERO))
     );
     Some(verdict(Cause::WrongConnectionData, "psn", text).needs(Need::Never))
 }
