@@ -3,7 +3,9 @@
 
 pub mod captured;
 pub mod command;
+pub mod forms;
 pub mod lab;
+pub mod line;
 pub mod machine;
 pub mod plan;
 pub mod player;

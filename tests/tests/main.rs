@@ -8,6 +8,8 @@ mod determinism;
 mod events;
 mod fuzz_corpus;
 mod host;
+mod loss_forms;
+mod many_senders;
 mod no_progress;
 mod on_ideal;
 mod on_sim;
