@@ -290,10 +290,10 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         wqes += s.wqes;
         posted += host.nic().qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
         unrung += host.unrung();
-        // The NIC counts starved receives too, those of UC and UD included.
         let of_qps = host.nic().hw_counters();
-        of_qps.iter().filter(|(n, _)| *n != "out_of_buffer").for_each(|(n, v)| sum(n, v));
-        sum("out_of_buffer", s.out_of_buffer);
+        of_qps.iter().for_each(|(n, v)| sum(n, v));
+        sum("rnr_nak_sent", of_qps.rnr_naks_sent);
+        sum("rnr_nak_received", of_qps.rnr_naks_received);
         sum("rx_dropped", s.rx_dropped);
         sum("rx_buffer_waits", s.rx_buffer_waits);
         sum("cq_overruns", s.cq_overruns);
@@ -341,8 +341,6 @@ fn queue_metrics(world: &World, out: &mut Outcome) {
     let (mut in_error, mut cq_fill, mut reads) = (0, 0, 0);
     for host in world.hosts() {
         for (_, q) in host.nic().qps() {
-            sum("rnr_nak_sent", q.stats.rnr_naks_sent);
-            sum("rnr_nak_received", q.stats.rnr_naks_received);
             in_error += u64::from(q.state == QpState::Err);
             reads = reads.max(q.stats.rd_atomic_peak.into());
         }

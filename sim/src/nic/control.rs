@@ -96,6 +96,9 @@ impl Nic {
             held_writes: Default::default(),
             timers: Vec::new(),
             kept: Vec::new(),
+            recv_cqes: 0,
+            told_last_wqe: false,
+            tells_drained: false,
             asked_in_port: 0,
             asked_before_reset: 0,
             counters: Default::default(),
@@ -180,9 +183,13 @@ impl Nic {
             }
             (QpState::Sqe, QpState::Rts) => {
                 let next = q.requester.as_ref().map_or(q.attr.sq_psn, Requester::next_psn);
+                if let Some(old) = &q.requester {
+                    q.counters.add(old.counters());
+                }
                 q.requester = Some(requester(q, &rc, next, seed));
             }
-            (QpState::Sqd, QpState::Rts) => self.fetch_more(env, qp),
+            (QpState::Rts, QpState::Sqd) => self.begin_drain(env, qp, mask),
+            (QpState::Sqd, QpState::Rts) => self.end_drain(env, qp),
             (_, QpState::Reset) => return self.reset_qp(env, qp),
             _ => {}
         }
@@ -196,6 +203,27 @@ impl Nic {
         }
     }
 
+    /// SQD: messages that have begun go on to their end; then the program is told, if it asked.
+    fn begin_drain(&mut self, env: &mut Env<'_>, qp: u32, mask: QpAttrMask) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        q.tells_drained = mask.contains(QpAttrMask::EN_SQD_ASYNC_NOTIFY);
+        if let Some(r) = &mut q.requester {
+            r.hold_new_messages(true);
+        }
+        self.tell_drained(env, qp);
+    }
+
+    /// RTS again: what was posted goes on, whether the NIC had read it or not.
+    fn end_drain(&mut self, env: &mut Env<'_>, qp: u32) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        q.tells_drained = false;
+        if let Some(r) = &mut q.requester {
+            r.hold_new_messages(false);
+        }
+        self.fetch_more(env, qp);
+        self.schedule(env, qp);
+    }
+
     /// Empties the QP. What is on its way somewhere is of a former life from now on.
     fn reset_qp(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qp_mut(qp) else { return };
@@ -207,6 +235,9 @@ impl Nic {
         q.responder = None;
         q.current_recv = None;
         q.atomics = 0;
+        q.tells_drained = false;
+        q.recv_cqes = 0;
+        q.told_last_wqe = false;
         q.asked_before_reset = q.asked_in_port;
         let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();
         packets.extend(q.kept.drain(..).map(|(_, packet)| packet));

@@ -48,7 +48,7 @@ pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_byt
 
 use crate::engine::{Busy, SimRng, Slab};
 use crate::pcie::{Done, NodeId};
-use crate::rc::{HwCounters, PacketDesc, ReadJob};
+use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason};
 use crate::wire::{HostId, PacketId};
 use env::Tag;
 use receive::{AtomicJob, RxWrite};
@@ -61,6 +61,7 @@ struct Running {
     desc: PacketDesc,
     /// The READ that the packet answers; `None`: it is a request.
     read: Option<ReadJob>,
+    reason: Option<Reason>,
 }
 
 /// A send processing unit.
@@ -89,7 +90,7 @@ pub struct NicStats {
     pub wqe_refetches: u64,
     /// QP contexts read over PCIe.
     pub context_reads: u64,
-    /// CQEs written.
+    /// CQEs that landed in their queue; one that finds no free entry is none.
     pub cqes: u64,
     /// Data and control packets sent.
     pub tx_packets: u64,
@@ -101,8 +102,6 @@ pub struct NicStats {
     pub rx_buffer_waits: u64,
     /// Packets dropped without an answer: no such QP, wrong state, stale.
     pub rx_dropped: u64,
-    /// `out_of_buffer`: packets that found no receive.
-    pub out_of_buffer: u64,
     /// Payload bytes sent.
     pub tx_payload: u64,
     /// Payload bytes received and placed.

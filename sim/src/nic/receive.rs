@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use doorbell_core::transport::WorkQueue;
+use doorbell_core::transport::{Sge, WorkQueue};
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{
-    AccessFlags, AsyncEventKind, NakCode, PacketVerdict, QpState, QpType, WcStatus, accepts_packets,
+    AccessFlags, AsyncEventKind, NakCode, Opcode, PacketVerdict, QpState, QpType, WcStatus,
+    accepts_packets,
 };
 
 use super::doorbell::{subject, wqe_key};
@@ -14,9 +15,9 @@ use super::qp::{Deferred, HostWrite};
 use super::queues::{CqeKind, RecvQueue};
 use super::{Nic, NicQp};
 use crate::engine::Class;
-use crate::memory::{Pd, RegionId, RegionKind};
+use crate::memory::{Pd, RegionId, RegionKind, RegionTable};
 use crate::pcie::{Cause, Kind};
-use crate::rc::{Accept, BadInvalidate, Received, RecoverCause, RecvDone, Target};
+use crate::rc::{Accept, BadInvalidate, Received, RecvDone, Target};
 use crate::wire::{PacketId, Payload};
 
 /// Payload on its way to memory.
@@ -237,10 +238,7 @@ impl Nic {
                     }
                 }
             }
-            Accept::RnrNak => {
-                self.stats.out_of_buffer += 1;
-                q.stats.rnr_naks_sent += 1;
-            }
+            Accept::RnrNak => q.stats.rnr_naks_sent += 1,
             // The QP goes to ERR when the NAK has left.
             Accept::Nak(code) => self.refused(env, qp, code, false),
             Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}
@@ -285,7 +283,7 @@ impl Nic {
 
     /// A fatal NAK is on its way. What no receive WQE reports (`told`, or one that is held and
     /// will be flushed) is reported by an event (protocol.md §3.4).
-    fn refused(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode, told: bool) {
+    pub(super) fn refused(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode, told: bool) {
         let q = self.qps[qp as usize].as_deref().expect("checked");
         let event = match code {
             NakCode::InvalidRequest => AsyncEventKind::QpReqErr,
@@ -579,6 +577,15 @@ impl Nic {
             self.stats.rx_dropped += 1;
             return;
         };
+        // Where an answer goes is checked at each of its packets: a success must not stand for
+        // bytes that went nowhere.
+        if p.desc.opcode != Opcode::RcAcknowledge
+            && let Some(wqe) = requester.awaited_answer()
+            && let Some(slot) = q.sq.slot(wqe)
+            && slot.effective().data.sges().iter().any(|s| is_gone(env.regions, s))
+        {
+            requester.fail(wqe, WcStatus::LocProtErr);
+        }
         match requester.on_packet(env.now, &p.desc) {
             Received::Place { wqe, offset, len, .. } => {
                 self.place_response(env, qp, wqe, offset, len, p.payload);
@@ -586,9 +593,6 @@ impl Nic {
             Received::AtomicResult { wqe, orig } => {
                 let payload = Payload::copy_from(&orig.to_le_bytes());
                 self.place_response(env, qp, wqe, 0, 8, payload);
-            }
-            Received::Recover { cause: RecoverCause::Rnr(_), .. } => {
-                q.stats.rnr_naks_received += 1;
             }
             Received::Nothing | Received::Recover { .. } | Received::Error { .. } => {}
             Received::Drop(_) => self.stats.rx_dropped += 1,
@@ -704,7 +708,6 @@ impl Nic {
             }
             HostWrite::Cqe(id) => {
                 let bytes = self.cfg.cqe_bytes;
-                self.stats.cqes += 1;
                 let here = RegionKind::Host { numa: self.cfg.numa };
                 let space = self.cq(self.cqes[id].0).map_or(here, |q| q.space);
                 env.dma(node, Kind::Write, space, 0, bytes, Cause::Cqe, Tag::Cqe(id).pack());
@@ -727,9 +730,21 @@ impl Nic {
     /// Receives were posted: packets that found none may go on.
     pub(super) fn recv_posted(&mut self, env: &mut Env<'_>, qp: u32) {
         if self.qp(qp).is_some_and(|q| q.state == QpState::Err) {
-            self.flush_recvs(env, qp);
+            return self.flush_recvs(env, qp);
+        }
+        let Some(q) = self.qp_mut(qp) else { return };
+        let posted = q.rq.len();
+        if let Some(r) = q.responder.as_mut()
+            && r.offer_credits(posted)
+        {
+            self.respond_soon(env, qp);
         }
     }
+}
+
+/// Whether the region of an element was deregistered.
+fn is_gone(regions: &RegionTable, sge: &Sge) -> bool {
+    sge.len > 0 && regions.by_lkey(sge.lkey).is_none()
 }
 
 struct Place {

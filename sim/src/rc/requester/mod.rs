@@ -58,6 +58,16 @@ enum Timer {
     Wait(Time, Stall),
 }
 
+/// A round of retransmissions, for the reader of a capture.
+#[derive(Copy, Clone, Debug)]
+struct Round {
+    cause: RecoverCause,
+    /// Rounds of its kind since the last progress.
+    nth: u16,
+    /// How many there may be.
+    limit: Option<u8>,
+}
+
 /// What the ack timer depends on: packets that ask for a response, AckReq, READs and ATOMICs.
 #[derive(Copy, Clone, Debug)]
 struct Asked {
@@ -142,6 +152,10 @@ pub struct Requester {
     rnr_retries: u16,
     /// A missing response was reacted to, and nothing has moved since.
     gap_seen: bool,
+    /// What began the last round of retransmissions.
+    round: Round,
+    /// No message begins (SQD).
+    holds: bool,
     draw: Draw,
     credits: Credits,
     counters: HwCounters,
@@ -178,6 +192,8 @@ impl Requester {
             retries: 0,
             rnr_retries: 0,
             gap_seen: false,
+            round: Round { cause: RecoverCause::Timeout, nth: 0, limit: None },
+            holds: false,
             draw: Draw::new(cfg.timer_seed),
             credits: Credits {
                 ssn: Msn::ZERO,
@@ -289,6 +305,12 @@ impl Requester {
         }
     }
 
+    /// The oldest READ or ATOMIC that has not ended.
+    pub fn awaited_answer(&self) -> Option<u32> {
+        let unfinished = self.queue.iter().skip(self.done);
+        unfinished.into_iter().find(|entry| entry.answered()).map(|entry| entry.job.wqe)
+    }
+
     /// The QP was moved to the error state: everything unfinished is flushed.
     pub fn flush(&mut self) {
         self.enter_error(WcStatus::WrFlushErr);
@@ -304,6 +326,17 @@ impl Requester {
         self.cursor -= 1;
         let signalled = job.flags.contains(SendFlags::SIGNALED) || status != WcStatus::Success;
         Some(SendDone { wqe: job.wqe, op: job.op, len: job.len, status, signalled })
+    }
+
+    /// SQD: no message begins any more, until it is taken back (RTS). One of which a packet was
+    /// polled goes on to its end, retransmissions included.
+    pub const fn hold_new_messages(&mut self, hold: bool) {
+        self.holds = hold;
+    }
+
+    /// Whether every message that had begun is complete.
+    pub fn drained(&self) -> bool {
+        self.packet == 0 && self.done == self.cursor
     }
 
     /// Unacknowledged PSNs; for UC and UD those of messages not yet handed to the link.

@@ -51,10 +51,9 @@ fn packets_that_ask_for_nothing_do_not_start_it() {
     requester.on_departure(&packets[0], us(3));
     assert_eq!(requester.next_deadline(), Some(us(3) + T));
     // All three of its responses are awaited.
-    for (i, opcode, len) in [
-        (0, Opcode::RcRdmaReadResponseFirst, 256),
-        (1, Opcode::RcRdmaReadResponseMiddle, 256),
-    ] {
+    for (i, opcode, len) in
+        [(0, Opcode::RcRdmaReadResponseFirst, 256), (1, Opcode::RcRdmaReadResponseMiddle, 256)]
+    {
         requester.on_packet(us(4 + u64::from(i)), &read_response(opcode, i, len));
         assert_eq!(requester.next_deadline(), Some(us(4 + u64::from(i)) + T));
     }
