@@ -181,11 +181,11 @@ impl Capture {
             let packet = &packets[packet];
             let mut frame = Vec::new();
             let error = self.encode(packet, &mut frame);
-            let reason = packet.reason.as_ref().map(|r| r.text.as_str());
+            let reason = packet.reason.as_ref().map(|r| r.to_string());
             let pending = Pending {
                 interface: Self::interface(&self.first, from, from_port),
                 frame,
-                comment: join(&[reason, error.as_deref()]),
+                comment: join(&[reason.as_deref(), error.as_deref()]),
             };
             self.pending.insert((end, self.transmissions), pending);
             self.transmissions += 1;
@@ -221,8 +221,8 @@ impl Capture {
     ) {
         let mut frame = std::mem::take(&mut self.frame);
         let error = self.encode(packet, &mut frame);
-        let reason = packet.reason.as_ref().map(|r| r.text.as_str());
-        let comment = join(&[reason, text, error.as_deref()]);
+        let reason = packet.reason.as_ref().map(|r| r.to_string());
+        let comment = join(&[reason.as_deref(), text, error.as_deref()]);
         self.sink.packet(&Seen {
             at: now,
             interface: Self::interface(&self.first, node, port),

@@ -15,6 +15,7 @@ mod on_ideal;
 mod on_sim;
 mod peer_gone;
 mod properties;
+mod rc;
 mod revoked;
 mod stalls;
 mod tour;

@@ -7,7 +7,8 @@ use super::handle::Handle;
 use super::state::{Cq, Ideal, Qp, Srq, Watch};
 use crate::transport::*;
 use crate::verbs::{
-    AccessFlags, Lkey, Psn, QpAttrMask, QpState, QpType, Qpn, Rkey, check_transition,
+    AccessFlags, AsyncEventKind, Lkey, Psn, QpAttrMask, QpState, QpType, Qpn, Rkey,
+    check_transition,
 };
 
 /// Ids below this QPN are special.
@@ -246,6 +247,10 @@ impl Control for Handle<'_> {
                 qp.state = to;
             }
             _ => self.w.qps[q].state = to,
+        }
+        if to == QpState::Sqd && mask.contains(QpAttrMask::EN_SQD_ASYNC_NOTIFY) {
+            // Nothing takes time, so nothing has begun that has not ended.
+            self.w.raise(q, AsyncEventKind::SqDrained);
         }
         self.w.drive();
         Ok(unstaged)

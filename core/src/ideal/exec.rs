@@ -88,11 +88,22 @@ impl Ideal {
 
     /// Puts a QP into ERR and flushes its receives; `drive` flushes its sends.
     pub(super) fn enter_error(&mut self, q: usize) {
-        self.qps[q].state = QpState::Err;
+        let was = core::mem::replace(&mut self.qps[q].state, QpState::Err);
+        if was != QpState::Err && self.qps[q].srq.is_some() {
+            // No message is ever halfway: it has taken its last receive.
+            self.raise(q, AsyncEventKind::QpLastWqeReached);
+        }
         let waiting = core::mem::take(&mut self.qps[q].rq);
         for wr in waiting {
             self.flush_recv(q, wr.wr_id);
         }
+    }
+
+    /// An event about a QP, for the rank that made it.
+    pub(super) fn raise(&mut self, q: usize, kind: AsyncEventKind) {
+        let rank = self.qps[q].rank;
+        let qp = Some(self.local_qp(rank, q));
+        self.ranks[rank].events.push_back(AsyncEvent { kind, qp, cq: None, srq: None });
     }
 
     pub(super) fn flush_recv(&mut self, q: usize, wr_id: u64) {

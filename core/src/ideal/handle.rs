@@ -24,6 +24,11 @@ impl Ideal {
         Handle { w: self, rank }
     }
 
+    pub(super) fn local_qp(&self, rank: usize, qp: usize) -> QpId {
+        let i = self.ranks[rank].qps.iter().position(|&q| q == Some(qp)).expect("the owner's");
+        QpId::new(i as u32, 0, issuer(rank))
+    }
+
     pub(super) fn local_cq(&self, rank: usize, cq: usize) -> CqId {
         let i = self.ranks[rank].cqs.iter().position(|&c| c == cq).expect("the owner's");
         CqId::new(i as u32, 0, issuer(rank))

@@ -293,6 +293,9 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         posted += host.nic().qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
         unrung += host.unrung();
         deaths::port_counters(host).into_iter().for_each(|(name, n)| sum(name, n));
+        let of_qps = host.nic().hw_counters();
+        sum("rnr_nak_sent", of_qps.rnr_naks_sent);
+        sum("rnr_nak_received", of_qps.rnr_naks_received);
         sum("wqe_fetches", s.wqe_fetches);
         sum("wqe_refetches", s.wqe_refetches);
         sum("wqe_blocks_fetched", s.wqe_blocks);
@@ -335,8 +338,6 @@ fn queue_metrics(world: &World, out: &mut Outcome) {
     let (mut in_error, mut cq_fill, mut reads) = (0, 0, 0);
     for host in world.hosts() {
         for (_, q) in host.nic().qps() {
-            sum("rnr_nak_sent", q.stats.rnr_naks_sent);
-            sum("rnr_nak_received", q.stats.rnr_naks_received);
             in_error += u64::from(q.state == QpState::Err);
             reads = reads.max(q.stats.rd_atomic_peak.into());
         }

@@ -103,6 +103,8 @@ pub enum PacketVerdict {
     /// It is lost; counted as `fault_drop`.
     Drop,
     /// As `Drop`, counted as `link_down`: the link carries nothing. The sender goes on sending.
+    /// When the window opens, `IBV_EVENT_PORT_ERR` is raised at the hosts at the ends of the link,
+    /// and `IBV_EVENT_PORT_ACTIVE` when it closes; once, however many faults overlap.
     LinkDown,
     /// It arrives later by this time; packets behind it may overtake it.
     Delay(Span),

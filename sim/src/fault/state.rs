@@ -1,6 +1,6 @@
 //! A plan at work: what has matched, what has fired, which packets are held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use doorbell_core::units::{Span, Time};
 
@@ -122,6 +122,8 @@ pub(crate) struct FaultState {
     faults: Vec<Active>,
     directions: BTreeMap<Input, Direction>,
     dead: Vec<bool>,
+    /// Links of each host that are down now, once for each fault.
+    down: Vec<u32>,
     held: BTreeMap<u32, Held>,
     next_key: u32,
 }
@@ -162,6 +164,7 @@ impl FaultState {
             faults: Vec::with_capacity(plan.faults.len()),
             directions: BTreeMap::new(),
             dead: vec![false; hosts],
+            down: vec![0; hosts],
             held: BTreeMap::new(),
             next_key: 0,
         };
@@ -353,11 +356,16 @@ impl FaultState {
         for (fault, active) in (0..).zip(&self.faults) {
             let mut at = |at, begins| all.push(HostChange { at, fault, begins });
             match &active.fault.what {
-                What::Packets(PacketFault { verdict, .. }) => {
-                    if let PacketVerdict::Hold(Hold::Until(end)) = verdict {
-                        at(*end, false);
+                What::Packets(PacketFault { verdict, matcher, .. }) => match verdict {
+                    PacketVerdict::Hold(Hold::Until(end)) => at(*end, false),
+                    PacketVerdict::LinkDown => {
+                        at(matcher.window.after, true);
+                        if matcher.window.before < Time::MAX {
+                            at(matcher.window.before, false);
+                        }
                     }
-                }
+                    _ => {}
+                },
                 What::Host(h) => match h.action {
                     HostAction::PeerDead | HostAction::QpError { .. } => at(h.window.after, true),
                     HostAction::CqNotPolled { .. } | HostAction::Rnr { .. } => {
@@ -371,6 +379,30 @@ impl FaultState {
             }
         }
         all
+    }
+
+    /// A fault takes its links down, or gives them back: the hosts at their ends whose ports are
+    /// not usable, or usable, from now on. `None`: it is a fault of another kind.
+    pub fn ports_changed(&mut self, fault: u32, begins: bool) -> Option<Vec<HostId>> {
+        let of = &self.faults[fault as usize].fault.what;
+        let down = PacketVerdict::LinkDown;
+        if !matches!(of, What::Packets(PacketFault { verdict, .. }) if *verdict == down) {
+            return None;
+        }
+        let watched = |d: &&Direction| d.watches.iter().any(|w| w.fault == fault as usize);
+        let ends = self.directions.values().filter(watched).flat_map(|d| [d.from, d.to]);
+        let hosts: BTreeSet<u32> =
+            ends.filter(|n| n.index() < self.dead.len()).map(|n| n.0).collect();
+        let mut changed = Vec::new();
+        for host in hosts.into_iter().map(HostId) {
+            let down = &mut self.down[host.index()];
+            let before = *down;
+            *down = if begins { before + 1 } else { before - 1 };
+            if (before == 0) != (*down == 0) && !self.dead[host.index()] {
+                changed.push(host);
+            }
+        }
+        Some(changed)
     }
 
     /// What the fault does to a host, if it is one of a host.

@@ -72,6 +72,14 @@ impl Host {
         self.nic.corrupt_packet(s.engine.now(), &packet);
     }
 
+    /// The port has come up or gone down.
+    pub(crate) fn port_event(&mut self, s: &mut Shared, now: Time, up: bool) {
+        let users = self.initiators.len() as u16;
+        let (nic, mut env) = self.split(s, now);
+        nic.port_event(&mut env, users, up);
+        self.settle(s, now);
+    }
+
     /// Begins or ends what lasts for a window.
     pub(crate) fn set_fault(&mut self, s: &mut Shared, now: Time, action: HostAction, on: bool) {
         match action {
@@ -87,7 +95,7 @@ impl Host {
         match action {
             HostAction::CqNotPolled { .. } => self.nic.polls_missed(),
             // UC and UD have no RNR NAK: what finds no receive is dropped.
-            HostAction::Rnr { .. } => self.nic.stats.out_of_buffer + self.nic.stats.rx_dropped,
+            HostAction::Rnr { .. } => self.nic.hw_counters().out_of_buffer,
             _ => 0,
         }
     }

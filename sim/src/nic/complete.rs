@@ -9,6 +9,7 @@ use super::postmortem::Why;
 use super::qp::HostWrite;
 use super::queues::{Cqe, CqeKind};
 use crate::engine::Class;
+use crate::rc::Requester;
 use doorbell_core::units::Time;
 
 /// An asynchronous event for the initiator that owns the object.
@@ -20,6 +21,15 @@ pub struct NicAsync {
     pub object: u32,
 }
 
+/// Whether a CQE ends a receive.
+const fn of_recv(kind: &CqeKind) -> bool {
+    match kind {
+        CqeKind::Recv { .. } => true,
+        CqeKind::Send { .. } => false,
+        CqeKind::Error { queue, .. } => matches!(queue, WorkQueue::Recv),
+    }
+}
+
 impl Nic {
     /// Turns what the requester has completed into CQEs.
     pub(super) fn completions(&mut self, env: &mut Env<'_>, qp: u32) {
@@ -29,6 +39,8 @@ impl Nic {
             let Some(done) = requester.poll_completion() else {
                 if requester.failed() {
                     self.send_failed(env, qp);
+                } else if q.tells_drained {
+                    self.tell_drained(env, qp);
                 }
                 return;
             };
@@ -54,6 +66,16 @@ impl Nic {
         }
     }
 
+    /// In SQD: every message that had begun is complete, and the program hears of it once.
+    pub(super) fn tell_drained(&mut self, env: &mut Env<'_>, qp: u32) {
+        let Some(q) = self.qp_mut(qp).filter(|q| q.tells_drained) else { return };
+        if q.requester.as_ref().is_none_or(Requester::drained) {
+            q.tells_drained = false;
+            let owner = q.owner;
+            self.raise(env, owner, AsyncEventKind::SqDrained, qp);
+        }
+    }
+
     /// Writes a CQE after the completion latency.
     pub(super) fn write_cqe(
         &mut self,
@@ -65,6 +87,11 @@ impl Nic {
         solicited: bool,
     ) {
         let life = self.qp(qp).map_or(0, |q| q.life);
+        if of_recv(&kind)
+            && let Some(q) = self.qp_mut(qp)
+        {
+            q.recv_cqes += 1;
+        }
         if let CqeKind::Error { queue, status, .. } = kind {
             self.count_error(qp, queue, status);
         }
@@ -122,10 +149,27 @@ impl Nic {
         let Some(q) = self.cq_mut(cq) else { return };
         let was_lost = q.lost;
         if q.land(cqe) {
+            self.stats.cqes += 1;
             env.wakes.push(Wake::Cq(cq));
         } else if !was_lost {
             self.cq_overrun(env, cq);
         }
+        if of_recv(&cqe.kind) {
+            self.qp_mut(cqe.qp).expect("it lives").recv_cqes -= 1;
+            self.tell_last_wqe(env, cqe.qp);
+        }
+    }
+
+    /// A QP in ERR takes nothing from its SRQ any more. Once the last CQE of a receive that it had
+    /// taken is written, the program hears of it, once (protocol.md §3.3).
+    fn tell_last_wqe(&mut self, env: &mut Env<'_>, qp: u32) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        if q.srq.is_none() || q.state != QpState::Err || q.recv_cqes > 0 || q.told_last_wqe {
+            return;
+        }
+        q.told_last_wqe = true;
+        let owner = q.owner;
+        self.raise(env, owner, AsyncEventKind::QpLastWqeReached, qp);
     }
 
     /// The queue is lost, and with it every QP that completes into it (protocol.md §5.3).
@@ -181,6 +225,7 @@ impl Nic {
             return;
         }
         q.state = QpState::Err;
+        q.tells_drained = false;
         for (_, packet) in q.kept.drain(..) {
             env.packets.remove(packet.0);
         }
@@ -197,6 +242,7 @@ impl Nic {
         self.completions(env, qp);
         self.flush_sends(env, qp);
         self.flush_recvs(env, qp);
+        self.tell_last_wqe(env, qp);
     }
 
     /// Flushes what was posted and never reached the requester.
@@ -240,6 +286,12 @@ impl Nic {
         let Some(wqe) = q.current_recv.take() else { return };
         let kind = CqeKind::Error { queue: WorkQueue::Recv, index: 0, status };
         self.write_cqe(env, qp, cq, wqe.wr_id, kind, false);
+    }
+
+    /// The port of the device has come up or gone down: everybody who uses it hears of it.
+    pub(crate) fn port_event(&mut self, env: &mut Env<'_>, users: u16, up: bool) {
+        let kind = if up { AsyncEventKind::PortActive } else { AsyncEventKind::PortErr };
+        (0..users).for_each(|user| self.raise(env, user, kind, 0));
     }
 
     /// When a message of any QP last moved on.

@@ -101,6 +101,9 @@ impl Nic {
             held_writes: Default::default(),
             timers: Vec::new(),
             kept: Vec::new(),
+            recv_cqes: 0,
+            told_last_wqe: false,
+            tells_drained: false,
             asked_in_port: 0,
             asked_before_reset: 0,
             counters: Default::default(),
@@ -186,9 +189,13 @@ impl Nic {
             }
             (QpState::Sqe, QpState::Rts) => {
                 let next = q.requester.as_ref().map_or(q.attr.sq_psn, Requester::next_psn);
+                if let Some(old) = &q.requester {
+                    q.counters.add(old.counters());
+                }
                 q.requester = Some(requester(q, &rc, next, seed));
             }
-            (QpState::Sqd, QpState::Rts) => self.fetch_more(env, qp),
+            (QpState::Rts, QpState::Sqd) => self.begin_drain(env, qp, mask),
+            (QpState::Sqd, QpState::Rts) => self.end_drain(env, qp),
             (_, QpState::Reset) => return self.reset_qp(env, qp),
             _ => {}
         }
@@ -200,6 +207,27 @@ impl Nic {
         if let Some(r) = &mut q.requester {
             r.set_attributes(a.timeout, a.retry_cnt, a.rnr_retry, a.max_rd_atomic);
         }
+    }
+
+    /// SQD: messages that have begun go on to their end; then the program is told, if it asked.
+    fn begin_drain(&mut self, env: &mut Env<'_>, qp: u32, mask: QpAttrMask) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        q.tells_drained = mask.contains(QpAttrMask::EN_SQD_ASYNC_NOTIFY);
+        if let Some(r) = &mut q.requester {
+            r.hold_new_messages(true);
+        }
+        self.tell_drained(env, qp);
+    }
+
+    /// RTS again: what was posted goes on, whether the NIC had read it or not.
+    fn end_drain(&mut self, env: &mut Env<'_>, qp: u32) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        q.tells_drained = false;
+        if let Some(r) = &mut q.requester {
+            r.hold_new_messages(false);
+        }
+        self.fetch_more(env, qp);
+        self.schedule(env, qp);
     }
 
     /// Empties the QP. What is on its way somewhere is of a former life from now on.
@@ -214,6 +242,9 @@ impl Nic {
         (q.accepts_since, q.acknowledged, q.death) = (None, None, None);
         q.current_recv = None;
         q.atomics = 0;
+        q.tells_drained = false;
+        q.recv_cqes = 0;
+        q.told_last_wqe = false;
         q.asked_before_reset = q.asked_in_port;
         let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();
         packets.extend(q.kept.drain(..).map(|(_, packet)| packet));

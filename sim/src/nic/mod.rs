@@ -54,7 +54,7 @@ pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_byt
 
 use crate::engine::{Busy, SimRng, Slab};
 use crate::pcie::{Done, NodeId};
-use crate::rc::{HwCounters, PacketDesc, ReadJob};
+use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason};
 use crate::wire::{HostId, PacketId};
 use env::Tag;
 use postmortem::Drops;
@@ -68,6 +68,7 @@ struct Running {
     desc: PacketDesc,
     /// The READ that the packet answers; `None`: it is a request.
     read: Option<ReadJob>,
+    reason: Option<Reason>,
 }
 
 /// A send processing unit.
@@ -96,7 +97,7 @@ pub struct NicStats {
     pub wqe_refetches: u64,
     /// QP contexts read over PCIe.
     pub context_reads: u64,
-    /// CQEs written.
+    /// CQEs that landed in their queue; one that finds no free entry is none.
     pub cqes: u64,
     /// Data and control packets sent.
     pub tx_packets: u64,
@@ -120,8 +121,6 @@ pub struct NicStats {
     pub rx_wrong_state: u64,
     /// and with another Q_Key (`ibv_query_port` has this counter).
     pub qkey_viol_cntr: u64,
-    /// `out_of_buffer`: packets that found no receive.
-    pub out_of_buffer: u64,
     /// Payload bytes sent.
     pub tx_payload: u64,
     /// Payload bytes received and placed.

@@ -10,7 +10,7 @@ use super::postmortem::Death;
 use super::queues::{RecvQueue, SendQueue};
 use super::wqe::RqWqe;
 use crate::memory::RegionKind;
-use crate::rc::{HwCounters, PacketDesc, ReadJob, Requester, Responder};
+use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason, Requester, Responder};
 use crate::wire::{HostId, PacketId};
 
 /// Index of the first QP's number: 0 and 1 are the management QPs.
@@ -25,6 +25,16 @@ pub(super) struct TxJob {
     pub read: Option<ReadJob>,
     /// DMA reads still under way.
     pub pending: u8,
+}
+
+/// A packet for a processing unit.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct NextPacket {
+    pub desc: PacketDesc,
+    /// The READ that it answers, if it is a response.
+    pub read: Option<ReadJob>,
+    /// Why it leaves, where that is worth a word.
+    pub reason: Option<Reason>,
 }
 
 /// Packets of one QP in one direction (requests or responses), in order.
@@ -105,8 +115,6 @@ pub struct QpStats {
     pub rd_atomic_peak: u8,
     /// RNR NAKs that this QP sent.
     pub rnr_naks_sent: u64,
-    /// RNR NAKs that this QP got.
-    pub rnr_naks_received: u64,
     /// Requests that a receive unit took for this QP.
     pub rx_requests: u64,
     /// Responses, likewise.
@@ -197,6 +205,12 @@ pub struct NicQp {
     pub(super) timers: Vec<Time>,
     /// Packets that the responder keeps beyond a gap.
     pub(super) kept: Vec<(Psn, PacketId)>,
+    /// CQEs of receives on their way to memory.
+    pub(super) recv_cqes: u32,
+    /// QP_LAST_WQE_REACHED has been raised.
+    pub(super) told_last_wqe: bool,
+    /// SQD was entered, and SQ_DRAINED is owed.
+    pub(super) tells_drained: bool,
     /// Requests in the port's queue that ask for a response, and how many of these are of an
     /// earlier life.
     pub(super) asked_in_port: u32,
@@ -206,19 +220,20 @@ pub struct NicQp {
 }
 
 impl NicQp {
-    /// The next packet of this QP that needs a processing unit, and the READ that it answers if
-    /// it is a response.
-    pub(super) fn next_packet(&mut self, now: Time) -> Option<(PacketDesc, Option<ReadJob>)> {
+    /// The next packet of this QP that needs a processing unit.
+    pub(super) fn next_packet(&mut self, now: Time) -> Option<NextPacket> {
         if let Some(r) = &mut self.responder
             && r.peek_read()
         {
             let desc = r.poll_transmit(now)?;
-            return Some((desc, r.read_job(desc.wqe)));
+            return Some(NextPacket { desc, read: r.read_job(desc.wqe), reason: r.reason() });
         }
         let requester = self.requester.as_mut()?;
+        let new = requester.next_psn();
         let desc = requester.poll_transmit()?;
+        let reason = (desc.psn != new).then(|| requester.resend_reason(&desc));
         self.stats.rd_atomic_peak = self.stats.rd_atomic_peak.max(requester.rd_atomic());
-        Some((desc, None))
+        Some(NextPacket { desc, read: None, reason })
     }
 
     /// Whether requests went out whose answers the QP needs to go on.

@@ -15,9 +15,7 @@ use super::{Nic, NicQp};
 use crate::engine::Class;
 use crate::memory::{Pd, RegionId, RegionKind};
 use crate::pcie::{Cause, Kind};
-use crate::rc::{
-    Accept, BadInvalidate, DropReason, Ext, PacketDesc, Received, RecoverCause, RecvDone, Target,
-};
+use crate::rc::{Accept, BadInvalidate, DropReason, Ext, PacketDesc, Received, RecvDone, Target};
 use crate::wire::{PacketId, Payload};
 
 /// Payload on its way to memory.
@@ -236,10 +234,7 @@ impl Nic {
                     }
                 }
             }
-            Accept::RnrNak => {
-                self.stats.out_of_buffer += 1;
-                q.stats.rnr_naks_sent += 1;
-            }
+            Accept::RnrNak => q.stats.rnr_naks_sent += 1,
             // The QP goes to ERR when the NAK has left.
             Accept::Nak(code) => self.refused(env, qp, code, false),
             Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}
@@ -597,9 +592,6 @@ impl Nic {
                 let payload = Payload::copy_from(&orig.to_le_bytes());
                 self.place_response(env, qp, wqe, 0, 8, payload);
             }
-            Received::Recover { cause: RecoverCause::Rnr(_), .. } => {
-                q.stats.rnr_naks_received += 1;
-            }
             Received::Nothing | Received::Recover { .. } | Received::Error { .. } => {}
             Received::Drop(why) => {
                 self.refuse_packet(env, from, false, Refused::Transport(why));
@@ -729,7 +721,6 @@ impl Nic {
             }
             HostWrite::Cqe(id) => {
                 let bytes = self.cfg.cqe_bytes;
-                self.stats.cqes += 1;
                 let here = RegionKind::Host { numa: self.cfg.numa };
                 let space = self.cq(self.cqes[id].0).map_or(here, |q| q.space);
                 env.dma(node, Kind::Write, space, 0, bytes, Cause::Cqe, Tag::Cqe(id).pack());
@@ -752,7 +743,14 @@ impl Nic {
     /// Receives were posted: packets that found none may go on.
     pub(super) fn recv_posted(&mut self, env: &mut Env<'_>, qp: u32) {
         if self.qp(qp).is_some_and(|q| q.state == QpState::Err) {
-            self.flush_recvs(env, qp);
+            return self.flush_recvs(env, qp);
+        }
+        let Some(q) = self.qp_mut(qp) else { return };
+        let posted = q.rq.len();
+        if let Some(r) = q.responder.as_mut()
+            && r.offer_credits(posted)
+        {
+            self.respond_soon(env, qp);
         }
     }
 }

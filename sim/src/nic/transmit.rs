@@ -5,13 +5,13 @@ use doorbell_core::verbs::{NakCode, OutboundVerdict, WcStatus, may_transmit};
 
 use super::env::{Env, NicEvent, Tag, kind};
 use super::postmortem::Why;
-use super::qp::NicQp;
+use super::qp::{NextPacket, NicQp};
 use super::wqe::WqeData;
 use super::{Nic, Running};
 use crate::engine::{Class, Slab};
 use crate::memory::{Region, RegionKind};
 use crate::pcie::{Cause, Kind};
-use crate::rc::{PacketDesc, ReadJob};
+use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::{Packet, PacketId, Payload, PortId};
 
 impl Nic {
@@ -40,10 +40,10 @@ impl Nic {
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { continue };
             match q.next_packet(env.now) {
                 None => q.in_pu = false,
-                Some((desc, read)) => {
+                Some(NextPacket { desc, read, reason }) => {
                     q.response_in_pu = read.is_some();
                     let life = q.life;
-                    self.start(env, pu, Running { qp, life, desc, read });
+                    self.start(env, pu, Running { qp, life, desc, read, reason });
                 }
             }
         }
@@ -130,7 +130,8 @@ impl Nic {
 
     pub(super) fn on_pu(&mut self, env: &mut Env<'_>, pu: u16) {
         let i = usize::from(pu);
-        let Running { qp, life, desc, read } = self.pus[i].running.take().expect("it was running");
+        let Running { qp, life, desc, read, reason } =
+            self.pus[i].running.take().expect("it was running");
         let bytes = self.rc.wire_bytes(desc.opcode, desc.len);
         match self.qps[qp as usize].as_deref_mut() {
             None => self.tx_bytes -= bytes,
@@ -139,7 +140,7 @@ impl Nic {
                 if silent || q.life != life {
                     self.tx_bytes -= bytes;
                 } else {
-                    self.emit(env, qp, &desc, read);
+                    self.emit(env, qp, &desc, (read, reason));
                 }
                 self.turn(env, pu, qp, read.is_some());
             }
@@ -163,54 +164,18 @@ impl Nic {
         }
     }
 
-    /// Whether a key that the payload of a packet is read by has become invalid since the work
-    /// request, or the READ, was checked (protocol.md §5.1: a key is checked when it is used).
-    fn lost_source(
-        &self,
-        env: &Env<'_>,
+    /// Makes the packet of a descriptor and starts the fetch of its payload.
+    fn emit(
+        &mut self,
+        env: &mut Env<'_>,
         qp: u32,
         desc: &PacketDesc,
-        read: Option<ReadJob>,
-    ) -> bool {
-        if let Some(job) = read {
-            return desc.len > 0 && env.regions.by_rkey(job.rkey).is_none();
-        }
-        let slot = self.qp(qp).and_then(|q| q.sq.slot(desc.wqe));
-        let mut lost = false;
-        if let Some(slot) = slot.filter(|_| desc.opcode.has_payload()) {
-            slot.effective().data.pieces(desc.offset, desc.len, |sge, _, _| {
-                lost |= env.regions.by_lkey(sge.lkey).is_none();
-            });
-        }
-        lost
-    }
-
-    /// A packet whose payload cannot be read does not leave. A request ends with a local protection
-    /// error; instead of a response a NAK leaves.
-    fn abandon(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, read: Option<ReadJob>) {
-        self.tx_bytes -= self.rc.wire_bytes(desc.opcode, desc.len);
-        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
-        if read.is_none() {
-            if let Some(r) = q.requester.as_mut() {
-                r.fail(desc.wqe, WcStatus::LocProtErr);
-            }
-            return self.completions(env, qp);
-        }
-        if let Some(r) = q.responder.as_mut() {
-            r.revoke_read(desc.psn);
-            self.refused(env, qp, NakCode::RemoteAccessError, false);
-        }
-    }
-
-    /// Makes the packet of a descriptor and starts the fetch of its payload.
-    fn emit(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, read: Option<ReadJob>) {
-        if self.lost_source(env, qp, desc, read) {
-            return self.abandon(env, qp, desc, read);
-        }
+        (read, reason): (Option<ReadJob>, Option<Reason>),
+    ) {
         let response = read.is_some();
-        let packet = self.new_packet(env, qp, desc);
+        let packet = self.new_packet(env, qp, desc, reason);
         let mut pieces = [(RegionKind::Host { numa: 0 }, 0, 0); 8];
-        let mut n = 0;
+        let (mut n, mut gone) = (0, false);
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         if desc.len > 0 {
             let mut add = |space, addr, len| {
@@ -220,8 +185,9 @@ impl Nic {
                 n = i + 1;
             };
             if let Some(job) = read {
-                if let Some(region) = env.regions.by_rkey(job.rkey) {
-                    add(region.kind, job.va.wrapping_add(desc.offset.into()), desc.len);
+                match env.regions.by_rkey(job.rkey) {
+                    Some(r) => add(r.kind, job.va.wrapping_add(desc.offset.into()), desc.len),
+                    None => gone = true,
                 }
             } else if let Some(slot) = q.sq.slot(desc.wqe) {
                 let wqe = slot.effective();
@@ -231,11 +197,16 @@ impl Nic {
                     env.packets[packet.0].payload = Payload::copy_from(bytes);
                 }
                 wqe.data.pieces(desc.offset, desc.len, |sge, addr, len| {
-                    if let Some(region) = env.regions.by_lkey(sge.lkey) {
-                        add(region.kind, addr, len);
+                    match env.regions.by_lkey(sge.lkey) {
+                        Some(r) => add(r.kind, addr, len),
+                        None => gone = true,
                     }
                 });
             }
+        }
+        if gone {
+            env.packets.remove(packet.0);
+            return self.payload_gone(env, qp, desc, response);
         }
         let fifo = if response { &mut q.tx_resp } else { &mut q.tx_req };
         let seq = fifo.push(packet, read, n as u8);
@@ -249,7 +220,29 @@ impl Nic {
         }
     }
 
-    pub(super) fn new_packet(&self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc) -> PacketId {
+    /// The region of a packet's payload was deregistered after the message had begun: its key is
+    /// checked at every packet (protocol.md §5.1). The packet does not leave.
+    fn payload_gone(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, response: bool) {
+        self.tx_bytes -= self.rc.wire_bytes(desc.opcode, desc.len);
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        if response {
+            if let Some(r) = q.responder.as_mut() {
+                r.refuse_response(desc.psn);
+            }
+            self.refused(env, qp, NakCode::RemoteAccessError, false);
+        } else if let Some(r) = q.requester.as_mut() {
+            r.fail(desc.wqe, WcStatus::LocProtErr);
+            self.completions(env, qp);
+        }
+    }
+
+    fn new_packet(
+        &self,
+        env: &mut Env<'_>,
+        qp: u32,
+        desc: &PacketDesc,
+        reason: Option<Reason>,
+    ) -> PacketId {
         let q = self.qps[qp as usize].as_deref().expect("checked");
         let ud = q.sq.slot(desc.wqe).and_then(|s| s.effective().dest);
         PacketId(env.packets.insert(Packet {
@@ -264,7 +257,7 @@ impl Nic {
             src_qp: qp,
             pkey: self.pkey(q),
             corrupt: false,
-            reason: None,
+            reason: reason.map(Box::new),
         }))
     }
 
@@ -427,8 +420,9 @@ impl Nic {
                 }
                 return;
             };
+            let reason = r.reason();
             self.stats.tx_acks += 1;
-            let packet = self.new_packet(env, qp, &desc);
+            let packet = self.new_packet(env, qp, &desc, reason);
             self.tx_bytes += env.packets[packet.0].wire_bytes;
             let q = self.qps[qp as usize].as_deref_mut().expect("just there");
             q.tx_resp.push(packet, None, 0);

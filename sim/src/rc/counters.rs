@@ -7,6 +7,13 @@ macro_rules! counters {
         /// The names and meanings are those of mlx5 under Linux, save for the last ones, which
         /// Linux does not show. "Not exceeded": an event that ends the QP because its limit is
         /// used up is counted in the `*_exceeded` counter instead.
+        ///
+        /// So for NAKs of both kinds, RNR and sequence:
+        ///
+        /// - sent = received + lost on the way + arrived when the QP had left RTS and SQD;
+        /// - received = not exceeded + 1 if the last one ended the QP + those that were too late to
+        ///   name something outstanding (`stale_responses`) + those that pass by an unanswered READ
+        ///   or ATOMIC (`implied_nak_seq_err`).
         #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
         pub struct HwCounters {
             $($(#[$doc])* pub $name: u64,)*
@@ -39,13 +46,15 @@ counters! {
     out_of_sequence,
     /// Responder: packets before the expected PSN.
     duplicate_request,
-    /// Requester: sequence NAKs received, limit not exceeded.
+    /// Requester: sequence NAKs received, limit not exceeded. Those included that change nothing
+    /// because what they ask for is under way.
     packet_seq_err,
-    /// Requester: responses beyond an unanswered READ or ATOMIC, limit not exceeded.
+    /// Requester: responses beyond an unanswered READ or ATOMIC, limit not exceeded. Those that
+    /// follow the first one count again only when something has moved or was sent again.
     implied_nak_seq_err,
     /// Requester: expiries of the ack timer, limit not exceeded.
     local_ack_timeout_err,
-    /// Requester: RNR NAKs received, limit not exceeded.
+    /// Requester: RNR NAKs received, limit not exceeded. Those included that come during a wait.
     rnr_nak_retry_err,
     /// Requester: the QP ended with `RETRY_EXC_ERR`.
     req_transport_retries_exceeded,
@@ -73,6 +82,10 @@ counters! {
     rnr_naks_sent,
     /// Responder: sequence NAKs sent. Not a counter of Linux.
     sequence_naks_sent,
+    /// Requester: RNR NAKs received. rxe calls it `rcvd_rnr_err`.
+    rnr_naks_received,
+    /// Requester: sequence NAKs received. rxe calls it `rcvd_seq_err`.
+    sequence_naks_received,
     /// Requester: responses without effect: older than all that is outstanding, or never asked
     /// for. Not a counter of Linux.
     stale_responses,

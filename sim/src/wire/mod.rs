@@ -11,4 +11,4 @@ mod packet;
 pub use encap::{Encapsulation, frame_bytes, wire_bytes};
 pub use entropy::{UDP_SOURCE_PORT_MIN, flow_label, udp_source_port};
 pub use id::{HostId, NodeId, PacketId, PortId};
-pub use packet::{Packet, Payload, Reason, SMALL_PAYLOAD};
+pub use packet::{Packet, Payload, SMALL_PAYLOAD};

@@ -6,7 +6,7 @@ use doorbell_core::verbs::PKey;
 
 use super::encap::{Encapsulation, wire_bytes};
 use super::id::{HostId, PortId};
-use crate::rc::PacketDesc;
+use crate::rc::{PacketDesc, Reason};
 
 /// Payloads up to this size are kept inside the packet; longer ones on the heap. Holds inline
 /// words, immediates and atomics, and keeps [`Payload`] at 32 bytes.
@@ -66,14 +66,6 @@ impl fmt::Debug for Payload {
             Some(b) => write!(f, "{} bytes", b.len()),
         }
     }
-}
-
-/// Why the model sent a packet, in words for the reader of a capture: "retransmission 2 of 7, ack
-/// timeout". It does not travel, and nothing decides by it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reason {
-    /// The words, in one line.
-    pub text: String,
 }
 
 /// A packet. It lives in the run's arena from its transmission to its arrival or its loss.

@@ -12,7 +12,7 @@ use crate::fault::{
 };
 use crate::host::Host;
 use crate::nic::NicEvent;
-use crate::wire::{NodeId, PacketId, PortId};
+use crate::wire::{HostId, NodeId, PacketId, PortId};
 
 /// Trace kind of a fault that fires: its id, hashed, and the PSN of the packet, or the host.
 const FIRED: u32 = 80;
@@ -153,11 +153,25 @@ impl World {
         };
         match faults.state.host_fault(fault) {
             Some(h) => self.on_host_fault(now, fault, h, begins),
-            None => {
-                self.let_go(now, fault);
-                false
-            }
+            None => match faults.state.ports_changed(fault, begins) {
+                Some(hosts) => self.ports_change(now, &hosts, begins),
+                None => {
+                    self.let_go(now, fault);
+                    false
+                }
+            },
         }
+    }
+
+    /// The programs at the ends of a link hear that it goes down or comes back. False: nobody does.
+    fn ports_change(&mut self, now: Time, hosts: &[HostId], down: bool) -> bool {
+        if self.is_over() {
+            return false;
+        }
+        for host in hosts {
+            self.hosts[host.index()].port_event(&mut self.shared, now, !down);
+        }
+        !hosts.is_empty()
     }
 
     fn on_host_fault(&mut self, now: Time, fault: u32, h: HostFault, begins: bool) -> bool {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use doorbell_core::transport::{Next, Transport, WaitSet};
 use doorbell_core::units::{Span, Time};
+use doorbell_sim::fault::FaultPlan;
 use doorbell_sim::host::{SimProgram, SimTransport};
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::{RunEnd, World};
@@ -76,7 +77,20 @@ impl Lab {
     /// # Panics
     /// When it cannot be built.
     pub fn on(config: doorbell_sim::world::WorldConfig, hosts: &[u32]) -> Self {
+        Self::with_faults(config, hosts, &FaultPlan::default())
+    }
+
+    /// The same, where things go wrong by a plan.
+    ///
+    /// # Panics
+    /// When it cannot be built, or the plan does not fit it.
+    pub fn with_faults(
+        config: doorbell_sim::world::WorldConfig,
+        hosts: &[u32],
+        plan: &FaultPlan,
+    ) -> Self {
         let mut world = World::new(&config).expect("a configuration that can be built");
+        world.set_faults(plan).expect("a plan of this world");
         let mut boxes = Vec::new();
         for (core, &host) in (0..).zip(hosts) {
             let mailbox = Mailbox::default();

@@ -161,11 +161,8 @@ impl QpRow {
 /// Counters of a port: of its queue pairs, and those of the device that no queue pair has.
 pub(super) fn port_counters(host: &Host) -> Vec<(&'static str, u64)> {
     let (nic, s) = (host.nic(), host.nic().stats);
-    // The NIC counts starved receives too, those of UC and UD included.
-    let of_qps = nic.hw_counters();
-    let mut all: Vec<_> = of_qps.iter().filter(|(n, _)| *n != "out_of_buffer").collect();
+    let mut all: Vec<_> = nic.hw_counters().iter().collect();
     all.extend([
-        ("out_of_buffer", s.out_of_buffer),
         ("rx_dropped", s.rx_dropped),
         ("rx_unknown_qp", s.rx_unknown_qp),
         ("rx_wrong_service", s.rx_wrong_service),

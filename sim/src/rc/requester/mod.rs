@@ -58,6 +58,16 @@ enum Timer {
     Wait(Time, Stall),
 }
 
+/// A round of retransmissions, for the reader of a capture.
+#[derive(Copy, Clone, Debug)]
+struct Round {
+    cause: RecoverCause,
+    /// Rounds of its kind since the last progress.
+    nth: u16,
+    /// How many there may be.
+    limit: Option<u8>,
+}
+
 /// What the ack timer depends on: packets that ask for a response, AckReq, READs and ATOMICs.
 #[derive(Copy, Clone, Debug)]
 struct Asked {
@@ -145,6 +155,10 @@ pub struct Requester {
     began: Time,
     /// What the last round of recovery was for.
     last_cause: Option<RecoverCause>,
+    /// What began the last round of retransmissions.
+    round: Round,
+    /// No message begins (SQD).
+    holds: bool,
     draw: Draw,
     ended: Option<Box<Ended>>,
     credits: Credits,
@@ -184,6 +198,8 @@ impl Requester {
             began: Time::ZERO,
             last_cause: None,
             ended: None,
+            round: Round { cause: RecoverCause::Timeout, nth: 0, limit: None },
+            holds: false,
             draw: Draw::new(cfg.timer_seed),
             credits: Credits {
                 ssn: Msn::ZERO,
@@ -321,6 +337,17 @@ impl Requester {
         let shown = status != WcStatus::Success && !mutant!(UnsignalledErrorHidden);
         let signalled = job.flags.contains(SendFlags::SIGNALED) || shown;
         Some(SendDone { wqe: job.wqe, op: job.op, len: job.len, status, signalled })
+    }
+
+    /// SQD: no message begins any more, until it is taken back (RTS). One of which a packet was
+    /// polled goes on to its end, retransmissions included.
+    pub const fn hold_new_messages(&mut self, hold: bool) {
+        self.holds = hold;
+    }
+
+    /// Whether every message that had begun is complete.
+    pub fn drained(&self) -> bool {
+        self.packet == 0 && self.done == self.cursor
     }
 
     /// Unacknowledged PSNs; for UC and UD those of messages not yet handed to the link.

@@ -27,6 +27,7 @@ impl Requester {
         if let Ext::Aeth { syndrome, msn } | Ext::AtomicAck { syndrome, msn, .. } = pkt.ext {
             self.take_credits(syndrome, msn);
         }
+        self.count_nak(pkt);
         let ahead = distance(self.una, pkt.psn);
         if ahead >= self.outstanding() + u32::from(mutant!(AckOfUnsentTaken)) {
             self.counters.stale_responses += 1;
@@ -47,6 +48,20 @@ impl Requester {
                 self.on_read_response(now, ahead, pkt)
             }
             _ => Received::Drop(DropReason::Opcode),
+        }
+    }
+
+    fn count_nak(&mut self, pkt: &PacketDesc) {
+        let sequence = NakCode::PsnSequenceError;
+        match pkt.ext {
+            Ext::Aeth { syndrome: Syndrome::RnrNak { .. }, .. } => {
+                self.counters.rnr_naks_received += 1;
+            }
+            Ext::Sack { .. } => self.counters.sequence_naks_received += 1,
+            Ext::Aeth { syndrome: Syndrome::Nak { code }, .. } if code == sequence => {
+                self.counters.sequence_naks_received += 1;
+            }
+            _ => {}
         }
     }
 
@@ -113,6 +128,7 @@ impl Requester {
         if self.recovery.on_sack(self.flight(), first, count) {
             return self.begin_round(now, RecoverCause::SequenceNak);
         }
+        self.count(RecoverCause::SequenceNak);
         Received::Recover { psn: self.una, cause: RecoverCause::SequenceNak }
     }
 

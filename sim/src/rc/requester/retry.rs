@@ -7,7 +7,7 @@ use super::super::packet::{Ext, PacketDesc, distance};
 use super::super::recovery::LossRecovery;
 use super::super::rules::SequenceNak;
 use super::super::timeout::{AckTimeoutMode, retry_limit};
-use super::{Received, RecoverCause, Requester, Stall, Timer};
+use super::{Received, RecoverCause, Requester, Round, Stall, Timer};
 
 impl Requester {
     /// When [`on_timer`](Self::on_timer) has to be called: the ack timer, the wait that an RNR NAK
@@ -148,14 +148,14 @@ impl Requester {
         let told = Received::Recover { psn: self.una, cause };
         if matches!(self.timer, Timer::Wait(..)) && cause != RecoverCause::Timeout {
             // It goes back to `una` anyway when the wait is over.
+            self.count(cause);
             return told;
         }
         let retrying = self.recovery.next(self.flight()).is_some() || self.retries > 0;
         let again = cause != RecoverCause::Timeout && retrying;
-        if again && self.cfg.rules.one_retry_at_a_time {
-            return told;
-        }
-        if !self.recovery.on_loss(self.flight(), cause) {
+        let ignored = again && self.cfg.rules.one_retry_at_a_time;
+        if ignored || !self.recovery.on_loss(self.flight(), cause) {
+            self.count(cause);
             return told;
         }
         self.begin_round(now, cause)
@@ -172,20 +172,25 @@ impl Requester {
             return self.enter_error(WcStatus::RetryExcErr);
         }
         self.retries = self.retries.saturating_add(1);
-        match cause {
-            RecoverCause::SequenceNak => self.counters.packet_seq_err += 1,
-            RecoverCause::ImpliedNak | RecoverCause::ReadGap => {
-                self.counters.implied_nak_seq_err += 1;
-            }
-            RecoverCause::Timeout => self.counters.local_ack_timeout_err += 1,
-            RecoverCause::Rnr(_) => {}
-        }
+        self.round = Round { cause, nth: self.retries, limit: limit.map(|n| n as u8) };
+        self.count(cause);
         if cause == RecoverCause::SequenceNak && self.cfg.rules.sequence_nak == SequenceNak::Reloads
         {
             self.reload();
         }
         self.pause(now, cause);
         Received::Recover { psn: self.una, cause }
+    }
+
+    /// An event that the QP survives.
+    pub(super) const fn count(&mut self, cause: RecoverCause) {
+        let c = &mut self.counters;
+        match cause {
+            RecoverCause::SequenceNak => c.packet_seq_err += 1,
+            RecoverCause::ImpliedNak | RecoverCause::ReadGap => c.implied_nak_seq_err += 1,
+            RecoverCause::Timeout => c.local_ack_timeout_err += 1,
+            RecoverCause::Rnr(_) => c.rnr_nak_retry_err += 1,
+        }
     }
 
     /// The ack timer starts anew with the first packet that asks again; with a recovery that has
@@ -205,6 +210,7 @@ impl Requester {
     pub(super) fn on_rnr(&mut self, now: Time, timer: RnrTimer) -> Received {
         let told = Received::Recover { psn: self.una, cause: RecoverCause::Rnr(timer) };
         if matches!(self.timer, Timer::Wait(_, Stall::Rnr)) {
+            self.count(RecoverCause::Rnr(timer));
             return told;
         }
         self.last_cause = Some(RecoverCause::Rnr(timer));
@@ -215,8 +221,10 @@ impl Requester {
             return self.enter_error(WcStatus::RnrRetryExcErr);
         }
         self.rnr_retries = self.rnr_retries.saturating_add(1);
-        self.counters.rnr_nak_retry_err += 1;
-        self.recovery.on_loss(self.flight(), RecoverCause::Rnr(timer));
+        let cause = RecoverCause::Rnr(timer);
+        self.round = Round { cause, nth: self.rnr_retries, limit: limit.map(|n| n as u8) };
+        self.count(cause);
+        self.recovery.on_loss(self.flight(), cause);
         let wrong = mutant!(RnrTimerEntryWrong) && timer.code() == 17;
         let wait = timer.duration() * if wrong { 2 } else { u64::from(!mutant!(NoRnrWait)) };
         self.retries += u16::from(mutant!(RnrUsesTransportRetry));

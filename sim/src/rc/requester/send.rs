@@ -4,9 +4,10 @@ use doorbell_core::verbs::{Operation, Psn, QpType, Rkey, SendFlags, WcStatus, Wr
 
 use super::super::config::{AckReqLast, MAX_UNACKED};
 use super::super::packet::{Ext, PacketDesc, distance, opcode};
+use super::super::reason::Reason;
 use super::super::recovery::{LossRecovery, State};
 use super::super::rules::{Fence, LimitedWqe};
-use super::{Entry, Requester, SendJob, Stall, Timer};
+use super::{Entry, Requester, Round, SendJob, Stall, Timer};
 
 impl Requester {
     /// The next packet, or `None` when [`blocked_by`](Self::blocked_by) names a reason. The
@@ -61,6 +62,15 @@ impl Requester {
         self.sent(desc.ack_req);
         self.counters.retransmitted_packets += 1;
         desc
+    }
+
+    /// Why `pkt`, which was polled and had been sent before, goes out again.
+    pub fn resend_reason(&self, pkt: &PacketDesc) -> Reason {
+        let Round { cause, nth: round, limit } = self.round;
+        let (i, index) = self.locate(pkt.psn);
+        let entry = &self.queue[i];
+        let part = entry.job.op == WrOpcode::RdmaRead && index > 0;
+        Reason::Resend { round, limit, cause, read: part.then_some((index, entry.packets)) }
     }
 
     /// Bookkeeping of a packet that was polled.
@@ -155,6 +165,9 @@ impl Requester {
         let Some(entry) = self.queue.get(self.cursor) else { return Some(Stall::Empty) };
         if entry.status != WcStatus::Success {
             return Some(Stall::Doomed);
+        }
+        if self.holds && self.packet == 0 {
+            return Some(Stall::Drained);
         }
         if !rc {
             return None;

@@ -110,6 +110,8 @@ pub enum RecoverCause {
 pub enum Stall {
     /// No work request waits to be sent.
     Empty,
+    /// The next message may not begin: the QP is in SQD.
+    Drained,
     /// Too many unacknowledged PSNs ([`max_outstanding_packets`]).
     ///
     /// [`max_outstanding_packets`]: super::super::RequesterConfig::max_outstanding_packets

@@ -3,15 +3,13 @@
 use doorbell_core::verbs::{AccessFlags, MAX_MESSAGE_BYTES, Operation};
 
 use super::super::packet::{DropReason, Ext, PacketDesc};
+use super::super::reason::Refused;
 use super::{Responder, Run};
 
 /// Why a packet is refused.
 pub(super) enum Refusal {
     NoReceive,
-    Sequence,
-    Access,
-    Length,
-    Invalid,
+    For(Refused),
 }
 
 impl Responder {
@@ -28,7 +26,7 @@ impl Responder {
             Run::Write { .. } => operation.is_rdma_write() && !operation.starts_message(),
         };
         if !follows {
-            return Err(Refusal::Sequence);
+            return Err(Refusal::For(Refused::Order));
         }
         let needed = match operation {
             o if o.is_send() => AccessFlags::empty(),
@@ -36,17 +34,17 @@ impl Responder {
             Operation::RdmaReadRequest => AccessFlags::REMOTE_READ,
             o if o.is_atomic() => AccessFlags::REMOTE_ATOMIC,
             // FLUSH and ATOMIC WRITE are not offered.
-            _ => return Err(Refusal::Access),
+            _ => return Err(Refusal::For(Refused::Access)),
         };
         if !self.cfg.access.contains(needed) && !mutant!(AccessUnchecked) {
-            return Err(Refusal::Access);
+            return Err(Refusal::For(Refused::Access));
         }
         if operation.consumes_recv() && !recv && !mutant!(ReceiveUnchecked) {
             return Err(Refusal::NoReceive);
         }
         let uses_slot = operation == Operation::RdmaReadRequest || operation.is_atomic();
         if uses_slot && !self.slot_free() {
-            return Err(Refusal::Invalid);
+            return Err(Refusal::For(Refused::Resources));
         }
         self.check_length(pkt, operation)
     }
@@ -56,25 +54,29 @@ impl Responder {
             return Ok(());
         }
         if !operation.payload().allows(pkt.len, self.mtu) {
-            return Err(Refusal::Length);
+            return Err(Refusal::For(Refused::Length));
         }
         let (total, limit) = match (self.run, pkt.ext) {
             (Run::Send { got }, _) => (got + pkt.len, MAX_MESSAGE_BYTES),
             (Run::Write { got, dma_len, .. }, _) => (got + pkt.len, dma_len),
             (Run::None, Ext::Reth { dma_len, .. } | Ext::RethImm { dma_len, .. }) => {
                 if dma_len > MAX_MESSAGE_BYTES {
-                    return Err(Refusal::Length);
+                    return Err(Refusal::For(Refused::Length));
                 }
                 (pkt.len, dma_len)
             }
             (Run::None, Ext::Atomic { va, .. }) => {
-                return if va % 8 == 0 { Ok(()) } else { Err(Refusal::Invalid) };
+                let refused = Refusal::For(Refused::Alignment);
+                return if va % 8 == 0 { Ok(()) } else { Err(refused) };
             }
             (Run::None, _) => (pkt.len, MAX_MESSAGE_BYTES),
         };
         // A WRITE has to end exactly where its RETH says.
         let ends_short = operation.is_rdma_write() && operation.ends_message() && total != limit;
-        if total > limit || ends_short { Err(Refusal::Length) } else { Ok(()) }
+        if total > limit || ends_short {
+            return Err(Refusal::For(Refused::Length));
+        }
+        Ok(())
     }
 
     /// hfi1's rule: the oldest entry may be taken only when its responses have left. What it owes
@@ -94,10 +96,10 @@ impl Refusal {
     pub(super) fn reason(&self) -> DropReason {
         match self {
             Self::NoReceive => DropReason::NoReceive,
-            Self::Sequence => DropReason::Sequence,
-            Self::Access => DropReason::Access,
-            Self::Length => DropReason::Length,
-            Self::Invalid => DropReason::Opcode,
+            Self::For(Refused::Order) => DropReason::Sequence,
+            Self::For(Refused::Access) => DropReason::Access,
+            Self::For(Refused::Length) => DropReason::Length,
+            Self::For(_) => DropReason::Opcode,
         }
     }
 }

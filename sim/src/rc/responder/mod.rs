@@ -20,6 +20,7 @@ use super::accept::{Accept, RecvDone, Target};
 use super::config::{AckPolicy, GRH_BYTES, ResponderConfig};
 use super::counters::HwCounters;
 use super::packet::{DropReason, Ext, PacketDesc, opcode};
+use super::reason::{Reason, Refused};
 use super::rules::DuplicateAck;
 use check::{Refusal, header_fits};
 use reply::{Job, JobKind, Reply};
@@ -83,6 +84,10 @@ pub struct Responder {
     from_hold: bool,
     /// Receives that the owner has posted; `None`: not told, or shared.
     receives: Option<u32>,
+    /// The last ACK told the peer that no receive is posted.
+    told_none: bool,
+    /// Why the response that was polled last left.
+    reason: Option<Reason>,
     counters: HwCounters,
 }
 
@@ -122,6 +127,8 @@ impl Responder {
             held: Vec::new(),
             from_hold: false,
             receives: None,
+            told_none: false,
+            reason: None,
             counters: HwCounters::default(),
         }
     }
@@ -168,10 +175,13 @@ impl Responder {
                 self.counters.out_of_buffer += 1;
                 self.counters.rnr_naks_sent += 1;
                 let timer = self.cfg.min_rnr_timer;
-                self.reply(pkt.psn, Syndrome::RnrNak { timer });
+                let why = Some(Reason::NoReceive);
+                self.reply(pkt.psn, Syndrome::RnrNak { timer }, why);
                 return Accept::RnrNak;
             }
-            Err(_) => return self.refuse(pkt.psn, NakCode::InvalidRequest),
+            Err(Refusal::For(why)) => {
+                return self.refuse(pkt.psn, NakCode::InvalidRequest, why);
+            }
         }
         self.open = Open::Nothing;
         self.before = Before { psn: pkt.psn, expected: self.expected, msn: self.msn };
@@ -193,7 +203,7 @@ impl Responder {
                 // The requester cannot know how far the packets that were kept reach.
                 let ack = pkt.ack_req || (from_hold && !self.held.contains(&self.expected));
                 if ack {
-                    self.acknowledge(now, pkt.psn);
+                    self.acknowledge(now, pkt.psn, None);
                 }
                 self.place(pkt, operation, ack)
             }
@@ -264,17 +274,18 @@ impl Responder {
             self.held.push(psn);
             self.open = Open::Gap;
             self.counters.sequence_naks_sent += 1;
-            self.replies.push_back(Reply::Sack { psn: self.expected, msn, held: psn });
+            let (psn, held) = (self.expected, psn);
+            self.replies.push_back(Reply::Sack { psn, msn, held });
             return Accept::Hold;
         }
         let nak = (self.open != Open::Gap || mutant!(NakForEachOfGap)) && !mutant!(NoNakAfterGap);
         if nak {
             self.open = Open::Gap;
             self.counters.sequence_naks_sent += 1;
-            self.reply(
-                if mutant!(NakNamesReceived) { psn } else { self.expected },
-                Syndrome::Nak { code },
-            );
+            let (expected, got, kept) = (self.expected, psn, false);
+            let why = Some(Reason::SequenceNak { expected, got, kept });
+            let named = if mutant!(NakNamesReceived) { psn } else { self.expected };
+            self.reply(named, Syndrome::Nak { code }, why);
         }
         Accept::Gap { nak }
     }
@@ -306,8 +317,10 @@ impl Responder {
             }
             Ext::Atomic { .. } => self.answer_again(pkt.psn),
             _ if self.cfg.rules.duplicate_ack == DuplicateAck::Always || pkt.ack_req => {
+                let why = Some(Reason::AcknowledgedAgain);
                 let newest = self.expected.prev();
-                self.acknowledge(now, if mutant!(DuplicateAckIsOld) { pkt.psn } else { newest });
+                let psn = if mutant!(DuplicateAckIsOld) { pkt.psn } else { newest };
+                self.acknowledge(now, psn, why);
             }
             _ => {}
         }
@@ -360,8 +373,8 @@ impl Responder {
         Accept::Place { target, len, first, last, takes_recv, completes_recv, ack }
     }
 
-    pub(super) fn refuse(&mut self, psn: Psn, code: NakCode) -> Accept {
-        self.reply(psn, Syndrome::Nak { code });
+    pub(super) fn refuse(&mut self, psn: Psn, code: NakCode, why: Refused) -> Accept {
+        self.reply(psn, Syndrome::Nak { code }, Some(Reason::Refused(why)));
         self.run = Run::None;
         self.failed = true;
         self.refusal = Some(code);
@@ -382,6 +395,9 @@ impl Responder {
             "a verdict cannot be rejected with {code}"
         );
         self.run = Run::None;
+        if code == NakCode::RemoteAccessError {
+            self.counters.resp_remote_access_errors += 1;
+        }
         if self.cfg.service != QpType::Rc || self.failed {
             return;
         }
@@ -391,10 +407,12 @@ impl Responder {
             self.expected = expected;
         }
         self.msn = msn;
-        if code == NakCode::RemoteAccessError {
-            self.counters.resp_remote_access_errors += 1;
-        }
-        self.refuse(psn, code);
+        let why = match code {
+            NakCode::RemoteAccessError => Refused::Key,
+            NakCode::InvalidRequest => Refused::Receive,
+            _ => Refused::LocalMemory,
+        };
+        self.refuse(psn, code, why);
     }
 
     /// The QP was moved to the error state: nothing is answered any more.

@@ -6,6 +6,7 @@ use doorbell_core::verbs::{CreditCode, Msn, NakCode, Opcode, Psn, QpType, Rkey, 
 use super::super::accept::{Accept, ReadJob};
 use super::super::config::AckPolicy;
 use super::super::packet::{Ext, PacketDesc, distance, opcode, read_response};
+use super::super::reason::{Reason, Refused};
 use super::super::rules::DuplicateRead;
 use super::Responder;
 
@@ -16,6 +17,7 @@ pub(super) enum Reply {
         psn: Psn,
         msn: Msn,
         syndrome: Syndrome,
+        why: Option<Reason>,
     },
     Sack {
         psn: Psn,
@@ -173,7 +175,7 @@ impl Responder {
     }
 
     /// An ACK up to `psn` has to leave.
-    pub(super) fn acknowledge(&mut self, now: Time, psn: Psn) {
+    pub(super) fn acknowledge(&mut self, now: Time, psn: Psn, why: Option<Reason>) {
         // The credit code is that of the moment at which the ACK leaves.
         let syndrome = Syndrome::Ack { credit: CreditCode::NO_LIMIT };
         match self.cfg.ack {
@@ -187,18 +189,43 @@ impl Responder {
             }
             AckPolicy::EachRequest => {}
         }
-        self.reply(psn, syndrome);
+        self.reply(psn, syndrome, why);
     }
 
-    pub(super) fn reply(&mut self, psn: Psn, syndrome: Syndrome) {
-        self.replies.push_back(Reply::Acknowledge { psn, msn: self.msn, syndrome });
+    pub(super) fn reply(&mut self, psn: Psn, syndrome: Syndrome, why: Option<Reason>) {
+        self.replies.push_back(Reply::Acknowledge { psn, msn: self.msn, syndrome, why });
     }
 
-    fn credit(&self) -> CreditCode {
-        match self.receives {
-            Some(free) if self.cfg.rules.credits => CreditCode::encode(free),
-            _ => CreditCode::NO_LIMIT,
+    fn tell_credit(&mut self) -> CreditCode {
+        let free = self.receives.filter(|_| self.cfg.rules.credits);
+        self.told_none = free == Some(0);
+        free.map_or(CreditCode::NO_LIMIT, CreditCode::encode)
+    }
+
+    /// Receives were posted, and so many are there now. With credits on, a peer that was told last
+    /// that there are none hears of it by an ACK that nobody asked for ("ghost ACK",
+    /// `protocol.md` §2.6): one, however many receives follow. True: it waits to be polled.
+    pub fn offer_credits(&mut self, posted: u32) -> bool {
+        // What is about to leave tells of them anyway.
+        if !self.told_none || posted == 0 || self.failed || !self.replies.is_empty() {
+            return false;
         }
+        self.told_none = false;
+        if let AckPolicy::Coalesce { every, .. } = self.cfg.ack {
+            // It is not held back.
+            self.asked = every;
+        }
+        let syndrome = Syndrome::Ack { credit: CreditCode::NO_LIMIT };
+        self.reply(self.expected.prev(), syndrome, Some(Reason::Credit));
+        true
+    }
+
+    /// The memory of a READ response cannot be read any more: a NAK takes the place of the packet
+    /// with `psn`, nothing follows it, and the QP is in the error state.
+    pub fn refuse_response(&mut self, psn: Psn) {
+        self.counters.resp_remote_access_errors += 1;
+        self.replies.clear();
+        self.refuse(psn, NakCode::RemoteAccessError, Refused::Key);
     }
 
     /// The original value of the word that an ATOMIC changed; its response can leave. No effect
@@ -218,19 +245,27 @@ impl Responder {
             return None;
         }
         match *self.replies.front()? {
-            Reply::Acknowledge { psn, msn, mut syndrome } => {
+            Reply::Acknowledge { psn, msn, mut syndrome, why } => {
                 self.replies.pop_front();
+                self.reason = why;
                 if let Syndrome::Ack { credit } = &mut syndrome {
-                    *credit = self.credit();
+                    *credit = self.tell_credit();
                 }
                 Some(self.response(Opcode::RcAcknowledge, psn, 0, Ext::Aeth { syndrome, msn }))
             }
             Reply::Sack { psn, msn, held } => {
                 self.replies.pop_front();
+                let (expected, got, kept) = (psn, held, true);
+                self.reason = Some(Reason::SequenceNak { expected, got, kept });
                 Some(self.response(Opcode::RcAcknowledge, psn, 0, Ext::Sack { msn, held }))
             }
             Reply::Job(id) => self.job_response(id),
         }
+    }
+
+    /// Why the response that was polled last left, where that is more than its bytes say.
+    pub const fn reason(&self) -> Option<Reason> {
+        self.reason
     }
 
     fn job_response(&mut self, id: u32) -> Option<PacketDesc> {
@@ -240,10 +275,11 @@ impl Responder {
         let nth = job.sent;
         job.sent += 1;
         let job = *job;
+        self.reason = job.again.then_some(Reason::AnsweredAgain);
         if !job.owes() {
             self.replies.pop_front();
         }
-        let syndrome = Syndrome::Ack { credit: self.credit() };
+        let syndrome = Syndrome::Ack { credit: self.tell_credit() };
         let psn = job.first.add(index_now);
         if let JobKind::Atomic(orig) = job.kind {
             let ext = Ext::AtomicAck { syndrome, msn: job.msn, orig: orig? };
@@ -256,14 +292,6 @@ impl Responder {
         let len = (job.end - offset).min(self.mtu);
         let desc = self.response(opcode(QpType::Rc, operation)?, psn, id, ext);
         Some(PacketDesc { offset, len, ..desc })
-    }
-
-    /// The memory of a READ can no longer be read: instead of its response `psn`, which was polled
-    /// last, a NAK leaves. Nothing behind it is answered, and the QP is in the error state.
-    pub fn revoke_read(&mut self, psn: Psn) {
-        self.replies.clear();
-        self.counters.resp_remote_access_errors += 1;
-        self.refuse(psn, NakCode::RemoteAccessError);
     }
 
     fn response(&self, opcode: Opcode, psn: Psn, job: u32, ext: Ext) -> PacketDesc {

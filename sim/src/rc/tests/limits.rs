@@ -532,9 +532,12 @@ fn a_requester_that_waits_for_the_rnr_timer_ignores_sequence_naks() {
     assert_eq!(told, Received::Recover { psn, cause });
     // Neither does a copy of the RNR NAK change anything, nor use a retry.
     requester.on_packet(us(1), &rnr(0, 5));
-    assert_eq!(requester.counters().rnr_nak_retry_err, 1);
     assert_eq!(requester.blocked_by(), Some(Stall::Rnr));
     assert_eq!(requester.next_deadline(), Some(us(10)));
+    // All of them were received, and none was the last that the QP survives.
+    let c = requester.counters();
+    assert_eq!((c.rnr_nak_retry_err, c.rnr_naks_received), (2, 2));
+    assert_eq!((c.packet_seq_err, c.sequence_naks_received), (1, 1));
 }
 
 // ---- fence and credits ---------------------------------------------------------------------
