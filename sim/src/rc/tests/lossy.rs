@@ -1,14 +1,14 @@
 //! Requester and responder over a network that loses, duplicates, delays and reorders by a plan,
 //! with a virtual clock. Checks at every step that nothing is executed twice or out of order, and
-//! at the end that every work request has ended as it must.
+//! at the end that every work request has ended as it must. The benchmark P7 uses it too.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{SendFlags, WcStatus, WrOpcode};
+use doorbell_core::verbs::{NakCode, SendFlags, Syndrome, WcStatus, WrOpcode};
 
-use super::super::*;
+use crate::rc::*;
 
 /// What becomes of one packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -50,12 +50,35 @@ pub struct Plan {
 /// On the way: arrival, order of departure, packet, and what its payload is.
 type InFlight = (Time, u64, usize);
 
+/// NAKs by kind.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+struct Naks {
+    sequence: u64,
+    rnr: u64,
+}
+
+impl Naks {
+    const fn count(&mut self, desc: &PacketDesc) {
+        match desc.ext {
+            Ext::Sack { .. }
+            | Ext::Aeth { syndrome: Syndrome::Nak { code: NakCode::PsnSequenceError }, .. } => {
+                self.sequence += 1;
+            }
+            Ext::Aeth { syndrome: Syndrome::RnrNak { .. }, .. } => self.rnr += 1,
+            _ => {}
+        }
+    }
+}
+
 #[derive(Default)]
 struct Wire {
     heap: BinaryHeap<Reverse<InFlight>>,
     packets: Vec<Option<(PacketDesc, u64)>>,
     free: Vec<usize>,
     sent: u32,
+    /// Packets that came out, and those of them that are NAKs.
+    came: u64,
+    naks: Naks,
     order: u64,
     /// When the sender's port is free.
     port: Time,
@@ -82,7 +105,10 @@ impl Wire {
         }
         let Reverse((_, _, i)) = self.heap.pop()?;
         self.free.push(i);
-        self.packets[i].take()
+        let packet = self.packets[i].take()?;
+        self.came += 1;
+        self.naks.count(&packet.0);
+        Some(packet)
     }
 }
 
@@ -109,6 +135,12 @@ pub struct Duel<'a> {
     executions: u64,
     results: Vec<(Time, u32, u64)>,
     held: Vec<(PacketDesc, u64)>,
+    /// Requests that were kept and came again, and that were accepted, by the responder.
+    rehanded: u64,
+    accepted: u64,
+    /// NAKs that left, and request packets that were new.
+    left: Naks,
+    fresh: u64,
     /// Bytes that each READ has got.
     got: Vec<u32>,
     /// Requests whose last bit has not left.
@@ -134,6 +166,10 @@ impl<'a> Duel<'a> {
             executions: 0,
             results: Vec::new(),
             held: Vec::new(),
+            rehanded: 0,
+            accepted: 0,
+            left: Naks::default(),
+            fresh: 0,
             got: vec![0; plan.jobs.len()],
             leaving: VecDeque::new(),
             done: Vec::new(),
@@ -181,11 +217,16 @@ impl<'a> Duel<'a> {
             let (_, job, orig) = self.results.remove(0);
             self.responder.atomic_result(job, orig);
         }
-        let window = self.plan.requester.max_outstanding_packets;
+        let RequesterConfig { max_outstanding_packets, recovery, .. } = &self.plan.requester;
+        let window = match recovery {
+            Recovery::SelectiveRepeat(cfg) => cfg.cap.min(*max_outstanding_packets),
+            _ => *max_outstanding_packets,
+        };
         loop {
             let (before, new) = (self.requester.outstanding(), self.requester.next_psn());
             let Some(desc) = self.requester.poll_transmit() else { break };
             if desc.psn == new {
+                self.fresh += 1;
                 assert!(before < window, "window overrun");
             } else {
                 assert!(desc.psn.is_before(new), "{} was never sent", desc.psn);
@@ -196,6 +237,7 @@ impl<'a> Duel<'a> {
             self.leaving.push_back((self.forth.port, desc));
         }
         while let Some(desc) = self.responder.poll_transmit(self.now) {
+            self.left.count(&desc);
             let va = self.responder.read_job(desc.wqe).map_or(0, |job| job.va);
             self.send(false, desc, va + u64::from(desc.offset));
         }
@@ -255,6 +297,7 @@ impl<'a> Duel<'a> {
         while let Some(psn) = self.responder.take_held() {
             let i = self.held.iter().position(|(d, _)| d.psn == psn).expect("it was kept");
             let (desc, tag) = self.held.swap_remove(i);
+            self.rehanded += 1;
             self.take_request(desc, tag);
         }
     }
@@ -271,6 +314,7 @@ impl<'a> Duel<'a> {
         let before = self.responder.expected_psn();
         let verdict = self.responder.on_packet(self.now, &desc, posted);
         let new = before != self.responder.expected_psn();
+        self.accepted += u64::from(new);
         let (wqe, offset) = ((tag >> 32) as usize, tag as u32);
         match verdict {
             Accept::Place { len, first, last, completes_recv, .. } => {
@@ -367,6 +411,21 @@ impl<'a> Duel<'a> {
             assert_eq!(self.requester.next_psn(), self.responder.expected_psn());
         }
         assert!(self.held.iter().all(|(d, _)| !d.psn.is_before(self.responder.expected_psn())));
+        self.check_counters();
+    }
+
+    /// Every packet is in one counter of the side that has seen it, and both sides agree.
+    fn check_counters(&self) {
+        let (q, r) = (self.requester.counters(), self.responder.counters());
+        assert_eq!((r.sequence_naks_sent, r.rnr_naks_sent), (self.left.sequence, self.left.rnr));
+        let seen = self.accepted + r.duplicate_request + r.out_of_sequence + r.out_of_buffer;
+        assert_eq!(self.forth.came + self.rehanded, seen, "{r:?}");
+        assert_eq!(u64::from(self.forth.sent), self.fresh + q.retransmitted_packets, "{q:?}");
+        let came = self.back.naks;
+        assert!(q.packet_seq_err <= came.sequence && q.rnr_nak_retry_err <= came.rnr, "{q:?}");
+        assert!(q.stale_responses <= self.back.came);
+        let rounds = q.packet_seq_err + q.implied_nak_seq_err + q.local_ack_timeout_err;
+        assert!(rounds + q.rnr_nak_retry_err > 0 || q.retransmitted_packets == 0, "{q:?}");
     }
 
     /// Packets that left on either side.
