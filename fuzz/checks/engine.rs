@@ -95,7 +95,7 @@ pub fn check(bytes: &[u8]) {
     run.requester.flush();
     run.complete();
     assert_eq!(run.completed, run.jobs.len(), "a flush completes everything");
-    assert!(run.requester.idle() && run.requester.poll_transmit(run.now).is_none());
+    assert!(run.requester.idle() && run.requester.poll_transmit().is_none());
 }
 
 fn recovery(input: &mut Bytes<'_>) -> Recovery {
@@ -245,7 +245,7 @@ impl<'a> Run<'a> {
         for _ in 0..=self.input.below(MOST_PACKETS as u8) {
             let (used, next) = (self.requester.outstanding(), self.requester.next_psn());
             let may = self.requester.peek_transmit();
-            let Some(packet) = self.requester.poll_transmit(self.now) else {
+            let Some(packet) = self.requester.poll_transmit() else {
                 return assert!(!may, "a packet was promised");
             };
             let job = &self.jobs[packet.wqe as usize];
@@ -257,6 +257,7 @@ impl<'a> Run<'a> {
                 assert!(self.requester.outstanding() <= MAX_UNACKED);
             }
             self.requester.on_transmitted(&packet);
+            self.requester.on_departure(&packet, self.now);
             if self.forth.len() < MOST_PACKETS {
                 self.forth.push_back(packet);
             }

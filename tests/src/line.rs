@@ -150,7 +150,7 @@ impl Machine<'_> {
             self.pushed += 1;
         }
         if self.port <= self.now
-            && let Some(desc) = self.requester.poll_transmit(self.now)
+            && let Some(desc) = self.requester.poll_transmit()
         {
             self.transmit(desc);
         }
@@ -183,6 +183,7 @@ impl Machine<'_> {
     fn transmit(&mut self, desc: PacketDesc) {
         self.sent += 1;
         self.port = self.now + self.line.packet;
+        self.requester.on_departure(&desc, self.port);
         if !self.losses[0].chance(self.line.loss) {
             self.forth.push_back((self.port + self.line.delay(), desc));
         }

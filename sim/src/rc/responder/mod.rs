@@ -278,7 +278,8 @@ impl Responder {
             self.replies.push_back(Reply::Sack { psn, msn, held });
             return Accept::Hold;
         }
-        let nak = (self.open != Open::Gap || mutant!(NakForEachOfGap)) && !mutant!(NoNakAfterGap);
+        let first = self.open != Open::Gap || mutant!(NakForEachOfGap);
+        let nak = first && !mutant!(NoNakAfterGap);
         if nak {
             self.open = Open::Gap;
             self.counters.sequence_naks_sent += 1;
