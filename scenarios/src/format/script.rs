@@ -181,7 +181,10 @@ impl StepError {
     }
 }
 
-pub(super) fn wrong<T>(message: impl Into<String>, help: impl Into<String>) -> Result<T, StepError> {
+pub(super) fn wrong<T>(
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Result<T, StepError> {
     Err(StepError { message: message.into(), help: help.into() })
 }
 

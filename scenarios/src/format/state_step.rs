@@ -115,7 +115,8 @@ impl StateStep {
         words.end(&KNOWN)?;
         for (name, states) in given {
             if !states.contains(&state) {
-                let places: Vec<_> = states.iter().map(|s| format!("`state {}`", s.word())).collect();
+                let places: Vec<_> =
+                    states.iter().map(|s| format!("`state {}`", s.word())).collect();
                 return wrong(
                     format!("`{name}` is no attribute of `state {word}`"),
                     format!("write it at {}", places.join(" or ")),
@@ -175,10 +176,9 @@ fn mtu(text: &str) -> Result<Bytes, StepError> {
     let size: Bytes = quantity(text)?;
     match size.0 {
         256 | 512 | 1024 | 2048 | 4096 => Ok(size),
-        _ => wrong(
-            format!("{} is no path MTU", size.print()),
-            "one of 256B, 512B, 1KiB, 2KiB, 4KiB",
-        ),
+        _ => {
+            wrong(format!("{} is no path MTU", size.print()), "one of 256B, 512B, 1KiB, 2KiB, 4KiB")
+        }
     }
 }
 

@@ -14,8 +14,8 @@ use crate::format::Scenario;
 use crate::profile::Profile;
 use crate::quantity::Unit;
 use crate::run::{
-    Effective, Exit, FaultRow, LatencySummary, MODEL_VERSION, Metric, Note, Outcome, PcieBytes, PortRow, QpRow,
-    Run,
+    Effective, Exit, FaultRow, LatencySummary, MODEL_VERSION, Metric, Note, Outcome, PcieBytes,
+    PortRow, QpRow, Run,
 };
 
 /// Raised when a key is taken away or changes its meaning; new keys do not raise it.

@@ -430,8 +430,7 @@ fn oracles(world: &World, out: &mut Outcome) {
     );
     note("stale-wqe", stale, "WQEs that the NIC read before the initiator's stores had landed");
     note("stale-payload", stale_payloads, "payload that the NIC read before it was stored");
-    let watching =
-        ["unordered-ring", "stale-wqe", "stale-payload", "byte-balance", "psn-mismatch"];
+    let watching = ["unordered-ring", "stale-wqe", "stale-payload", "byte-balance", "psn-mismatch"];
     out.oracles = watching.map(str::to_owned).to_vec();
     if let Err(e) = world.fabric().balance() {
         let (name, text) = ("byte-balance".to_owned(), e.to_string());

@@ -178,13 +178,7 @@ mod tests {
         drops.add(us(4), a, true, Refused::State(QpState::Init));
         drops.add(us(5), a, true, Refused::State(QpState::Err));
         drops.add(us(6), b, true, Refused::Icrc);
-        let first = Dropped {
-            why: pkey(1),
-            request: true,
-            packets: 2,
-            first: us(1),
-            last: us(2),
-        };
+        let first = Dropped { why: pkey(1), request: true, packets: 2, first: us(1), last: us(2) };
         assert_eq!(drops.of(a)[0], first, "the fields are those of the first one");
         assert_eq!((drops.of(a).len(), drops.of(b).len()), (4, 1));
         assert_eq!(drops.of(Sender { host: HostId(1), qp: 0 }), []);

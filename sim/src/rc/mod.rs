@@ -86,9 +86,7 @@ pub use config::{AckPolicy, AckReqLast, GRH_BYTES, MAX_UNACKED, RequesterConfig,
 pub use counters::HwCounters;
 pub use packet::{DropReason, Ext, PacketDesc};
 pub use recovery::{Flight, LossRecovery, Recovery, RecoveryFactory, SelectiveRepeat};
-pub use requester::{
-    Ended, Received, RecoverCause, Requester, SendDone, SendJob, Stall, Standing,
-};
+pub use requester::{Ended, Received, RecoverCause, Requester, SendDone, SendJob, Stall, Standing};
 pub use responder::Responder;
 pub use rules::{
     BadInvalidate, DuplicateAck, DuplicateRead, Fence, LimitedWqe, RetrySeven, Rules, SequenceNak,

@@ -226,8 +226,7 @@ fn facts(world: &World, s: &Scenario, host: u32, (index, q): (u32, &NicQp), how:
     let me = Sender { host: HostId(host), qp: index };
     let them = Nic::qp_index(q.attr.dest_qpn).map(|qp| Sender { host: q.peer, qp });
     let ended = q.death.as_ref().and_then(|d| d.ended);
-    let standing =
-        ended.map(|e| e.standing).or_else(|| q.requester.as_ref().map(|r| r.standing()));
+    let standing = ended.map(|e| e.standing).or_else(|| q.requester.as_ref().map(|r| r.standing()));
     let oldest = match &q.death {
         Some(_) => ended.and_then(|e| e.oldest),
         None => q.requester.as_ref().and_then(|r| r.oldest()),
@@ -284,11 +283,5 @@ fn peer(world: &World, host: u32, q: &NicQp) -> Peer {
     };
     let mutual = found.is_some_and(|(_, p)| takes_us(p));
     let counterpart = if mutual { None } else { elsewhere() };
-    Peer {
-        host: q.peer.0,
-        host_dead: there.is_dead(),
-        qpn: q.attr.dest_qpn,
-        qp,
-        counterpart,
-    }
+    Peer { host: q.peer.0, host_dead: there.is_dead(), qpn: q.attr.dest_qpn, qp, counterpart }
 }

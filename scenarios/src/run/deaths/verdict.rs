@@ -103,7 +103,8 @@ pub(super) fn judge(f: &Facts) -> Verdict {
         (Why::Requester, Some(WcStatus::RnrRetryExcErr)) => no_receive(f),
         (Why::Requester, Some(status)) => judge_status(f, status),
         (Why::Responder(code), _) => {
-            let text = format!("it refused a request of its peer (NAK {code}), which moves it to ERR");
+            let text =
+                format!("it refused a request of its peer (NAK {code}), which moves it to ERR");
             verdict(Cause::RefusedPeer, &code.to_string(), text)
         }
         (Why::CqOverrun(cq), _) => {
@@ -188,11 +189,17 @@ fn judge_refused(f: &Facts, host: u32, d: &Dropped) -> Verdict {
         }
         Refused::QKey { sent, expected } => wrong(
             "qkey",
-            format!("{port}: the Q_Key does not match (sent {:#x}, expected {:#x})", sent.0, expected.0),
+            format!(
+                "{port}: the Q_Key does not match (sent {:#x}, expected {:#x})",
+                sent.0, expected.0
+            ),
         ),
         Refused::Service { packet, qp } => wrong(
             "service",
-            format!("{port}: QP {} there is {qp:?}, the packets are {packet:?}", f.peer.qpn.value()),
+            format!(
+                "{port}: QP {} there is {qp:?}, the packets are {packet:?}",
+                f.peer.qpn.value()
+            ),
         ),
         Refused::State(QpState::Err) => peer_in_error(f, &port),
         Refused::State(state) => not_ready(f, &port, state),
@@ -278,9 +285,7 @@ fn requests_lost(f: &Facts, l: &Loss, heard: bool) -> Verdict {
     let field = l.fault.as_ref().map_or("", |(id, _)| id);
     let v = verdict(Cause::RequestsLost, field, text);
     match (&l.fault, l.cause) {
-        (Some((_, Some(end))), _) => {
-            v.needs(Need::Transmission(gap(*end, f.since())))
-        }
+        (Some((_, Some(end))), _) => v.needs(Need::Transmission(gap(*end, f.since()))),
         (Some((_, None)), DropCause::LinkDown) => v.needs(Need::Never),
         _ => v,
     }
@@ -319,7 +324,8 @@ fn judge_heard(f: &Facts) -> Verdict {
 
 /// The answers went astray: what the peer has for this side is wrong.
 fn answers_refused(host: u32, d: &Dropped) -> Verdict {
-    let port = format!("the peer answered, and host {host} dropped {}", plural(d.packets, "answer"));
+    let port =
+        format!("the peer answered, and host {host} dropped {}", plural(d.packets, "answer"));
     let wrong = |field: &str, text: String| {
         verdict(Cause::WrongConnectionData, field, text).needs(Need::Never)
     };
