@@ -1,5 +1,6 @@
 //! Whole-system tests, one binary. What needs a process or an allocator of its own has its own.
 
+mod admission;
 mod bad_input;
 mod boundaries;
 mod capture;

@@ -304,3 +304,60 @@ proptest! {
         }
     }
 }
+
+/// A script with peers that come late, and everything that is wrong with it.
+#[test]
+fn states_p_key_tables_and_handshakes_that_cannot_be() {
+    let script = |steps: &str, more: &str| {
+        format!(
+            "title = 't'\nprofile = 'generic-400g'\n{more}\n[[program]]\nkind = 'script'\n\
+             steps = [{steps}]\n"
+        )
+    };
+    let cases = [
+        ("'state rtr gid=host2'", "", "`gid=host2`, and there are 2 hosts, 0 to 1", "raise"),
+        ("'state init pkey=1'", "", "`pkey=1`, and `topology.pkeys` has 1 entries", "longer"),
+        ("'state rtr qp=1'", "", "queue pair 1, and the program has 1", "raise"),
+        ("'state rts mtu=1KiB'", "", "`mtu` is no attribute of `state rts`", "`state rtr`"),
+        ("'ring'", "[topology]\npkeys = []", "a P_Key table of 0 entries", "1 to 128"),
+        ("'ring'", "[topology]\npkeys = ['8001']", "\"8001\" is no P_Key", "0x8001"),
+        ("'ring'", "[topology]\npkeys = ['0x18001']", "\"0x18001\" is no P_Key", "16 bits"),
+        ("'ring'", "[topology]\npkeys = ['0x']", "\"0x\" is no P_Key", "16 bits"),
+    ];
+    for (steps, more, message, help) in cases {
+        let e = error(&script(steps, more), &[]);
+        assert!(e.to_string().contains(message), "{e}");
+        assert!(e.to_string().starts_with("t.toml:"), "{e} has no place");
+        assert!(e.remedy().unwrap_or("").contains(help), "{e}: {:?}", e.remedy());
+    }
+    let last = script(
+        "'state init pkey=1', 'state rtr gid=host1'",
+        "[topology]\npkeys = ['0xffff', '0x1']",
+    );
+    assert!(expanded(&last, &[]).is_ok());
+    assert!(expanded(&script("'state init pkey=1 anyway'", ""), &[]).is_ok(), "it is meant");
+    let pkeys: Vec<String> = (0..128).map(|n| format!("'0x{n:x}'")).collect();
+    let table = |n: usize| format!("[topology]\npkeys = [{}]", vec!["'0x1'"; n].join(", "));
+    assert!(
+        expanded(&script("'ring'", &format!("[topology]\npkeys = [{}]", pkeys.join(","))), &[])
+            .is_ok()
+    );
+    let e = error(&script("'ring'", &table(129)), &[]);
+    assert!(e.to_string().contains("a P_Key table of 129 entries"), "{e}");
+}
+
+#[test]
+fn a_handshake_needs_a_peer_that_waits() {
+    for kind in ["ping-pong", "produce"] {
+        let text = format!(
+            "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = '{kind}'\nop = 'send'\n\
+             size = '64B'\niterations = 8\nhandshake = '1ms'\n"
+        );
+        let e = error(&text, &[]);
+        assert!(e.to_string().contains(&format!("`handshake` has no use in `{kind}`")), "{e}");
+        assert!(e.remedy().unwrap_or("").contains("a script has it"), "{:?}", e.remedy());
+    }
+    let e = error(&GOOD.replace("batch = 4", "handshake = '0ns'"), &[]);
+    assert!(e.to_string().contains("0ns"), "{e}");
+    assert!(expanded(&GOOD.replace("batch = 4", "handshake = '1ms'"), &[]).is_ok());
+}

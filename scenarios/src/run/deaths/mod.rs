@@ -199,7 +199,8 @@ pub(super) fn collect(world: &World, s: &Scenario, stalled: bool, out: &mut Outc
     psn_mismatch(world, out);
     for f in facts::gather(world, s, stalled) {
         // A queue pair that its program moved to ERR, with nothing under way, has not died.
-        let retired = matches!(f.how, How::Died { .. }) && f.work.is_none() && !failed(&f);
+        let idle = f.work.is_none() && f.counters.req_cqe_flush_error == 0;
+        let retired = matches!(f.how, How::Died { .. }) && idle && !failed(&f);
         let row = out.qps.iter_mut().find(|r| (r.host, r.qpn) == (f.host, f.qpn.value()));
         if let Some(row) = row.filter(|_| !retired) {
             row.death = Some(death(&f));

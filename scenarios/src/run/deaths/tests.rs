@@ -1,1 +1,337 @@
+//! Every verdict, each beside a run that must not get it.
 
+use super::*;
+use crate::run::{ExitKind, Runner, Simulator};
+use crate::testing::expanded;
+
+const ONE: &str = "'post write 8B', 'ring', 'wait'";
+
+/// The first queue pair of host 0 after a script, with `more` behind it in the file. T is
+/// 1.048576 ms.
+#[track_caller]
+fn run(steps: &str, more: &str, set: &[&str]) -> Outcome {
+    let text = format!(
+        "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\nlimit = '100ms'\n[topology]\n\
+         kind = 'switch'\nhosts = 3\npkeys = ['0xffff', '0x7fff']\n[qp]\ntimeout = 8\n[[program]]\n\
+         kind = 'script'\nreceives = 'none'\nsteps = [{steps}]\n{more}"
+    );
+    let points = expanded(&text, set).unwrap_or_else(|e| panic!("{e}: {:?}\n{text}", e.remedy()));
+    Simulator.run(&points[0].point).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn fault(kind: &str) -> String {
+    format!("[[fault]]\nid = 'f'\nmaybe = true\nkind = {kind}\n")
+}
+
+fn death(o: &Outcome) -> Option<&DeathRow> {
+    o.qps.iter().find(|q| (q.host, q.qpn) == (0, 16))?.death.as_ref()
+}
+
+#[track_caller]
+fn died(o: &Outcome, cause: &str, field: &str) -> DeathRow {
+    let d = death(o).unwrap_or_else(|| panic!("it lives: {:?}", o.qps));
+    assert_eq!((d.cause, &*d.field), (cause, field), "{d:#?}");
+    d.clone()
+}
+
+#[track_caller]
+fn lives(o: &Outcome) {
+    assert_eq!(death(o), None);
+    assert_eq!(o.find("qp.0.16.death.cause").unwrap().text(), "none");
+}
+
+#[track_caller]
+fn says(lines: &[String], words: &str) {
+    assert!(lines.iter().any(|l| l.contains(words)), "{words:?} is not in {lines:#?}");
+}
+
+// ---- losses ----------------------------------------------------------------------------------
+
+#[test]
+fn an_outage_is_named_with_its_fault_and_the_least_settings_that_survive_it() {
+    let cut = |before: &str| {
+        fault(&format!("'link-down'\nlink = 'host0-switch0'\nafter = '0ns'\nbefore = '{before}'"))
+    };
+    let o = run(ONE, &cut("20ms"), &[]);
+    let d = died(&o, "requests-lost", "f");
+    assert_eq!(d.status, "IBV_WC_RETRY_EXC_ERR");
+    assert_eq!((d.timeouts, d.retries, d.rnr_retries, d.wr_id), (8, 7, 0, Some(0)));
+    assert!(d.verdict.contains("the peer never saw a packet"), "{}", d.verdict);
+    assert!(d.verdict.contains("(fault `f`); 8 packets lost"), "{}", d.verdict);
+    says(&d.own_side, "ack timeout 8: T = 1.049 ms");
+    says(&d.own_side, "expired 8 times, 7 of retry_cnt 7 used");
+    says(&d.own_side, "local_ack_timeout_err 7");
+    says(&d.other_side, "requests lost on the link into switch 0: 8 from");
+    // The last transmission is at 7 T: code 9 gives 14.7 ms, code 10 29.4 ms, and no retry_cnt is
+    // more than seven.
+    says(&d.remedy, "timeout 10 (dies after 33.55 ms)");
+    assert!(!d.remedy[0].contains("retry_cnt"), "{:?}", d.remedy);
+    lives(&run(ONE, &cut("7ms"), &[]));
+}
+
+#[test]
+fn the_least_settings_do_survive_and_one_less_does_not() {
+    let cut = fault("'link-down'\nlink = 'host0-switch0'\nafter = '0ns'\nbefore = '5ms'");
+    let with = |n: u32| run(ONE, &cut, &[&format!("qp.retry_cnt={n}")]);
+    let d = died(&with(3), "requests-lost", "f");
+    says(&d.remedy, "retry_cnt 5 (dies after 6.291 ms)");
+    says(&d.remedy, "timeout 9 (dies after 8.389 ms)");
+    died(&with(4), "requests-lost", "f");
+    lives(&with(5));
+    lives(&run(ONE, &cut, &["qp.retry_cnt=3", "qp.timeout=9"]));
+}
+
+#[test]
+fn a_loss_without_an_end_leaves_no_way_to_live() {
+    let o = run(ONE, &fault("'link-down'\nlink = 'host0-switch0'\nafter = '0ns'"), &[]);
+    let d = died(&o, "requests-lost", "f");
+    says(&d.remedy, "no timeout and no retry_cnt would have helped");
+    // What hits some packets says nothing about how long it lasts.
+    let some = fault("'drop'\nsource = 0\nbefore = '90ms'\nchance = '999/1000'");
+    assert_eq!(died(&run(ONE, &some, &[]), "requests-lost", "f").remedy, Vec::<String>::new());
+}
+
+#[test]
+fn lost_answers_are_told_from_lost_requests() {
+    let lost = |source: u32| fault(&format!("'drop'\nsource = {source}"));
+    let d = died(&run(ONE, &lost(1), &[]), "answers-lost", "f");
+    assert!(d.verdict.contains("the peer answered, and 8 answers got lost"), "{}", d.verdict);
+    says(&d.other_side, "took 8 requests");
+    died(&run(ONE, &lost(0), &[]), "requests-lost", "f");
+}
+
+#[test]
+fn damaged_packets_are_no_lost_ones() {
+    let d = died(&run(ONE, &fault("'corrupt'\nsource = 0"), &[]), "corrupted", "icrc");
+    says(&d.other_side, "(rx_icrc_encapsulated)");
+    let d = died(&run(ONE, &fault("'corrupt'\nsource = 1"), &[]), "corrupted", "icrc");
+    assert!(d.verdict.contains("the peer answered"), "{}", d.verdict);
+}
+
+#[test]
+fn a_dead_host_is_said_to_be_dead() {
+    let o = run(ONE, &fault("'peer-dead'\nhost = 1\nafter = '100us'"), &[]);
+    died(&o, "host-dead", "");
+    lives(&run(ONE, &fault("'peer-dead'\nhost = 1\nafter = '1ms'"), &[]));
+}
+
+#[test]
+fn a_late_answer_is_measured_and_the_timeout_that_waits_for_it_named() {
+    let late = |by: &str| fault(&format!("'delay'\nfrom = 'host1'\ndelay = '{by}'"));
+    let d = died(&run(ONE, &late("10ms"), &[]), "peer-slow", "timeout");
+    assert!(d.verdict.contains("1.613 ms after the last expiry"), "{}", d.verdict);
+    says(&d.remedy, "timeout 9 (dies after 16.78 ms)");
+    lives(&run(ONE, &late("10ms"), &["qp.timeout=9"]));
+    lives(&run(ONE, &late("8ms"), &[]));
+}
+
+// ---- wrong connection data: see also `wrong_connection_data.toml` ----------------------------
+
+const AGAIN: &str = "'state reset peer', 'state init peer'";
+
+#[test]
+fn two_limited_members_are_a_mismatch_and_one_is_none() {
+    let own = "'state reset', 'state init pkey=1', 'state rtr', 'state rts'";
+    let both =
+        format!("'state reset peer', 'state init peer pkey=1', 'state rtr peer', {own}, {ONE}");
+    let d = died(&run(&both, "", &[]), "wrong-connection-data", "pkey");
+    assert!(d.verdict.contains("sent 0x7fff, expected 0x7fff"), "{}", d.verdict);
+    lives(&run(&format!("{own}, {ONE}"), "", &[]));
+}
+
+#[test]
+fn what_no_queue_pair_waits_for_is_dest_qp_and_not_gid() {
+    let wrong = |rtr: &str| {
+        run(&format!("'state reset', 'state init', 'state rtr {rtr}', 'state rts', {ONE}"), "", &[])
+    };
+    let d = died(&wrong("dest_qp=17"), "wrong-connection-data", "dest_qp");
+    assert!(d.verdict.contains("0x11 is unknown there; host 1 QP 16 waits"), "{}", d.verdict);
+    let d = died(&wrong("gid=host2"), "wrong-connection-data", "gid");
+    assert!(d.verdict.contains("host 2 dropped 8 packets"), "{}", d.verdict);
+    lives(&wrong("dest_qp=16 gid=host1"));
+}
+
+#[test]
+fn a_peer_that_was_connected_again_expects_the_first_psn() {
+    let again = format!("{ONE}, {AGAIN}, 'state rtr peer', {ONE}");
+    let d = died(&run(&again, "", &[]), "wrong-connection-data", "psn");
+    assert!(d.verdict.contains("was reset and connected again"), "{}", d.verdict);
+    lives(&run(&format!("{ONE}, {AGAIN}, 'state rtr peer psn=+1', {ONE}"), "", &[]));
+}
+
+#[test]
+fn a_psn_behind_that_is_acknowledged_is_a_warning() {
+    let with = |psn: &str| {
+        run(
+            &format!("'state reset', 'state init', 'state rtr', 'state rts psn={psn}', {ONE}"),
+            "",
+            &[],
+        )
+    };
+    let o = with("-1");
+    lives(&o);
+    assert_eq!(o.find("note.psn-mismatch").unwrap().text(), "1");
+    let o = with("+0");
+    lives(&o);
+    assert_eq!(o.find("note.psn-mismatch").unwrap().text(), "0");
+}
+
+#[test]
+fn an_unequal_mtu_is_the_cause_only_of_what_is_longer_than_a_packet() {
+    let with = |post: &str| {
+        let steps = format!("{AGAIN}, 'state rtr peer mtu=1KiB', 'state rts peer', {post}");
+        run(&format!("{steps}, 'ring', 'wait'"), "", &[])
+    };
+    died(&with("'post write 1025B'"), "wrong-connection-data", "mtu");
+    lives(&with("'post write 1024B'"));
+    // Refused for another reason, though the MTU is unequal as well.
+    died(&with("'post fetch-add 8B remote=4B anyway'"), "refused", "invalid request");
+}
+
+#[test]
+fn a_state_is_named_and_how_late_the_peer_was() {
+    let d = died(&run(&format!("{AGAIN}, {ONE}"), "", &[]), "peer-not-ready", "INIT");
+    assert!(d.verdict.contains("it never reached RTR"), "{}", d.verdict);
+    says(&d.remedy, "no timeout");
+    let late = |t: &str| run(ONE, "", &[&format!("program.0.handshake={t}")]);
+    let d = died(&late("10ms"), "peer-not-ready", "INIT");
+    assert!(d.verdict.contains("1.561 ms after this one had died"), "{}", d.verdict);
+    says(&d.remedy, "timeout 9");
+    lives(&late("7ms"));
+}
+
+#[test]
+fn a_peer_in_err_is_explained_by_its_own_death() {
+    let d = died(&run(&format!("'state err peer', {ONE}"), "", &[]), "peer-in-error", "ERR");
+    assert!(d.verdict.contains("because its program moved it there"), "{}", d.verdict);
+    let by_fault = fault("'qp-error'\nhost = 1\nqp = 16\nafter = '100us'");
+    let d = died(&run(ONE, &by_fault, &[]), "peer-in-error", "ERR");
+    assert!(d.verdict.contains("because its device gave it up"), "{}", d.verdict);
+}
+
+// ---- other statuses --------------------------------------------------------------------------
+
+#[test]
+fn no_receive_for_all_tries_and_one_in_time() {
+    let send = "'post send 8B', 'ring', 'wait'";
+    let d = died(&run(send, "", &["qp.rnr_retry=3"]), "no-receive", "rnr_retry");
+    assert_eq!((d.status, d.rnr_retries, d.timeouts), ("IBV_WC_RNR_RETRY_EXC_ERR", 3, 0));
+    assert!(d.verdict.contains("for 4 of 4 tries, RNR timer code 12 (640 us)"), "{}", d.verdict);
+    assert!(d.other_settings.is_empty(), "the ack timer had no part in it");
+    let in_time = "'post send 8B', 'ring', 'compute 1ms', 'recv 8B', 'wait'";
+    lives(&run(in_time, "", &["qp.rnr_retry=3"]));
+}
+
+#[test]
+fn a_stall_without_a_receive_is_no_death() {
+    let o = run("'post send 8B', 'ring', 'wait'", "", &[]);
+    let d = died(&o, "no-receive", "rnr_retry");
+    assert!(!d.died && d.status.is_empty());
+    assert_eq!(o.exit.kind, ExitKind::NoProgress);
+    assert!(d.verdict.contains("`rnr_retry` 7"), "{}", d.verdict);
+}
+
+#[test]
+fn refusals_local_errors_and_retirement_are_told_apart() {
+    let d = died(
+        &run("'post write 8B pd=1 anyway', 'ring', 'wait'", "", &[]),
+        "local-error",
+        "IBV_WC_LOC_PROT_ERR",
+    );
+    assert_eq!(d.timeouts, 0);
+    let o = run("'post fetch-add 8B remote=4B anyway', 'ring', 'wait'", "", &[]);
+    died(&o, "refused", "invalid request");
+    let peer = o.qps.iter().find(|q| q.host == 1).and_then(|q| q.death.as_ref()).unwrap();
+    assert_eq!((peer.cause, &*peer.field), ("refused-peer", "invalid request"));
+    // The program is done with it: nothing to explain. With work under way there is.
+    lives(&run(&format!("{ONE}, 'state err'"), "", &[]));
+    died(&run("'post write 8B', 'ring', 'state err', 'wait'", "", &[]), "moved-to-err", "");
+    let by_fault = fault("'qp-error'\nhost = 0\nqp = 16\nafter = '100us'");
+    died(&run(ONE, &by_fault, &[]), "device", "");
+}
+
+#[test]
+fn a_completion_queue_that_overran_is_the_cause() {
+    let writes = "'post write 8B x5', 'ring', 'compute 1ms', 'poll 16'";
+    died(&run(writes, "", &["qp.cq_depth=4"]), "cq-overrun", "cq_depth");
+    lives(&run(writes, "", &["qp.cq_depth=5"]));
+}
+
+// ---- stalls ----------------------------------------------------------------------------------
+
+#[test]
+fn entries_without_a_doorbell_and_entries_without_a_completion() {
+    let d = died(&run("'post write 8B x4', 'wait'", "", &[]), "never-rung", "doorbell");
+    assert!(d.verdict.contains("entries posted but never doorbelled: 4"), "{}", d.verdict);
+    let silent = "'post write 8B x4 unsignaled', 'ring', 'wait'";
+    died(&run(silent, "", &[]), "nothing-signalled", "signaled");
+    lives(&run("'post write 8B x4', 'ring', 'wait'", "", &[]));
+}
+
+#[test]
+fn a_queue_pair_in_sqd_waits_for_its_program() {
+    let steps = "'state sqd', 'post write 8B', 'ring', 'wait'";
+    died(&run(steps, "", &[]), "draining", "SQD");
+    lives(&run("'state sqd', 'state rts', 'post write 8B', 'ring', 'wait'", "", &[]));
+}
+
+#[test]
+fn without_a_timer_a_loss_is_a_stall_that_says_so() {
+    let lost = fault("'drop'\nsource = 0\nnth = 1");
+    let o = run(ONE, &lost, &["qp.timeout=0"]);
+    let d = died(&o, "requests-lost", "f");
+    assert!(!d.died && d.verdict.contains("`timeout` 0 is no timer"), "{}", d.verdict);
+    lives(&run(ONE, &lost, &["qp.timeout=1"]));
+}
+
+#[test]
+fn one_that_is_still_trying_at_the_limit_says_when_it_will_die() {
+    let o = run(ONE, &fault("'drop'\nsource = 0"), &["qp.timeout=14"]);
+    let d = died(&o, "requests-lost", "f");
+    assert!(!d.died);
+    says(&d.own_side, "without an answer it dies 536.9 ms after the first transmission");
+}
+
+// ---- rows and names --------------------------------------------------------------------------
+
+#[test]
+fn rows_are_found_by_name_and_slips_are_not() {
+    let o = run(ONE, &fault("'drop'\nsource = 0"), &[]);
+    let text = |name: &str| o.find(name).map(|f| f.text());
+    assert_eq!(text("qp.0.16.state").as_deref(), Some("ERR"));
+    assert_eq!(text("qp.0.16.death.status").as_deref(), Some("IBV_WC_RETRY_EXC_ERR"));
+    assert_eq!(text("qp.0.16.death.timeouts").as_deref(), Some("8"));
+    assert_eq!(text("qp.0.16.counter.local_ack_timeout_err").as_deref(), Some("7"));
+    assert_eq!(text("qp.0.16.counter.out_of_buffer").as_deref(), Some("0"), "known, and none");
+    assert_eq!(text("host0.counter.local_ack_timeout_err").as_deref(), Some("7"));
+    assert_eq!(text("host1.counter.local_ack_timeout_err").as_deref(), Some("0"));
+    for slip in [
+        "qp.0.17.state",
+        "qp.3.16.state",
+        "qp.0.16.stat",
+        "qp.0.16.counter.timeouts",
+        "qp.0.16.death.timeout",
+        "qp.1.16.death.timeouts",
+        "host0.counter.timeouts",
+        "host3.counter.rx_dropped",
+    ] {
+        assert_eq!(text(slip), None, "{slip}");
+    }
+    for name in o.names() {
+        assert!(o.find(&name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn the_table_of_settings_is_the_one_rule() {
+    let o = run(ONE, &fault("'drop'\nsource = 0"), &["qp.retry_cnt=2", "qp.timeout=1"]);
+    let d = died(&o, "requests-lost", "f");
+    let codes: Vec<(u8, u8)> = d.other_settings.iter().map(|s| (s.timeout, s.retry_cnt)).collect();
+    let expect = [1, 2, 3].map(|t| [1, 2, 3, 7].map(|n| (t, n))).concat();
+    assert_eq!(codes, expect);
+    for s in &d.other_settings {
+        let t = 4_096_000_u64 << s.timeout;
+        let dies = t * (u64::from(s.retry_cnt) + 1);
+        assert_eq!(s.dies_after_ps, Some((dies, dies)), "{s:?}");
+    }
+}
