@@ -7,6 +7,7 @@ mod capture;
 mod closed_forms;
 mod determinism;
 mod events;
+mod failed_completions;
 mod fuzz_corpus;
 mod host;
 mod loss_forms;

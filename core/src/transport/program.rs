@@ -14,15 +14,24 @@ pub const MAX_WAIT_WATCHES: u32 = 14;
 /// What a program waits for: a set of completion queues, memory watches, asynchronous events and
 /// the bootstrap. Sets combine by union.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct WaitSet(u64);
+pub struct WaitSet {
+    /// Completion queues, watches, events, bootstrap.
+    any: u64,
+    /// Completion queues of which only some completions count.
+    solicited: u64,
+}
 
 impl WaitSet {
     /// Waits for nothing.
-    pub const EMPTY: Self = Self(0);
+    pub const EMPTY: Self = Self::of(0);
     /// An asynchronous event.
-    pub const EVENTS: Self = Self(1 << 62);
+    pub const EVENTS: Self = Self::of(1 << 62);
     /// A key published by any peer.
-    pub const BOOTSTRAP: Self = Self(1 << 63);
+    pub const BOOTSTRAP: Self = Self::of(1 << 63);
+
+    const fn of(any: u64) -> Self {
+        Self { any, solicited: 0 }
+    }
 
     /// A completion in `cq`.
     ///
@@ -30,7 +39,21 @@ impl WaitSet {
     /// When the handle holds more than [`MAX_WAIT_CQS`] completion queues.
     pub const fn cq(cq: CqId) -> Self {
         assert!(cq.index() < MAX_WAIT_CQS, "a wait set names at most 48 completion queues");
-        Self(1 << cq.index())
+        Self::of(1 << cq.index())
+    }
+
+    /// A receive in `cq` whose sender has set [`SOLICITED`], or a completion in error
+    /// (`ibv_req_notify_cq` with `solicited_only`). Other completions need not wake; they are found
+    /// by the next poll. As all sources it is a source of its own: a queue that is named both ways
+    /// wakes by any completion.
+    ///
+    /// [`SOLICITED`]: crate::verbs::SendFlags::SOLICITED
+    ///
+    /// # Panics
+    /// When the handle holds more than [`MAX_WAIT_CQS`] completion queues.
+    pub const fn solicited(cq: CqId) -> Self {
+        assert!(cq.index() < MAX_WAIT_CQS, "a wait set names at most 48 completion queues");
+        Self { any: 0, solicited: 1 << cq.index() }
     }
 
     /// A change of the watched memory.
@@ -39,42 +62,47 @@ impl WaitSet {
     /// When the handle holds more than [`MAX_WAIT_WATCHES`] watches.
     pub const fn watch(watch: WatchId) -> Self {
         assert!(watch.index() < MAX_WAIT_WATCHES, "a wait set names at most 14 watches");
-        Self(1 << (MAX_WAIT_CQS + watch.index()))
+        Self::of(1 << (MAX_WAIT_CQS + watch.index()))
     }
 
     /// The completion queue at `index` of the handle, if a set can name it.
     pub const fn cq_index(index: u32) -> Option<Self> {
-        if index < MAX_WAIT_CQS { Some(Self(1 << index)) } else { None }
+        if index < MAX_WAIT_CQS { Some(Self::of(1 << index)) } else { None }
     }
 
     /// The watch at `index` of the handle, if a set can name it.
     pub const fn watch_index(index: u32) -> Option<Self> {
-        if index < MAX_WAIT_WATCHES { Some(Self(1 << (MAX_WAIT_CQS + index))) } else { None }
+        if index < MAX_WAIT_WATCHES { Some(Self::of(1 << (MAX_WAIT_CQS + index))) } else { None }
     }
 
     /// Either.
     pub const fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self { any: self.any | other.any, solicited: self.solicited | other.solicited }
     }
 
     /// Whether they share a source.
     pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
+        self.any & other.any != 0 || self.solicited & other.solicited != 0
     }
 
     /// Whether it names nothing.
     pub const fn is_empty(self) -> bool {
-        self.0 == 0
+        self.any == 0 && self.solicited == 0
     }
 
-    /// Indices of the completion queues in the set.
+    /// Indices of the completion queues in the set, named either way.
     pub fn cq_indices(self) -> impl Iterator<Item = u32> {
-        (0..MAX_WAIT_CQS).filter(move |i| self.0 >> i & 1 == 1)
+        (0..MAX_WAIT_CQS).filter(move |i| (self.any | self.solicited) >> i & 1 == 1)
+    }
+
+    /// Whether of the completion queue at `index` only solicited completions count.
+    pub const fn only_solicited(self, index: u32) -> bool {
+        index < MAX_WAIT_CQS && self.solicited >> index & 1 == 1 && self.any >> index & 1 == 0
     }
 
     /// Indices of the watches in the set.
     pub fn watch_indices(self) -> impl Iterator<Item = u32> {
-        (0..MAX_WAIT_WATCHES).filter(move |i| self.0 >> (MAX_WAIT_CQS + i) & 1 == 1)
+        (0..MAX_WAIT_WATCHES).filter(move |i| self.any >> (MAX_WAIT_CQS + i) & 1 == 1)
     }
 }
 
@@ -86,7 +114,8 @@ impl fmt::Display for WaitSet {
         }
         let mut between = "";
         for i in self.cq_indices() {
-            write!(f, "{between}completion queue {i}")?;
+            let only = if self.only_solicited(i) { " (solicited)" } else { "" };
+            write!(f, "{between}completion queue {i}{only}")?;
             between = ", ";
         }
         for i in self.watch_indices() {
@@ -144,6 +173,16 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
+    fn solicited_completions_are_a_source_of_their_own() {
+        let (any, solicited) =
+            (WaitSet::cq_index(1).unwrap(), WaitSet::solicited(CqId::new(1, 0, 0)));
+        assert!(!any.intersects(solicited) && !solicited.is_empty());
+        assert!(solicited.only_solicited(1) && !any.or(solicited).only_solicited(1));
+        assert!(!solicited.only_solicited(0) && !solicited.only_solicited(MAX_WAIT_CQS));
+        assert_eq!(any.or(solicited).cq_indices().collect::<alloc::vec::Vec<_>>(), [1]);
+    }
+
+    #[test]
     fn a_wait_is_shown_by_its_sources() {
         let cq = WaitSet::cq_index(47).unwrap().or(WaitSet::cq_index(0).unwrap());
         let all = cq.or(WaitSet::watch_index(3).unwrap()).or(WaitSet::EVENTS);
@@ -152,6 +191,9 @@ mod tests {
             "completion queue 0, completion queue 47, memory watch 3, an asynchronous event, a key \
              of a peer"
         );
+        let solicited = WaitSet::solicited(CqId::new(2, 0, 0));
+        assert_eq!(solicited.to_string(), "completion queue 2 (solicited)");
+        assert_eq!(solicited.or(WaitSet::cq_index(2).unwrap()).to_string(), "completion queue 2");
         assert_eq!(WaitSet::BOOTSTRAP.to_string(), "a key of a peer");
         assert_eq!(WaitSet::EMPTY.to_string(), "nothing");
     }

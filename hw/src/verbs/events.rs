@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 use core::ptr;
 
-use doorbell_core::transport::AsyncEvent;
+use doorbell_core::transport::{AsyncEvent, WaitSet};
 use doorbell_core::verbs::{AsyncEventKind, AsyncObject};
 
 use super::objects::Errno;
@@ -100,12 +100,13 @@ impl HwTransport {
         }
     }
 
-    /// Asks for an event at the next completion of the queues in `set`.
-    pub(super) fn arm(&mut self, indices: impl Iterator<Item = u32>) -> Result<(), Errno> {
-        for i in indices {
+    /// Asks for an event at the next completion of the queues in `on` that counts.
+    pub(super) fn arm(&mut self, on: WaitSet) -> Result<(), Errno> {
+        for i in on.cq_indices() {
             let Some((_, slot)) = self.cqs.at_mut(i as usize) else { continue };
-            // SAFETY: the queue is alive. 0: any completion, not only solicited ones.
-            let rc = unsafe { sys::ibv_req_notify_cq(slot.cq.as_ptr(), 0) };
+            let only_solicited = on.only_solicited(i).into();
+            // SAFETY: the queue is alive.
+            let rc = unsafe { sys::ibv_req_notify_cq(slot.cq.as_ptr(), only_solicited) };
             super::objects::checked(rc)?;
         }
         Ok(())

@@ -240,6 +240,71 @@ fn scripts() {
 }
 
 #[test]
+fn rights_that_no_region_or_queue_pair_has() {
+    let with = |line: &str| GOOD.replace("size = '4KiB'", &format!("size = '4KiB'\n{line}"));
+    for (line, good) in [
+        ("access = []", true),
+        ("access = ['remote-read']", true),
+        ("access = ['local-write', 'remote-write', 'remote-atomic']", true),
+        ("access = ['remote-write']", false),
+        ("peer_access = ['remote-atomic', 'remote-read']", false),
+    ] {
+        if good {
+            assert!(expanded(&with(line), &[]).is_ok(), "{line}");
+            continue;
+        }
+        let e = error(&with(line), &[]);
+        assert!(e.message().starts_with("the verbs register no such region"), "{line}: {e}");
+        assert_eq!(e.remedy(), Some("add \"local-write\""));
+        assert!(e.to_string().starts_with("t.toml:9:"), "{e}");
+    }
+    let e = error(&GOOD.replace("sq_depth = 64", "access = ['local-write']"), &[]);
+    assert!(e.to_string().starts_with("t.toml:5:10: a queue pair grants its peer nothing"), "{e}");
+    assert!(expanded(&GOOD.replace("sq_depth = 64", "access = ['remote-read']"), &[]).is_ok());
+    let e = error(&with("access = ['remote-wirte']"), &[]);
+    assert!(e.to_string().contains("remote-wirte"), "{e}");
+}
+
+#[test]
+fn steps_about_protection() {
+    let script = |step: &str, more: &str| {
+        format!(
+            "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'script'\n\
+             steps = ['{step}']\n{more}"
+        )
+    };
+    // The peer hears of it after 50 us.
+    for (step, more, good) in [
+        ("dereg after=51us", "", true),
+        ("dereg after=50us", "", false),
+        ("dereg", "", true),
+        ("post read 8B", "[qp]\nmax_dest_rd_atomic = 0", false),
+        ("post read 8B anyway", "[qp]\nmax_dest_rd_atomic = 0", true),
+        ("post fetch-add anyway", "[qp]\nmax_rd_atomic = 0", true),
+        ("post send-inv 8B", "[qp]\ntype = \"UC\"", false),
+        ("post send-inv 8B", "", true),
+        ("post send 8B solicited", "peer_poll = \"solicited\"", true),
+    ] {
+        let text = script(step, more);
+        match expanded(&text, &[]) {
+            Ok(_) => assert!(good, "{step}, {more}"),
+            Err(e) => {
+                assert!(!good, "{step}, {more}: {e}");
+                assert!(e.to_string().starts_with("t.toml:5:10: "), "{e}");
+                assert!(e.remedy().is_some(), "{e}");
+            }
+        }
+    }
+    let loops = |set: &str, message: &str| {
+        let e = error(GOOD, &[set]);
+        assert!(e.message().contains(message), "{e}");
+        assert!(e.remedy().is_some(), "{e}");
+    };
+    loops("program.0.op=send-inv", "would invalidate the same key each time");
+    loops("program.0.peer_poll=solicited", "posts nothing that is solicited");
+}
+
+#[test]
 fn expectations_that_cannot_hold() {
     let last = |text: &str| GOOD.replace("min = '1Gbps'", text);
     for (text, message) in [

@@ -3,7 +3,7 @@
 use doorbell_core::units::Bytes;
 
 use super::check::{Checked, refuse};
-use super::{Initiator, Op, Payload, Program, ProgramKind, Receives, Scenario};
+use super::{Initiator, Op, Payload, PeerPoll, Program, ProgramKind, Receives, Scenario};
 use crate::quantity::Unit;
 use crate::workloads::payload::HEADER_BYTES;
 
@@ -101,6 +101,7 @@ pub(super) fn check_kind_limits(
         let text = format!("`initiator = \"cpu-proxy\"` in `{}`", p.kind.word());
         return refuse(path("initiator"), text, "only `produce` has a proxy");
     }
+    check_peer_poll(p, &path)?;
     if rate {
         check_rate(s, p, &path)?;
     }
@@ -109,6 +110,22 @@ pub(super) fn check_kind_limits(
         ProgramKind::Produce => check_produce(s, p, path),
         _ => Ok(()),
     }
+}
+
+/// Only a responder waits for events, and only a script's sends are solicited.
+fn check_peer_poll(p: &Program, path: &impl Fn(&str) -> String) -> Checked {
+    let own = p.kind == ProgramKind::PingPong
+        || p.kind == ProgramKind::Produce && p.payload == Payload::Data;
+    if own && p.peer_poll != PeerPoll::Busy {
+        let text = format!("`peer_poll` in `{}`", p.kind.word());
+        return refuse(path("peer_poll"), text, "its peer polls: leave it out");
+    }
+    if p.peer_poll == PeerPoll::Solicited && p.kind != ProgramKind::Script {
+        let text = format!("`{}` posts nothing that is solicited", p.kind.word());
+        let help = "write `peer_poll = \"event\"`, or a script with `post … solicited`";
+        return refuse(path("peer_poll"), text, help);
+    }
+    Ok(())
 }
 
 /// A window smaller than what one ring or one completion covers would never be filled.

@@ -38,7 +38,8 @@ pub use expect::{
 };
 pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
 pub use program::{
-    Initiator, Memory, Numa, Op, Payload, Poll, Program, ProgramKind, Receives, RingBy, RingMode,
+    Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives, RingBy,
+    RingMode,
 };
 pub use protect::{KeyWord, RecvBuffer, Right, Spot};
 pub use qp::{Qp, QpKind};

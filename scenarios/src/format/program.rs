@@ -95,6 +95,9 @@ pub struct Program {
     /// How completions are waited for.
     #[serde(default)]
     pub poll: Poll,
+    /// How the peer waits for what its receives bring.
+    #[serde(default)]
+    pub peer_poll: PeerPoll,
     /// Completions taken per poll call.
     #[serde(default = "default_poll_batch")]
     pub poll_batch: Count<1, 65536>,
@@ -159,6 +162,7 @@ impl Program {
             ring_by: RingBy::default(),
             fence: yes(),
             poll: Poll::default(),
+            peer_poll: PeerPoll::default(),
             poll_batch: default_poll_batch(),
             poll_interval: None,
             payload: Payload::default(),
@@ -350,6 +354,20 @@ pub enum Poll {
     Busy,
     /// Sleeping until the completion event.
     Event,
+}
+
+/// How a peer waits for what its receives bring.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PeerPoll {
+    /// Polling all the time.
+    #[default]
+    Busy,
+    /// Sleeping until the completion event.
+    Event,
+    /// Sleeping until the event of a solicited receive, or of an error. Scripts only: no other
+    /// program posts `solicited`.
+    Solicited,
 }
 
 /// Whether bytes really move.

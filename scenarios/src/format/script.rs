@@ -417,23 +417,6 @@ impl Step {
             true => words.next().map_or(Ok(Bytes(8)), quantity)?,
             false => quantity(words.need("its size", EXAMPLE)?)?,
         };
-        if op.is_atomic() && size != Bytes(8) {
-            return wrong(format!("\"{word}\" has 8 bytes, not {}", size.print()), "leave it out");
-        }
-        if inline && !op.takes_inline() {
-            return wrong(format!("\"{word}\" cannot be inline"), "only writes and sends can");
-        }
-        if rkey != KeyWord::Offered && !op.names_a_key() {
-            return wrong(format!("\"{word}\" names no key of the peer"), "leave `rkey` out");
-        }
-        if solicited && !op.takes_receive() {
-            let text = format!("\"{word}\" makes no event at the peer");
-            return wrong(text, "only what takes a receive can be solicited");
-        }
-        if u64::from(sge) > size.0.max(1) {
-            let text = format!("{} in {sge} elements", size.print());
-            return wrong(text, "each element has at least a byte");
-        }
         words.end(&[
             "x16",
             "inline",
@@ -467,6 +450,7 @@ impl Step {
             solicited,
             anyway,
         };
+        post.check()?;
         Ok(Self::Post(post))
     }
 
@@ -491,6 +475,32 @@ impl Step {
             return wrong("`after` is for the peer", "write for example \"compute 2us\" before it");
         }
         Ok(Self::Dereg { own, after })
+    }
+}
+
+impl PostStep {
+    /// What no device could do.
+    fn check(&self) -> Result<(), StepError> {
+        let (op, size) = (self.op, self.size);
+        let word = op.word();
+        if op.is_atomic() && size != Bytes(8) {
+            return wrong(format!("\"{word}\" has 8 bytes, not {}", size.print()), "leave it out");
+        }
+        if self.inline && !op.takes_inline() {
+            return wrong(format!("\"{word}\" cannot be inline"), "only writes and sends can");
+        }
+        if self.rkey != KeyWord::Offered && !op.names_a_key() {
+            return wrong(format!("\"{word}\" names no key of the peer"), "leave `rkey` out");
+        }
+        if self.solicited && !op.takes_receive() {
+            let text = format!("\"{word}\" makes no event at the peer");
+            return wrong(text, "only what takes a receive can be solicited");
+        }
+        if u64::from(self.sge) > size.0.max(1) {
+            let text = format!("{} in {} elements", size.print(), self.sge);
+            return wrong(text, "each element has at least a byte");
+        }
+        Ok(())
     }
 }
 

@@ -19,7 +19,7 @@
 //! | `rd_atomic_max` | count | most READs and atomics without an answer on any queue pair |
 //! | `data_errors` | count | messages that the peer found wrong or missing |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
-//! | `statuses`, `peer_statuses` | word | of a script's completions, and of its peer's, in order: `0 x3, 10, 5 x4` |
+//! | `statuses`, `peer_statuses` | word | of a script and of its peer, in order: `0 x3, 10, 5` |
 //! | `latency.FIGURE` | time | from hand-over to the news of completion, see the program |
 //! | `delivery.FIGURE` | time | from "ready" to the peer's check, of `produce` with data |
 //! | `wire.FIGURE` | time | from "ready" to the wire, of `produce` with `record.timeline` |

@@ -140,7 +140,7 @@ impl Planner<'_> {
             // Half of a round trip is half of two like ways: the other side is the same kind.
             let on = match p.kind {
                 ProgramKind::PingPong => self.initiator(index, p, peer)?,
-                _ => self.core(peer, 0, PollMode::Busy),
+                _ => self.core(peer, 0, peer_poll_mode(p)),
             };
             let answer = self.peer(index, p, first + t, 1)?;
             self.add((index, peer, Role::Peer), on, answer)?;
@@ -249,5 +249,12 @@ fn poll_mode(p: &Program) -> PollMode {
     match p.poll {
         format::Poll::Busy => PollMode::Busy,
         format::Poll::Event => PollMode::Event,
+    }
+}
+
+fn peer_poll_mode(p: &Program) -> PollMode {
+    match p.peer_poll {
+        format::PeerPoll::Busy => PollMode::Busy,
+        format::PeerPoll::Event | format::PeerPoll::Solicited => PollMode::Event,
     }
 }

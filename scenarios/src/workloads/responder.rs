@@ -47,6 +47,9 @@ pub struct ResponderConfig {
     /// Time from one poll to the next; `None`: as soon as there is something. Longer: receives
     /// come back later and in bursts.
     pub poll_interval: Option<Span>,
+    /// Sleeps until a solicited receive or an error comes; other receives wait for it. Without,
+    /// every receive wakes.
+    pub solicited_only: bool,
     /// Serves a script: errors of receives are a part of the show, and the results say which
     /// statuses came.
     pub for_script: bool,
@@ -65,6 +68,7 @@ impl ResponderConfig {
             repost_batch: 1,
             poll_batch: 16,
             poll_interval: None,
+            solicited_only: false,
             for_script: false,
             spare: false,
         }
@@ -354,6 +358,9 @@ impl Responder {
         };
         let poll = self.config.poll_interval.map(|_| self.next_poll);
         let on = match poll {
+            None if polled && self.config.solicited_only => {
+                WaitSet::solicited(local.recv_cq).or(WaitSet::BOOTSTRAP)
+            }
             None if polled => WaitSet::cq(local.recv_cq).or(WaitSet::BOOTSTRAP),
             _ => WaitSet::BOOTSTRAP,
         };

@@ -397,11 +397,7 @@ impl Script {
             ScriptStep::PeerRecv { qp, count, bytes, buffer } => {
                 return self.order(t, ReceiveOrder { qp, count, bytes, buffer });
             }
-            ScriptStep::Dereg => {
-                let gone = t.dereg_mr(self.client.local().mr.id);
-                gone.map_err(|_| Failure::Config("the own region is deregistered already"))?;
-                self.log(t, Outcome::Deregistered);
-            }
+            ScriptStep::Dereg => self.dereg_own(t)?,
             ScriptStep::PeerDereg { after } => return self.dereg(t, after),
             ScriptStep::Wait { time } => {
                 let until = *self.since.get_or_insert(t.now()) + time;
@@ -419,20 +415,27 @@ impl Script {
                 t.fence(scope);
                 self.log(t, Outcome::Fenced);
             }
-            ScriptStep::Load { at } => {
-                let value = t.load_u64(self.word(at)?)?;
-                self.log(t, Outcome::Loaded(value));
-            }
-            ScriptStep::Store { at, value } => {
-                t.store_u64(self.word(at)?, value)?;
-                self.log(t, Outcome::Stored);
-            }
+            ScriptStep::Load { .. } | ScriptStep::Store { .. } => self.touch(t, step)?,
             ScriptStep::Modify { qp, to, set } => self.modify(t, qp, to, &set)?,
             ScriptStep::PeerModify { qp, to, set } => {
                 return self.modify_peer(t, StateOrder { qp, to, set });
             }
         }
         Ok(None)
+    }
+
+    /// Loads or stores 8 bytes.
+    fn touch<T: Control>(&mut self, t: &mut T, step: ScriptStep) -> Result<(), Failure> {
+        let outcome = match step {
+            ScriptStep::Load { at } => Outcome::Loaded(t.load_u64(self.word(at)?)?),
+            ScriptStep::Store { at, value } => {
+                t.store_u64(self.word(at)?, value)?;
+                Outcome::Stored
+            }
+            _ => return Ok(()),
+        };
+        self.log(t, outcome);
+        Ok(())
     }
 
     fn word(&self, at: u64) -> Result<Range, Failure> {
@@ -497,6 +500,13 @@ impl Script {
         let (mut bytes, key) = ([0; Target::ENCODED_BYTES], key(topic, t.rank(), 0));
         let answer = self.answered(t, key, &mut bytes, "a region that is not to be used")?;
         Ok(answer.map(|()| Target::decode(&bytes)))
+    }
+
+    fn dereg_own<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
+        let gone = t.dereg_mr(self.client.local().mr.id);
+        gone.map_err(|_| Failure::Config("the own region is deregistered already"))?;
+        self.log(t, Outcome::Deregistered);
+        Ok(())
     }
 
     /// Makes the peer deregister its region.

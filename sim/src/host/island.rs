@@ -19,7 +19,7 @@ use crate::engine::{Class, ComponentId, Engine, Out, SimRng, Slab, Timeline};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{Fabric, FabricEvent};
 use crate::memory::{MemoryEvent, RegionId, RegionTable};
-use crate::nic::{Env, Nic, NicEvent, Traced, Wake};
+use crate::nic::{CompletionQueue, Env, Nic, NicEvent, Traced, Wake};
 use crate::pcie::{NodeId, PcieConfigError, PcieEvent, PcieTree};
 use crate::wire::{HostId, Packet, PacketId};
 
@@ -505,8 +505,11 @@ impl Host {
                     let owner = q.owner;
                     let handles = &self.initiators[usize::from(owner)].handles;
                     let index = handles.cqs.0.iter().position(|c| *c == Some(cq));
-                    if let Some(set) = index.and_then(|i| WaitSet::cq_index(i as u32)) {
-                        self.wake(s, now, owner, set);
+                    let urgent = q.is_urgent() || q.lost;
+                    if let Some(i) = index.map(|i| i as u32)
+                        && let Some(set) = WaitSet::cq_index(i)
+                    {
+                        self.wake_cq(s, now, owner, (i, set, urgent));
                     }
                 }
                 Wake::Async(owner) => self.wake(s, now, owner, WaitSet::EVENTS),
@@ -533,6 +536,20 @@ impl Host {
                 self.wake(s, now, i as u16, set);
             }
         }
+    }
+
+    /// A completion queue has become ready, for who waits for solicited completions too or not.
+    fn wake_cq(
+        &mut self,
+        s: &mut Shared,
+        now: Time,
+        initiator: u16,
+        (index, any, urgent): (u32, WaitSet, bool),
+    ) {
+        let init = &self.initiators[usize::from(initiator)];
+        let Activity::Waiting { on, .. } = init.activity else { return };
+        let set = if urgent && on.only_solicited(index) { on } else { any };
+        self.wake(s, now, initiator, set);
     }
 
     /// A source of `set` has become ready now.
@@ -653,7 +670,11 @@ impl Host {
     pub(super) fn ready_cq(&self, i: usize, on: WaitSet) -> Option<u32> {
         on.cq_indices().find(|&c| {
             let cq = self.initiators[i].handles.cqs.get(c);
-            cq.and_then(|&c| self.nic.cq(c)).is_some_and(|q| !q.is_empty() || q.lost)
+            let ready = |q: &CompletionQueue| match on.only_solicited(c) {
+                true => q.is_urgent(),
+                false => !q.is_empty(),
+            };
+            cq.and_then(|&c| self.nic.cq(c)).is_some_and(|q| ready(q) || q.lost)
         })
     }
 

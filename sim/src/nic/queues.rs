@@ -301,10 +301,20 @@ pub struct Cqe {
     pub landed: Time,
 }
 
+impl Cqe {
+    /// Whether it wakes a program that waits for solicited completions only: a solicited receive,
+    /// or any error (protocol.md §5.3).
+    const fn is_urgent(&self) -> bool {
+        self.solicited || matches!(self.kind, CqeKind::Error { .. })
+    }
+}
+
 /// A completion queue.
 #[derive(Debug)]
 pub struct CompletionQueue {
     entries: VecDeque<Cqe>,
+    /// How many of them wake a program that waits for solicited completions only.
+    urgent: u32,
     depth: u32,
     /// Overrun: the queue is lost.
     pub lost: bool,
@@ -327,6 +337,7 @@ impl CompletionQueue {
     pub const fn new(depth: u32, owner: u16, space: RegionKind) -> Self {
         Self {
             entries: VecDeque::new(),
+            urgent: 0,
             depth,
             lost: false,
             landed: 0,
@@ -345,6 +356,7 @@ impl CompletionQueue {
             return false;
         }
         self.landed += 1;
+        self.urgent += u32::from(cqe.is_urgent());
         self.entries.push_back(cqe);
         self.high_water = self.high_water.max(self.entries.len() as u32);
         true
@@ -356,7 +368,14 @@ impl CompletionQueue {
             self.missed += u64::from(self.oldest().is_some_and(|t| t <= by));
             return None;
         }
-        self.entries.pop_front_if(|e| e.landed <= by)
+        let cqe = self.entries.pop_front_if(|e| e.landed <= by)?;
+        self.urgent -= u32::from(cqe.is_urgent());
+        Some(cqe)
+    }
+
+    /// Whether a program that waits for solicited completions only has something to see.
+    pub const fn is_urgent(&self) -> bool {
+        !self.hidden && self.urgent > 0
     }
 
     /// When the oldest entry landed.
@@ -393,6 +412,7 @@ impl CompletionQueue {
     /// Drops the entries of a QP that was reset or destroyed.
     pub fn forget(&mut self, qp: u32) {
         self.entries.retain(|e| e.qp != qp);
+        self.urgent = self.entries.iter().filter(|e| e.is_urgent()).count() as u32;
     }
 }
 
@@ -495,6 +515,42 @@ mod tests {
         assert_eq!((q.len(), q.reserved()), (3, 3));
         assert!(q.flush_one().is_some());
         assert_eq!(q.reserved(), 2);
+    }
+
+    #[test]
+    fn solicited_receives_and_errors_are_urgent() {
+        let e = |qp, solicited, error| Cqe {
+            qp,
+            life: 0,
+            wr_id: 0,
+            kind: match error {
+                true => {
+                    let (queue, status) = (WorkQueue::Recv, WcStatus::WrFlushErr);
+                    CqeKind::Error { queue, index: 0, status }
+                }
+                false => {
+                    let (op, len) = (WcOpcode::Recv, 0);
+                    CqeKind::Recv { op, len, imm: None, invalidated: None }
+                }
+            },
+            solicited,
+            landed: Time::ZERO,
+        };
+        let mut cq = CompletionQueue::new(8, 0, RegionKind::Host { numa: 0 });
+        for (cqe, urgent) in
+            [(e(0, false, false), false), (e(1, true, false), true), (e(0, false, true), true)]
+        {
+            assert!(cq.land(cqe));
+            assert_eq!(cq.is_urgent(), urgent);
+        }
+        cq.poll(Time::ZERO);
+        cq.forget(1);
+        assert!(cq.is_urgent(), "the error is left");
+        cq.hide(true);
+        assert!(!cq.is_urgent());
+        cq.hide(false);
+        cq.poll(Time::ZERO);
+        assert!(!cq.is_urgent() && cq.is_empty());
     }
 
     #[test]

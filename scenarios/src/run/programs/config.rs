@@ -6,7 +6,8 @@ use doorbell_core::verbs::{AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, Rn
 
 use super::{Planner, script};
 use crate::format::{
-    self, KeyWord, Payload, Program, ProgramKind, QpKind, Receives, RingBy, RingMode, Step,
+    self, KeyWord, Payload, PeerPoll, Program, ProgramKind, QpKind, Receives, RingBy, RingMode,
+    Step,
 };
 use crate::run::RunError;
 use crate::workloads::{
@@ -354,6 +355,7 @@ impl Planner<'_> {
             repost_batch: 16,
             poll_batch: 32,
             poll_interval: None,
+            solicited_only: p.peer_poll == PeerPoll::Solicited,
             for_script: p.kind == ProgramKind::Script,
             spare: p.steps.iter().any(names_spare),
         })
