@@ -13,5 +13,6 @@ mod on_ideal;
 mod on_sim;
 mod peer_gone;
 mod properties;
+mod srq;
 mod stalls;
 mod tour;

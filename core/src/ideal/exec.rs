@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::state::{Cqe, Ideal, Payload, What, Wqe};
+use super::state::{Cqe, Ideal, Payload, Qp, What, Wqe};
 use crate::transport::{AsyncEvent, RecvWr, Remote, SendOp, Sge, WorkQueue};
 use crate::verbs::{
     AccessFlags, AsyncEventKind, PacketVerdict, PostVerdict, QpState, QpType, WcOpcode, WcStatus,
@@ -88,10 +88,17 @@ impl Ideal {
 
     /// Puts a QP into ERR and flushes its receives; `drive` flushes its sends.
     pub(super) fn enter_error(&mut self, q: usize) {
-        self.qps[q].state = QpState::Err;
+        let before = core::mem::replace(&mut self.qps[q].state, QpState::Err);
         let waiting = core::mem::take(&mut self.qps[q].rq);
         for wr in waiting {
             self.flush_recv(q, wr.wr_id);
+        }
+        // No message is ever half received here, so the QP has taken its last one (§3.3).
+        let Qp { id, rank, srq, .. } = self.qps[q];
+        if before != QpState::Err && srq.is_some() {
+            let kind = AsyncEventKind::QpLastWqeReached;
+            let event = AsyncEvent { kind, qp: Some(id), cq: None, srq: None };
+            self.ranks[rank].events.push_back(event);
         }
     }
 

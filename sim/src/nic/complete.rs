@@ -68,6 +68,9 @@ impl Nic {
             self.count_error(qp, queue, status);
         }
         let cqe = Cqe { qp, life, wr_id, kind, solicited, landed: env.now };
+        if let Some(q) = self.qp_mut(qp) {
+            q.recv_cqes += u32::from(cqe.is_receive());
+        }
         let id = self.cqes.insert((cq, cqe));
         let latency = self.clocked(env.now, self.cfg.completion_latency);
         // A clock that speeds up lets no completion overtake an earlier one.
@@ -124,6 +127,26 @@ impl Nic {
         } else if !was_lost {
             self.cq_overrun(env, cq);
         }
+        if cqe.is_receive() {
+            if let Some(q) = self.qp_mut(cqe.qp) {
+                q.recv_cqes = q.recv_cqes.saturating_sub(1);
+            }
+            self.last_wqe(env, cqe.qp);
+        }
+    }
+
+    /// Tells once that a QP in ERR takes no more receives of its SRQ: the one that a message had
+    /// taken has been completed, and its CQE is in memory (protocol.md §3.3).
+    fn last_wqe(&mut self, env: &mut Env<'_>, qp: u32) {
+        let tells = self.rc.rules.last_wqe_event;
+        let Some(q) = self.qp_mut(qp) else { return };
+        let over = q.state == QpState::Err && q.current_recv.is_none() && q.recv_cqes == 0;
+        if !tells || !over || q.srq.is_none() || q.last_wqe_told {
+            return;
+        }
+        q.last_wqe_told = true;
+        let owner = q.owner;
+        self.raise(env, owner, AsyncEventKind::QpLastWqeReached, qp);
     }
 
     /// The queue is lost, and with it every QP that completes into it (protocol.md §5.3).
@@ -194,6 +217,7 @@ impl Nic {
         self.completions(env, qp);
         self.flush_sends(env, qp);
         self.flush_recvs(env, qp);
+        self.last_wqe(env, qp);
     }
 
     /// Flushes what was posted and never reached the requester.
@@ -219,11 +243,19 @@ impl Nic {
 
     /// Flushes the posted receives; those of an SRQ stay.
     pub(super) fn flush_recvs(&mut self, env: &mut Env<'_>, qp: u32) {
+        let all = self.rc.rules.flush_receives;
         loop {
             let Some(q) = self.qp_mut(qp) else { return };
             let cq = q.recv_cq;
-            let wqe = q.current_recv.take().or_else(|| q.rq.flush_one());
-            let Some(wqe) = wqe else { return };
+            let wqe = match q.current_recv.take() {
+                Some(taken) => taken,
+                None if !all => return,
+                None => {
+                    let Some(wqe) = q.rq.flush_one() else { return };
+                    self.posted.remove(&wqe);
+                    wqe
+                }
+            };
             let status = WcStatus::WrFlushErr;
             let kind = CqeKind::Error { queue: WorkQueue::Recv, index: 0, status };
             self.write_cqe(env, qp, cq, wqe.wr_id, kind, false);

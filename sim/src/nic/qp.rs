@@ -184,6 +184,10 @@ pub struct NicQp {
     pub(super) timers: Vec<Time>,
     /// Packets that the responder keeps beyond a gap.
     pub(super) kept: Vec<(Psn, PacketId)>,
+    /// Completions of receives that are on their way to memory.
+    pub(super) recv_cqes: u32,
+    /// `QP_LAST_WQE_REACHED` was raised in this life.
+    pub(super) last_wqe_told: bool,
     /// What the engine does not see, and what it saw in earlier lives of the QP.
     pub(super) counters: HwCounters,
 }
