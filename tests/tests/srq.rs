@@ -73,8 +73,8 @@ fn pair_with(rules: Rules) -> Pair {
     pair
 }
 
-/// Packets that reach rank 1 when a QP of rank 0 sends four messages to it and the last ACK was sent
-/// with nothing left to take.
+/// Packets that reach rank 1 when a QP of rank 0 sends four messages to it and the last ACK was
+/// sent with nothing left to take.
 fn burst_after_an_empty_ack(to_srq: bool) -> u64 {
     let mut s = Shared::between(pair_with(Rules { credits: true, ..Rules::DEFAULT }), 8);
     let (from, first) = if to_srq { (s.from[0], 0) } else { (s.pair.sides[0].qp, 1) };

@@ -7,6 +7,7 @@
 mod check;
 pub(crate) mod check_faults;
 mod check_kinds;
+mod check_srq;
 pub mod expand;
 mod expect;
 mod expect_check;
@@ -19,6 +20,7 @@ mod scenario;
 pub mod schema;
 mod script;
 mod settings;
+mod srq;
 mod sweep;
 mod topology;
 mod variant;
@@ -40,8 +42,9 @@ pub use program::{
 };
 pub use qp::{Qp, QpKind};
 pub use scenario::{ClaimVerdict, Claims, HostModel, Noise, Record, RunOptions, Scenario};
-pub use script::{PostStep, Step, StepState};
+pub use script::{PostStep, Step, StepEvent, StepState};
 pub use settings::SettingValue;
+pub use srq::{Srq, SrqRepostBy, SrqShare};
 pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
 pub use topology::{SwitchMode, Topology, TopologyKind};

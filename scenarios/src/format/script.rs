@@ -3,15 +3,21 @@
 //! | Step | |
 //! |---|---|
 //! | `post OP SIZE [xN] [inline] [unsignaled] [fence] [OPTIONS]` | stage N work requests |
-//! | `recv SIZE [xN] [qp=N]` | the peer posts N receives |
+//! | `recv SIZE [xN] [own] [qp=N]` | the peer posts N receives; `own`: the program itself does |
 //! | `ring [doorbell\|blueflame] [qp=N]` | announce what is staged |
 //! | `poll [N]` | poll the CQ once, for at most N completions |
 //! | `wait [N]` | wait until N completions have come; without N, until nothing is outstanding |
 //! | `state STATE [qp=N]` | move the queue pair to `reset`, `init`, `rtr`, `rts`, `sqd` or `err` |
+//! | `drain [TIME] [qp=N]` | of a queue pair in ERR: post a marker and wait until it is flushed |
+//! | `await-event EVENT [TIME] [qp=N]` | wait for an event, as long as TIME or for ever |
+//! | `destroy [qp=N]` | destroy the queue pair |
 //! | `compute TIME` | let time pass |
 //! | `fence` | order the stores so far before what follows |
 //! | `load [at=SIZE]` | load 8 bytes of the buffer, which must have contents |
 //! | `store N [at=SIZE]` | store a number there |
+//!
+//! Events: `last-wqe`, `srq-limit`, `cq-err`, `qp-fatal`, `sq-drained`. Receives go to the SRQ
+//! where there is one.
 //!
 //! Options of `post`: `qp=N` takes the N-th queue pair; `pd=N` takes the buffer from the N-th
 //! protection domain, of which all but 0 are foreign to the queue pair, an error that the verbs
@@ -23,6 +29,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use doorbell_core::units::{Bytes, Span};
+use doorbell_core::verbs::AsyncEventKind;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::ser::Serializer;
@@ -43,6 +50,8 @@ pub enum Step {
         size: Bytes,
         /// How many.
         count: u32,
+        /// The program posts them for itself.
+        own: bool,
         /// Queue pair of the program.
         qp: u32,
     },
@@ -67,6 +76,27 @@ pub enum Step {
     State {
         /// The state.
         state: StepState,
+        /// Queue pair of the program.
+        qp: u32,
+    },
+    /// Post a marker to a queue pair in ERR and wait until it is flushed.
+    Drain {
+        /// How long at most; `None`: for ever.
+        limit: Option<Span>,
+        /// Queue pair of the program.
+        qp: u32,
+    },
+    /// Wait for an asynchronous event.
+    AwaitEvent {
+        /// Which.
+        event: StepEvent,
+        /// How long at most; `None`: for ever.
+        limit: Option<Span>,
+        /// Queue pair of the program, for events of queue pairs.
+        qp: u32,
+    },
+    /// Destroy a queue pair.
+    Destroy {
         /// Queue pair of the program.
         qp: u32,
     },
@@ -148,8 +178,61 @@ impl StepState {
     ];
 }
 
-const STEPS: [&str; 10] =
-    ["post", "recv", "ring", "poll", "wait", "state", "compute", "fence", "load", "store"];
+/// An asynchronous event that a script waits for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum StepEvent {
+    /// `QP_LAST_WQE_REACHED`
+    LastWqe,
+    /// `SRQ_LIMIT_REACHED`
+    SrqLimit,
+    /// `CQ_ERR`
+    CqErr,
+    /// `QP_FATAL`
+    QpFatal,
+    /// `SQ_DRAINED`
+    SqDrained,
+}
+
+impl StepEvent {
+    const WORDS: [(&'static str, Self); 5] = [
+        ("last-wqe", Self::LastWqe),
+        ("srq-limit", Self::SrqLimit),
+        ("cq-err", Self::CqErr),
+        ("qp-fatal", Self::QpFatal),
+        ("sq-drained", Self::SqDrained),
+    ];
+
+    /// The event of the verbs.
+    pub const fn kind(self) -> AsyncEventKind {
+        match self {
+            Self::LastWqe => AsyncEventKind::QpLastWqeReached,
+            Self::SrqLimit => AsyncEventKind::SrqLimitReached,
+            Self::CqErr => AsyncEventKind::CqErr,
+            Self::QpFatal => AsyncEventKind::QpFatal,
+            Self::SqDrained => AsyncEventKind::SqDrained,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, e)| *e == self).map_or("", |(w, _)| w)
+    }
+}
+
+const STEPS: [&str; 13] = [
+    "post",
+    "recv",
+    "ring",
+    "poll",
+    "wait",
+    "state",
+    "compute",
+    "fence",
+    "load",
+    "store",
+    "drain",
+    "await-event",
+    "destroy",
+];
 
 /// More work requests in one step are refused: no send queue is as deep.
 const MAX_COUNT: u32 = 1 << 20;
@@ -268,9 +351,10 @@ impl Step {
             "post" => Self::parse_post(&mut words),
             "recv" => {
                 let (qp, count) = (words.named("qp")?, words.times()?);
+                let own = words.flag("own");
                 let size = quantity(words.need("its size", "recv 4KiB x16")?)?;
-                words.end(&["x16", "qp=0"])?;
-                Ok(Self::Recv { size, count, qp })
+                words.end(&["x16", "own", "qp=0"])?;
+                Ok(Self::Recv { size, count, own, qp })
             }
             "ring" => {
                 let qp = words.named("qp")?;
@@ -294,6 +378,7 @@ impl Step {
                 Ok(Self::Wait { count })
             }
             "state" => Self::parse_state(&mut words),
+            "drain" | "destroy" | "await-event" => Self::parse_end(name, &mut words),
             "compute" => {
                 let time = quantity(words.need("its time", "compute 2us")?)?;
                 words.end(&[])?;
@@ -395,6 +480,59 @@ impl Step {
     }
 }
 
+/// The end of a queue pair: steps that wait for it, and its destruction.
+impl Step {
+    fn parse_end(name: &str, words: &mut Words<'_>) -> Result<Self, StepError> {
+        let qp = words.named("qp")?;
+        if name == "destroy" {
+            words.end(&["qp=0"])?;
+            return Ok(Self::Destroy { qp });
+        }
+        let event = match name {
+            "drain" => None,
+            _ => Some(Self::parse_event(words)?),
+        };
+        let limit = words.next().map(quantity).transpose()?;
+        words.end(&["qp=0"])?;
+        Ok(match event {
+            None => Self::Drain { limit, qp },
+            Some(event) => Self::AwaitEvent { event, limit, qp },
+        })
+    }
+
+    fn parse_event(words: &mut Words<'_>) -> Result<StepEvent, StepError> {
+        let word = words.need("its event", "await-event last-wqe 1ms")?;
+        let found = StepEvent::WORDS.into_iter().find(|(w, _)| *w == word);
+        let known = StepEvent::WORDS.map(|(w, _)| w);
+        match found {
+            Some((_, event)) => Ok(event),
+            None => wrong(format!("unknown event \"{word}\""), suggestion(word, known, "events")),
+        }
+    }
+
+    fn print_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limit, qp) = match self {
+            Self::Drain { limit, qp } => {
+                f.write_str("drain")?;
+                (*limit, *qp)
+            }
+            Self::AwaitEvent { event, limit, qp } => {
+                write!(f, "await-event {}", event.word())?;
+                (*limit, *qp)
+            }
+            Self::Destroy { qp } => {
+                f.write_str("destroy")?;
+                (None, *qp)
+            }
+            _ => return Ok(()),
+        };
+        if let Some(limit) = limit {
+            write!(f, " {}", limit.print())?;
+        }
+        option(f, "qp", qp)
+    }
+}
+
 /// `name=size` unless it is zero.
 fn place(f: &mut fmt::Formatter<'_>, name: &str, at: Bytes) -> fmt::Result {
     if at.0 == 0 { Ok(()) } else { write!(f, " {name}={}", at.print()) }
@@ -426,9 +564,13 @@ impl fmt::Display for Step {
                 place(f, "local", p.local)?;
                 place(f, "remote", p.remote)
             }
-            Self::Recv { size, count, qp } => {
+            Self::Recv { size, count, own, qp } => {
                 write!(f, "recv {} x{count}", size.print())?;
+                f.write_str(if *own { " own" } else { "" })?;
                 option(f, "qp", *qp)
+            }
+            Self::Drain { .. } | Self::AwaitEvent { .. } | Self::Destroy { .. } => {
+                self.print_end(f)
             }
             Self::Ring { mode, qp } => {
                 f.write_str(match mode {
@@ -517,6 +659,12 @@ mod tests {
             ("post read 1MiB x3 fence qp=2 pd=1", "post read 1MiB x3 fence qp=2 pd=1"),
             ("post cmp-swap", "post cmp-swap 8B x1"),
             ("recv 4KiB x16", "recv 4KiB x16"),
+            ("recv own 64B x100 qp=1", "recv 64B x100 own qp=1"),
+            ("drain", "drain"),
+            ("drain 1ms qp=2", "drain 1ms qp=2"),
+            ("await-event last-wqe", "await-event last-wqe"),
+            ("await-event qp=1 srq-limit 20us", "await-event srq-limit 20us qp=1"),
+            ("destroy qp=3", "destroy qp=3"),
             ("ring", "ring"),
             ("ring qp=1 blueflame", "ring blueflame qp=1"),
             ("poll", "poll 1"),
@@ -566,6 +714,10 @@ mod tests {
             ("post write 2B local=3", "\"3\" has no unit", "3B"),
             ("store", "lacks its number", "store 1"),
             ("store x", "\"x\" is no number", "store 1"),
+            ("await-event", "lacks its event", "await-event last-wqe"),
+            ("await-event last-wqes", "unknown event \"last-wqes\"", "did you mean `last-wqe`?"),
+            ("drain 5", "\"5\" has no unit", "us"),
+            ("destroy 1ms", "unknown word \"1ms\"", "qp=0"),
             ("compute", "lacks its time", "compute 2us"),
             ("compute -1us", "is negative", "2us"),
         ] {

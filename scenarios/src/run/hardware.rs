@@ -309,6 +309,12 @@ fn rc(p: &Profile) -> RcConfig {
         RuleSet::Reference => Rules::DEFAULT,
         RuleSet::Rxe => Rules::RXE,
     };
+    let rules = Rules {
+        last_wqe_event: p.rc.last_wqe_event,
+        flush_late_sends: p.rc.flush_late_sends,
+        flush_receives: p.rc.flush_receives,
+        ..rules
+    };
     RcConfig {
         framing: p.port.framing.0 as u32,
         timeout_mode,

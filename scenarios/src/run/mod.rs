@@ -18,6 +18,9 @@ mod metric;
 mod mistakes;
 mod outcome;
 mod programs;
+#[cfg(test)]
+mod receive_tests;
+mod receives;
 mod simulate;
 #[cfg(test)]
 mod simulate_tests;

@@ -24,6 +24,9 @@ fn summary(outcome: &Logged) -> Option<(u64, &'static str)> {
         Logged::PostedRecv(n, cause) => ((*n).into(), cause.map_or("ok", recv_word)),
         Logged::Modified(Ok(unstaged)) => ((*unstaged).into(), "ok"),
         Logged::Modified(Err(e)) => (0, modify_word(e)),
+        Logged::Happened(_) | Logged::Destroyed(true) => (1, "ok"),
+        Logged::Drained(n) => ((*n).into(), "ok"),
+        Logged::Destroyed(false) => (0, "bad-handle"),
     })
 }
 

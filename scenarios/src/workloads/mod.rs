@@ -38,7 +38,7 @@ pub use pingpong::{PingPong, PingPongBy, PingPongConfig};
 pub use produce::{Produce, ProduceConfig, ProducePath};
 pub use proxy::{Proxy, ProxyConfig};
 pub use rate::{Arrivals, Rate, RateConfig, Stop};
-pub use responder::{Responder, ResponderConfig, ResponderLink};
+pub use responder::{Responder, ResponderConfig, ResponderLink, SrqRepost, SrqUse};
 pub use script::{LogEntry, Outcome, Script, ScriptConfig, ScriptStep};
 pub use sharing::Sharing;
 pub use verify::{Verify, VerifyConfig};

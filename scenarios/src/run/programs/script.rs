@@ -5,6 +5,7 @@ use doorbell_core::verbs::{QpState, SendFlags};
 
 use super::config::{op, ring};
 use crate::format::{Step, StepState};
+use crate::workloads::script::EndStep;
 use crate::workloads::{Place, ScriptStep, Shape};
 
 /// What a step of the file asks of the program. `inline`: payloads up to this size go inline.
@@ -27,9 +28,19 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
                 place: Place { remote: post.remote.0, sges: post.sge },
             }
         }
-        Step::Recv { size, count, qp } => {
-            ScriptStep::PeerRecv { qp: *qp, count: *count, bytes: size.0 as u32 }
+        Step::Recv { size, count, own, qp } => {
+            let (qp, count, bytes) = (*qp, *count, size.0 as u32);
+            match own {
+                true => ScriptStep::PostRecv { qp, count, bytes },
+                false => ScriptStep::PeerRecv { qp, count, bytes },
+            }
         }
+        Step::Drain { limit, qp } => ScriptStep::End(EndStep::Drain { qp: *qp, deadline: *limit }),
+        Step::AwaitEvent { event, limit, qp } => {
+            let (qp, kind, deadline) = (*qp, event.kind(), *limit);
+            ScriptStep::End(EndStep::AwaitEvent { qp, kind, deadline })
+        }
+        Step::Destroy { qp } => ScriptStep::End(EndStep::Destroy { qp: *qp }),
         Step::Ring { mode, qp } => ScriptStep::Ring { qp: *qp, how: ring(*mode) },
         Step::Poll { max } => ScriptStep::Poll { max: *max },
         Step::Wait { count: Some(count) } => ScriptStep::Await { count: *count, deadline: None },
