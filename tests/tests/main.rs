@@ -19,5 +19,6 @@ mod peer_gone;
 mod properties;
 mod rc;
 mod revoked;
+mod srq;
 mod stalls;
 mod tour;

@@ -88,14 +88,14 @@ impl Ideal {
 
     /// Puts a QP into ERR and flushes its receives; `drive` flushes its sends.
     pub(super) fn enter_error(&mut self, q: usize) {
-        let was = core::mem::replace(&mut self.qps[q].state, QpState::Err);
-        if was != QpState::Err && self.qps[q].srq.is_some() {
-            // No message is ever halfway: it has taken its last receive.
-            self.raise(q, AsyncEventKind::QpLastWqeReached);
-        }
+        let before = core::mem::replace(&mut self.qps[q].state, QpState::Err);
         let waiting = core::mem::take(&mut self.qps[q].rq);
         for wr in waiting {
             self.flush_recv(q, wr.wr_id);
+        }
+        // No message is ever half received here, so the QP has taken its last one (§3.3).
+        if before != QpState::Err && self.qps[q].srq.is_some() {
+            self.raise(q, AsyncEventKind::QpLastWqeReached);
         }
     }
 

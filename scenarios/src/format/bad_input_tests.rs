@@ -305,6 +305,86 @@ fn steps_about_protection() {
 }
 
 #[test]
+fn shared_receive_queues() {
+    let sends = "title = 't'\nprofile = 'generic-400g'\n[srq]\ndepth = 8\n[[program]]\n\
+                 kind = 'message-rate'\nop = 'send'\n";
+    assert!(expanded(sends, &[]).is_ok());
+    for (set, message, help) in [
+        ("srq.depth=32769", "`srq.depth` is 32769, and profile \"generic-400g\" allows", "lower"),
+        ("srq.limit=8", "`srq.limit` is 8, and the queue holds 8 receives", "at most 7"),
+        ("srq.repost=limit", "no limit event ever comes", "set `srq.limit`"),
+        ("program.0.op=write", "and no program takes receives", "op = \"send\""),
+        ("program.0.receives=none", "with a shared receive queue", "leave it or [srq] out"),
+        ("program.0.kind=ping-pong", "the receivers of `ping-pong` share no", "\"program\""),
+        ("program.0.hosts=3", "`hosts` is 3 from host 0 on, and the last host is 1", "topology"),
+    ] {
+        let e = error(sends, &[set]);
+        assert!(e.to_string().contains(message), "{set}: {e}");
+        assert!(e.remedy().unwrap_or("").contains(help), "{set}: {:?}", e.remedy());
+    }
+    for good in ["srq.depth=32768", "srq.limit=7", "qp.type=UD", "qp.type=UC"] {
+        assert!(expanded(sends, &[good]).is_ok(), "{good}");
+    }
+    assert!(expanded(sends, &["srq.repost=limit", "srq.limit=1"]).is_ok());
+    assert!(expanded(sends, &["program.0.kind=ping-pong", "srq.share=program"]).is_ok());
+    let threads = ["program.0.kind=ping-pong", "srq.share=program", "program.0.threads=2"];
+    assert!(error(sends, &threads).to_string().contains("share no queue"));
+    let more = ["topology.kind=switch", "topology.hosts=3", "program.0.hosts=2"];
+    let e = error(sends, &more);
+    assert!(e.to_string().contains("host 1 is the peer and one of the 2 hosts"), "{e}");
+    assert!(expanded(sends, &[&more[..], &["program.0.peer=2"]].concat()).is_ok());
+}
+
+#[test]
+fn those_who_share_a_receive_queue_agree() {
+    let two = "title = 't'\nprofile = 'generic-400g'\n[srq]\n[topology]\nkind = 'switch'\n\
+               hosts = 3\n[[program]]\nname = 'a'\nkind = 'message-rate'\nop = 'send'\n\
+               [[program]]\nname = 'b'\nkind = 'latency'\nhost = 2\nop = 'send'\n";
+    assert!(expanded(two, &[]).is_ok());
+    for set in [
+        "program.1.peer_poll_interval=1us",
+        "program.1.repost_batch=1",
+        "program.1.repost_time=1us",
+        "program.1.receives=once",
+        "program.1.payload=data",
+        "program.1.peer_memory=gpu",
+    ] {
+        let e = error(two, &[set]);
+        assert!(e.to_string().contains("share the receive queue of host 1"), "{set}: {e}");
+        assert!(expanded(two, &[set, "srq.share=program"]).is_ok(), "{set}");
+    }
+}
+
+#[test]
+fn keys_of_a_receiver_that_does_not_receive() {
+    for key in ["peer_poll_interval=1us", "repost_batch=1", "repost_time=1us"] {
+        let set = format!("program.0.{key}");
+        let e = error(GOOD, &[&set]);
+        assert!(e.to_string().contains("the peer receives nothing"), "{key}: {e}");
+        assert!(expanded(GOOD, &[&set, "program.0.op=send"]).is_ok(), "{key}");
+    }
+    let pong = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'ping-pong'\n\
+                op = 'send'\n";
+    let e = error(pong, &["program.0.repost_batch=1"]);
+    assert!(e.to_string().contains("`repost_batch` has no use in `ping-pong`"), "{e}");
+}
+
+#[test]
+fn events_that_cannot_come() {
+    let script = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'script'\n\
+                  steps = ['state err', 'await-event last-wqe', 'drain', 'destroy']\n";
+    let e = error(script, &[]);
+    assert!(e.to_string().contains("without an SRQ raises no last-WQE event"), "{e}");
+    assert!(expanded(script, &["srq.depth=8"]).is_ok());
+    let limit = script.replace("last-wqe", "srq-limit");
+    assert!(error(&limit, &[]).to_string().contains("without an SRQ"));
+    assert!(error(&limit, &["srq.depth=8"]).to_string().contains("is not armed"));
+    assert!(expanded(&limit, &["srq.depth=8", "srq.limit=7"]).is_ok());
+    let e = error(&script.replace("'drain'", "'drain qp=1'"), &["srq.depth=8"]);
+    assert!(e.to_string().contains("queue pair 1, and the program has 1"), "{e}");
+}
+
+#[test]
 fn expectations_that_cannot_hold() {
     let last = |text: &str| GOOD.replace("min = '1Gbps'", text);
     for (text, message) in [

@@ -5,9 +5,10 @@ use serde_json::Value as Json;
 
 use super::check_faults::check_faults;
 use super::check_kinds::{check_kind_limits, unused_keys};
+use super::check_srq::{check_hosts, check_receiver, check_srq};
 use super::{
     ALL_QPS, Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, RingMode, Scenario,
-    StateStep, Step, TopologyKind,
+    StateStep, Step, StepEvent, TopologyKind,
 };
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;
@@ -40,6 +41,7 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
         .and_then(|()| check_names(s))
         .and_then(|()| check_rights(s))
         .and_then(|()| programs())
+        .and_then(|()| check_srq(s, profile))
         .and_then(|()| check_faults(s));
     all.map_err(|problem| {
         let at = Path::parse(&problem.path).ok().and_then(|p| p.origin(tree).cloned());
@@ -182,7 +184,9 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
         let text = format!("`host` and `peer` are both {}", p.host.value());
         return refuse(given.path("peer"), text, "name two hosts");
     }
+    check_hosts(s, p, |key| given.path(key))?;
     check_kind(p, given)?;
+    check_receiver(p, |key| given.has(key), |key| given.path(key))?;
     check_kind_limits(s, p, |key| given.path(key))?;
     check_queues(s, profile, p, given)?;
     check_initiator(profile, p, given)?;
@@ -357,6 +361,11 @@ fn check_script(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> 
                 state.qp
             }
             Step::Recv { qp, .. } | Step::Ring { qp, .. } => *qp,
+            Step::Destroy { qp } | Step::Drain { qp, .. } => *qp,
+            Step::AwaitEvent { event, qp, .. } => {
+                check_event(s, *event, &path)?;
+                *qp
+            }
             Step::Load { .. } | Step::Store { .. } if p.payload == Payload::Virtual => {
                 let text = "a load or store of memory without contents".to_owned();
                 return refuse(path, text, "set `payload = \"data\"`");
@@ -426,4 +435,19 @@ fn check_rights(s: &Scenario) -> Checked {
         return refuse("qp.access", text, "leave it out; regions have it, under `access`");
     }
     Ok(())
+}
+
+/// Events that cannot come.
+fn check_event(s: &Scenario, event: StepEvent, path: &str) -> Checked {
+    let (text, help) = match (event, &s.srq) {
+        (StepEvent::LastWqe, None) => {
+            ("a queue pair without an SRQ raises no last-WQE event", "add [srq], or use `drain`")
+        }
+        (StepEvent::SrqLimit, None) => ("a limit event without an SRQ", "add [srq]"),
+        (StepEvent::SrqLimit, Some(srq)) if srq.limit.value() == 0 => {
+            ("the limit of the SRQ is not armed", "set `srq.limit`")
+        }
+        _ => return Ok(()),
+    };
+    refuse(path, text.to_owned(), help)
 }

@@ -22,6 +22,9 @@ pub struct Program {
     /// Host that posts.
     #[serde(default)]
     pub host: Count<0, 1023>,
+    /// Hosts that post: `host` and those after it. Each has `threads` of its own.
+    #[serde(default)]
+    pub hosts: Count<1, 1024>,
     /// Host that it talks to.
     #[serde(default = "peer_one")]
     pub peer: Count<0, 1023>,
@@ -66,6 +69,10 @@ pub struct Program {
     /// as it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Positive<Span>>,
+    /// Each thread starts at a moment of its own within this time, drawn from the seed: bursts that
+    /// know nothing of each other. Without it all start at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_spread: Option<Positive<Span>>,
     /// Messages of `produce` that become ready together, one per thread of a GPU block. The
     /// `iterations` are messages all the same.
     #[serde(default)]
@@ -127,6 +134,18 @@ pub struct Program {
     /// pairs drop what comes in INIT. Without it, both sides are up before the first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Positive<Span>>,
+    /// Time between two polls of the core that receives; without it, at once. Longer: receives
+    /// come back later, in larger bursts, and a small pool runs dry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_poll_interval: Option<Positive<Span>>,
+    /// Consumed receives that are posted again together. Higher: fewer calls, fewer receives in
+    /// reserve.
+    #[serde(default = "default_repost_batch")]
+    pub repost_batch: Count<1, 65536>,
+    /// Time that the receiving core spends on each buffer before it posts it again, beyond the
+    /// profile's `cpu.post_recv`. Longer: receives come back later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repost_time: Option<Positive<Span>>,
     /// The steps of a script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
@@ -139,6 +158,7 @@ impl Program {
             kind,
             name: String::new(),
             host: Count::default(),
+            hosts: Count::default(),
             peer: peer_one(),
             initiator: Initiator::default(),
             numa: Numa::default(),
@@ -153,6 +173,7 @@ impl Program {
             batch: Count::default(),
             batch_delay: None,
             interval: None,
+            start_spread: None,
             per_round: Count::default(),
             work: None,
             slots: None,
@@ -172,6 +193,9 @@ impl Program {
             peer_access: None,
             receives: Receives::default(),
             handshake: None,
+            peer_poll_interval: None,
+            repost_batch: default_repost_batch(),
+            repost_time: None,
             steps: Vec::new(),
         }
     }
@@ -190,6 +214,10 @@ const fn default_iterations() -> Count<1, { u32::MAX as u64 }> {
 }
 
 const fn default_poll_batch() -> Count<1, 65536> {
+    Count::of(16)
+}
+
+const fn default_repost_batch() -> Count<1, 65536> {
     Count::of(16)
 }
 

@@ -3,12 +3,15 @@
 //! | Step | |
 //! |---|---|
 //! | `post OP SIZE [xN] [inline] [unsignaled] [fence] [OPTIONS]` | stage N work requests |
-//! | `recv SIZE [xN] [read-only] [qp=N] [pd=1]` | the peer posts N receives |
+//! | `recv SIZE [xN] [own] [read-only] [qp=N] [pd=1]` | the peer posts N receives; `own`: the program itself does |
 //! | `ring [doorbell\|blueflame] [qp=N]` | announce what is staged |
 //! | `poll [N]` | poll the CQ once, for at most N completions |
 //! | `wait [N]` | wait until N completions have come; without N, until nothing is outstanding |
 //! | `state STATE [peer] [qp=N] [ATTRIBUTES]` | move the queue pair, or with `peer` the peer's, to `reset`, `init`, `rtr`, `rts`, `sqd` or `err` |
 //! | `dereg [own] [after=TIME]` | the peer, or with `own` this side, deregisters its region |
+//! | `drain [TIME] [qp=N]` | of a queue pair in ERR: post a marker and wait until it is flushed |
+//! | `await-event EVENT [TIME] [qp=N]` | wait for an event, as long as TIME or for ever |
+//! | `destroy [qp=N]` | destroy the queue pair |
 //! | `compute TIME` | let time pass |
 //! | `fence` | order the stores so far before what follows |
 //! | `load [at=SIZE]` | load 8 bytes of the buffer, which must have contents |
@@ -18,6 +21,9 @@
 //! `topology.pkeys`) and `qkey=N` of `init`; `dest_qp=N`, `gid=hostN`, `mtu=SIZE` and `psn=N` of
 //! `rtr`; `psn=N`, `timeout=N`, `retry_cnt=N` and `rnr_retry=N` of `rts`. `psn=+2` and `psn=-2` are
 //! distances from the right one.
+//!
+//! Events: `last-wqe`, `srq-limit`, `cq-err`, `qp-fatal`, `sq-drained`. Receives go to the SRQ
+//! where there is one.
 //!
 //! Options of `post`: `qp=N` takes the N-th queue pair, `qp=all` each of them, as in `ring`; `pd=N` takes the buffer from the N-th
 //! protection domain, of which all but 0 are foreign to the queue pair, an error that the verbs
@@ -36,6 +42,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use doorbell_core::units::{Bytes, Span};
+use doorbell_core::verbs::AsyncEventKind;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::ser::Serializer;
@@ -58,6 +65,8 @@ pub enum Step {
         size: Bytes,
         /// How many.
         count: u32,
+        /// The program posts them for itself.
+        own: bool,
         /// Queue pair of the program.
         qp: u32,
         /// Where they are.
@@ -89,6 +98,27 @@ pub enum Step {
     },
     /// Move the queue pair to a state.
     State(StateStep),
+    /// Post a marker to a queue pair in ERR and wait until it is flushed.
+    Drain {
+        /// How long at most; `None`: for ever.
+        limit: Option<Span>,
+        /// Queue pair of the program.
+        qp: u32,
+    },
+    /// Wait for an asynchronous event.
+    AwaitEvent {
+        /// Which.
+        event: StepEvent,
+        /// How long at most; `None`: for ever.
+        limit: Option<Span>,
+        /// Queue pair of the program, for events of queue pairs.
+        qp: u32,
+    },
+    /// Destroy a queue pair.
+    Destroy {
+        /// Queue pair of the program.
+        qp: u32,
+    },
     /// Let time pass.
     Compute {
         /// How long.
@@ -181,8 +211,62 @@ impl StepState {
 /// `qp=all`: every queue pair of the program.
 pub(crate) const ALL_QPS: u32 = u32::MAX;
 
-const STEPS: [&str; 11] =
-    ["post", "recv", "ring", "poll", "wait", "state", "dereg", "compute", "fence", "load", "store"];
+/// An asynchronous event that a script waits for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum StepEvent {
+    /// `QP_LAST_WQE_REACHED`
+    LastWqe,
+    /// `SRQ_LIMIT_REACHED`
+    SrqLimit,
+    /// `CQ_ERR`
+    CqErr,
+    /// `QP_FATAL`
+    QpFatal,
+    /// `SQ_DRAINED`
+    SqDrained,
+}
+
+impl StepEvent {
+    const WORDS: [(&'static str, Self); 5] = [
+        ("last-wqe", Self::LastWqe),
+        ("srq-limit", Self::SrqLimit),
+        ("cq-err", Self::CqErr),
+        ("qp-fatal", Self::QpFatal),
+        ("sq-drained", Self::SqDrained),
+    ];
+
+    /// The event of the verbs.
+    pub const fn kind(self) -> AsyncEventKind {
+        match self {
+            Self::LastWqe => AsyncEventKind::QpLastWqeReached,
+            Self::SrqLimit => AsyncEventKind::SrqLimitReached,
+            Self::CqErr => AsyncEventKind::CqErr,
+            Self::QpFatal => AsyncEventKind::QpFatal,
+            Self::SqDrained => AsyncEventKind::SqDrained,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, e)| *e == self).map_or("", |(w, _)| w)
+    }
+}
+
+const STEPS: [&str; 14] = [
+    "post",
+    "recv",
+    "ring",
+    "poll",
+    "wait",
+    "state",
+    "dereg",
+    "compute",
+    "fence",
+    "load",
+    "store",
+    "drain",
+    "await-event",
+    "destroy",
+];
 
 /// More work requests in one step are refused: no send queue is as deep.
 const MAX_COUNT: u32 = 1 << 20;
@@ -365,6 +449,7 @@ impl Step {
                 Ok(Self::Wait { count })
             }
             "state" => StateStep::parse(&mut words).map(Self::State),
+            "drain" | "destroy" | "await-event" => Self::parse_end(name, &mut words),
             "compute" => {
                 let time = quantity(words.need("its time", "compute 2us")?)?;
                 words.end(&[])?;
@@ -456,6 +541,7 @@ impl Step {
 
     fn parse_recv(words: &mut Words<'_>) -> Result<Self, StepError> {
         let (qp, pd, count) = (words.named("qp")?, words.named("pd")?, words.times()?);
+        let own = words.flag("own");
         let buffer = match (words.flag("read-only"), pd) {
             (false, 0) => RecvBuffer::Offered,
             (true, 0) => RecvBuffer::ReadOnly,
@@ -464,8 +550,11 @@ impl Step {
             (true, _) => return wrong("one fault at a time", "name `read-only` or `pd=1`"),
         };
         let size = quantity(words.need("its size", "recv 4KiB x16")?)?;
-        words.end(&["x16", "read-only", "qp=0", "pd=1"])?;
-        Ok(Self::Recv { size, count, qp, buffer })
+        words.end(&["x16", "own", "read-only", "qp=0", "pd=1"])?;
+        if own && buffer != RecvBuffer::Offered {
+            return wrong("such regions are the peer's", "leave `own` out");
+        }
+        Ok(Self::Recv { size, count, own, qp, buffer })
     }
 
     fn parse_dereg(words: &mut Words<'_>) -> Result<Self, StepError> {
@@ -501,6 +590,59 @@ impl PostStep {
             return wrong(text, "each element has at least a byte");
         }
         Ok(())
+    }
+}
+
+/// The end of a queue pair: steps that wait for it, and its destruction.
+impl Step {
+    fn parse_end(name: &str, words: &mut Words<'_>) -> Result<Self, StepError> {
+        let qp = words.named("qp")?;
+        if name == "destroy" {
+            words.end(&["qp=0"])?;
+            return Ok(Self::Destroy { qp });
+        }
+        let event = match name {
+            "drain" => None,
+            _ => Some(Self::parse_event(words)?),
+        };
+        let limit = words.next().map(quantity).transpose()?;
+        words.end(&["qp=0"])?;
+        Ok(match event {
+            None => Self::Drain { limit, qp },
+            Some(event) => Self::AwaitEvent { event, limit, qp },
+        })
+    }
+
+    fn parse_event(words: &mut Words<'_>) -> Result<StepEvent, StepError> {
+        let word = words.need("its event", "await-event last-wqe 1ms")?;
+        let found = StepEvent::WORDS.into_iter().find(|(w, _)| *w == word);
+        let known = StepEvent::WORDS.map(|(w, _)| w);
+        match found {
+            Some((_, event)) => Ok(event),
+            None => wrong(format!("unknown event \"{word}\""), suggestion(word, known, "events")),
+        }
+    }
+
+    fn print_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limit, qp) = match self {
+            Self::Drain { limit, qp } => {
+                f.write_str("drain")?;
+                (*limit, *qp)
+            }
+            Self::AwaitEvent { event, limit, qp } => {
+                write!(f, "await-event {}", event.word())?;
+                (*limit, *qp)
+            }
+            Self::Destroy { qp } => {
+                f.write_str("destroy")?;
+                (None, *qp)
+            }
+            _ => return Ok(()),
+        };
+        if let Some(limit) = limit {
+            write!(f, " {}", limit.print())?;
+        }
+        option(f, "qp", qp)
     }
 }
 
@@ -542,8 +684,9 @@ impl fmt::Display for Step {
                 p.remote.print(f, "remote")?;
                 p.rkey.print(f)
             }
-            Self::Recv { size, count, qp, buffer } => {
+            Self::Recv { size, count, own, qp, buffer } => {
                 write!(f, "recv {} x{count}", size.print())?;
+                f.write_str(if *own { " own" } else { "" })?;
                 f.write_str(match buffer {
                     RecvBuffer::Offered => "",
                     RecvBuffer::ReadOnly => " read-only",
@@ -554,6 +697,9 @@ impl fmt::Display for Step {
             Self::Dereg { own, after } => {
                 f.write_str(if *own { "dereg own" } else { "dereg" })?;
                 after.map_or(Ok(()), |t| write!(f, " after={}", t.print()))
+            }
+            Self::Drain { .. } | Self::AwaitEvent { .. } | Self::Destroy { .. } => {
+                self.print_end(f)
             }
             Self::Ring { mode, qp } => {
                 f.write_str(match mode {
@@ -646,6 +792,12 @@ mod tests {
             ("post write 8B rkey=stale remote=end+1B", "post write 8B x1 remote=end+1B rkey=stale"),
             ("post read 8B rkey=0x10 lkey=wrong", "post read 8B x1 lkey=wrong rkey=0x10"),
             ("post send-inv 8B solicited local=end", "post send-inv 8B x1 solicited local=end"),
+            ("recv own 64B x100 qp=1", "recv 64B x100 own qp=1"),
+            ("drain", "drain"),
+            ("drain 1ms qp=2", "drain 1ms qp=2"),
+            ("await-event last-wqe", "await-event last-wqe"),
+            ("await-event qp=1 srq-limit 20us", "await-event srq-limit 20us qp=1"),
+            ("destroy qp=3", "destroy qp=3"),
             ("ring", "ring"),
             ("ring qp=1 blueflame", "ring blueflame qp=1"),
             ("ring qp=all", "ring qp=all"),
@@ -706,7 +858,12 @@ mod tests {
             ("recv 8B pd=2", "protection domains 0 and 1", "pd=1"),
             ("recv 8B pd=1 read-only", "one fault at a time", "read-only"),
             ("dereg own after=1us", "`after` is for the peer", "compute 2us"),
+            ("recv own 8B pd=1", "such regions are the peer's", "leave `own` out"),
             ("dereg peer", "unknown word \"peer\"", "own"),
+            ("await-event", "lacks its event", "await-event last-wqe"),
+            ("await-event last-wqes", "unknown event \"last-wqes\"", "did you mean `last-wqe`?"),
+            ("drain 5", "\"5\" has no unit", "us"),
+            ("destroy 1ms", "unknown word \"1ms\"", "qp=0"),
             ("compute", "lacks its time", "compute 2us"),
             ("compute -1us", "is negative", "2us"),
         ] {

@@ -368,6 +368,15 @@ parameters! {
         recovery_cap: u64 => [within(1, 8_388_607)],
         /// Whose choices are made where implementations differ.
         rules: RuleSet,
+        /// Whether a queue pair with an SRQ that has gone to ERR says by an event that it takes no
+        /// more receives. Without it, whoever waits for the event waits for ever.
+        last_wqe_event: bool,
+        /// Whether sends posted to a queue pair that is in ERR are flushed. Without it a drain
+        /// marker is taken and never completes.
+        flush_late_sends: bool,
+        /// Whether receives posted on a queue pair of its own are flushed in ERR. Without it,
+        /// whoever counts them waits for ever.
+        flush_receives: bool,
     }
 
     /// DMA engines of a device that measures its own PCIe path, as pcie-bench does on the NFP6000.

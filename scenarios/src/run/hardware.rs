@@ -319,6 +319,12 @@ fn rc(p: &Profile) -> RcConfig {
             Recovery::SelectiveRepeat(SelectiveRepeat { hold: cap, cap })
         }
     };
+    let rules = Rules {
+        last_wqe_event: p.rc.last_wqe_event,
+        flush_late_sends: p.rc.flush_late_sends,
+        flush_receives: p.rc.flush_receives,
+        ..rules
+    };
     RcConfig {
         framing: p.port.framing.0 as u32,
         timeout_mode,

@@ -19,6 +19,9 @@ mod metric;
 mod mistakes;
 mod outcome;
 mod programs;
+#[cfg(test)]
+mod receive_tests;
+mod receives;
 mod simulate;
 #[cfg(test)]
 mod simulate_tests;

@@ -17,6 +17,13 @@
 //! | `qps_in_error` | count | queue pairs that end in ERR |
 //! | `cq_fill_max` | count | most entries that any completion queue held |
 //! | `rd_atomic_max` | count | most READs and atomics without an answer on any queue pair |
+//! | `receive_memory`, `receives_posted` | bytes, count | most posted at a time, sum of hosts |
+//! | `receive_waste` | bytes | of receive buffers that messages took and did not fill |
+//! | `hostN.receive_memory`, `.receives_posted`, `.receive_waste` | | the same of one host |
+//! | `rnr_qps_hit` | count | queue pairs that got an RNR NAK |
+//! | `srq_low`, `hostN.srqM.low` | count | fewest receives in any SRQ, and in one, after one was taken |
+//! | `srq_left` | count | receives in all SRQs at the end |
+//! | `srq_limit_events` | count | limit events that programs have taken |
 //! | `data_errors` | count | messages that the peer found wrong or missing |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `statuses`, `peer_statuses` | word | of a script and of its peer, in order: `0 x3, 10, 5` |

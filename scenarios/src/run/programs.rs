@@ -5,12 +5,13 @@ mod script;
 
 use doorbell_core::transport::{Initiator, MemKind};
 use doorbell_core::units::{Span, Time};
+use doorbell_sim::engine::SimRng;
 use doorbell_sim::host::{InitiatorConfig, PollMode};
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
 
 use super::{Point, RunError};
-use crate::format::{self, Program, ProgramKind};
+use crate::format::{self, Program, ProgramKind, Scenario, SrqShare};
 use crate::workloads::{Proxy, Results, Sharing, Workload};
 
 /// What a program does for the scenario's program.
@@ -66,11 +67,55 @@ pub fn plan(point: &Point, deadline: Span) -> Result<Vec<Planned>, RunError> {
         cores: vec![0; point.scenario.topology.hosts.value() as usize],
         blocks: vec![0; point.scenario.topology.hosts.value() as usize],
         planned: Vec::new(),
+        groups: Vec::new(),
     };
+    planner.groups = groups(&point.scenario);
     for (index, program) in point.scenario.program.iter().enumerate() {
         planner.program(index, program)?;
     }
+    planner.shared_peers()?;
     Ok(planner.planned)
+}
+
+/// Senders whose messages are taken from one shared receive queue by one program.
+#[derive(Debug)]
+struct Group {
+    /// Host of the receiver.
+    host: u32,
+    /// The one program that has it, if programs share none.
+    program: Option<usize>,
+    /// Rank of the receiver.
+    rank: u32,
+    /// Index of the program, and rank of each sender.
+    senders: Vec<(usize, u32)>,
+}
+
+/// The groups of a scenario, in the order of their first programs. Their receivers have the last
+/// ranks.
+fn groups(s: &Scenario) -> Vec<Group> {
+    let Some(srq) = &s.srq else { return vec![] };
+    let mut groups: Vec<Group> = vec![];
+    let mut ranks = 0;
+    for (index, p) in s.program.iter().enumerate() {
+        let hosts = p.hosts.value() as u32;
+        let senders = hosts * p.threads.value() as u32;
+        if p.initiator == format::Initiator::CpuProxy {
+            ranks += senders + 2;
+            continue;
+        }
+        if !(p.peer_receives() && p.has_responder()) {
+            ranks += senders + if p.share_qp { hosts } else { senders };
+            continue;
+        }
+        ranks += senders;
+        let host = p.peer.value() as u32;
+        let program = (srq.share == SrqShare::Program).then_some(index);
+        if !groups.iter().any(|g| g.host == host && g.program == program) {
+            groups.push(Group { host, program, rank: 0, senders: vec![] });
+        }
+    }
+    (ranks..).zip(&mut groups).for_each(|(rank, g)| g.rank = rank);
+    groups
 }
 
 /// How long simulated peers may take to find each other.
@@ -81,8 +126,18 @@ const DEADLINE: Span = Span::from_ms(1000);
 /// # Errors
 /// What the profile cannot give.
 pub fn place(point: &Point, world: &mut World) -> Result<Vec<Placed>, RunError> {
+    let mut streams: Vec<SimRng> = (0..point.scenario.program.len())
+        .map(|i| SimRng::stream(point.seed, &format!("program {i}"), "start"))
+        .collect();
     let add = |p: Planned| {
-        let rank = world.add_program(HostId(p.placed.host), p.on, Time::ZERO, p.what);
+        let spread = point.scenario.program[p.placed.program].start_spread;
+        let late = match (spread, p.placed.role) {
+            (Some(spread), Role::Sender) => {
+                Span::from_ps(streams[p.placed.program].below(spread.0.as_ps()))
+            }
+            _ => Span::ZERO,
+        };
+        let rank = world.add_program(HostId(p.placed.host), p.on, Time::ZERO + late, p.what);
         debug_assert_eq!(rank, p.placed.rank);
         p.placed
     };
@@ -100,6 +155,8 @@ struct Planner<'a> {
     /// GPU blocks used, by host.
     blocks: Vec<u16>,
     planned: Vec<Planned>,
+    /// Shared receive queues.
+    groups: Vec<Group>,
 }
 
 fn bad(index: usize, field: &str, message: impl Into<String>, help: &str) -> RunError {
@@ -120,30 +177,61 @@ impl Planner<'_> {
         if p.initiator == format::Initiator::CpuProxy {
             return self.proxied(index, p);
         }
-        let threads = p.threads.value() as u32;
-        let (host, peer) = (p.host.value() as u32, p.peer.value() as u32);
+        let (threads, hosts) = (p.threads.value() as u32, p.hosts.value() as u32);
+        let peer = p.peer.value() as u32;
+        let group = self.group_of(index, p);
         // Senders first, then one peer for each that has queue pairs of its own.
         let first = self.next();
         let answered = if p.share_qp { 1 } else { threads };
-        for t in 0..threads {
-            let on = self.initiator(index, p, host)?;
-            let to = first + threads + if p.share_qp { 0 } else { t };
-            let sharing = match (p.share_qp && threads > 1, t) {
-                (false, _) => Sharing::Own,
-                (true, 0) => Sharing::Owner { sharers: (first + 1..first + threads).collect() },
-                (true, _) => Sharing::Attached { owner: first },
-            };
-            let sender = self.sender(index, p, to, sharing)?;
-            self.add((index, host, Role::Sender), on, sender)?;
+        for h in 0..hosts {
+            let (host, base) = (p.host.value() as u32 + h, first + h * threads);
+            for t in 0..threads {
+                let on = self.initiator(index, p, host)?;
+                let own = first + hosts * threads + h * answered + if p.share_qp { 0 } else { t };
+                let to = group.map_or(own, |g| self.groups[g].rank);
+                let sharing = match (p.share_qp && threads > 1, t) {
+                    (false, _) => Sharing::Own,
+                    (true, 0) => Sharing::Owner { sharers: (base + 1..base + threads).collect() },
+                    (true, _) => Sharing::Attached { owner: base },
+                };
+                let sender = self.sender(index, p, to, sharing)?;
+                self.add((index, host, Role::Sender), on, sender)?;
+            }
         }
-        for t in 0..answered {
+        for (h, t) in (0..hosts).flat_map(|h| (0..answered).map(move |t| (h, t))) {
+            let sender = first + h * threads + t;
+            if let Some(g) = group {
+                self.groups[g].senders.push((index, sender));
+                continue;
+            }
             // Half of a round trip is half of two like ways: the other side is the same kind.
             let on = match p.kind {
                 ProgramKind::PingPong => self.initiator(index, p, peer)?,
                 _ => self.core(peer, 0, peer_poll_mode(p)),
             };
-            let answer = self.peer(index, p, first + t, 1)?;
+            let answer = self.peer(index, p, sender, 1)?;
             self.add((index, peer, Role::Peer), on, answer)?;
+        }
+        Ok(())
+    }
+
+    /// The group whose receiver takes the messages of a program.
+    fn group_of(&self, index: usize, p: &Program) -> Option<usize> {
+        if !(p.peer_receives() && p.has_responder()) {
+            return None;
+        }
+        let host = p.peer.value() as u32;
+        let takes = |g: &Group| g.host == host && g.program.is_none_or(|i| i == index);
+        self.groups.iter().position(takes)
+    }
+
+    /// The receivers of shared queues.
+    fn shared_peers(&mut self) -> Result<(), RunError> {
+        for g in std::mem::take(&mut self.groups) {
+            debug_assert_eq!(g.rank, self.next());
+            let what = self.shared_responder(&g.senders)?;
+            let on = self.core(g.host, 0, PollMode::Busy);
+            self.add((g.senders[0].0, g.host, Role::Peer), on, what)?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware,
 };
-use super::{deaths, effective, faults, timeline};
+use super::{deaths, effective, faults, receives, timeline};
 use crate::format::{HostModel, Noise, QpKind, SwitchMode, TopologyKind};
 use crate::profile::ForwardMode;
 use crate::report::PcapNg;
@@ -170,15 +170,18 @@ fn collect(
             failures.push(format!("program {} (rank {}): {f}", p.program, p.rank));
         }
     }
-    out.exit = exit(end, &failures, world);
     let all: Vec<(&Placed, &Results)> =
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
+    out.exit = exit(end, &failures, world, &receives::unmet(point, &all));
     let (first, last) = program_metrics(point, world, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
+    receives::metrics(world, &all, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
+    receives::lost_completions(world, &mut out);
+    receives::cq_rule(&point.scenario, &mut out);
     faults::collect(world, &mut out);
     deaths::collect(world, &point.scenario, *end != RunEnd::Done, &mut out);
     out.effective = effective::values(point, world, placed);
@@ -214,9 +217,10 @@ fn losses(world: &World) -> String {
     text
 }
 
-fn exit(end: &RunEnd, failures: &[String], world: &World) -> Exit {
+fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> Exit {
     let no_progress = |reasons: &[StallReason]| {
-        let lines: Vec<_> = reasons.iter().map(StallReason::to_string).collect();
+        let stalls = reasons.iter().map(StallReason::to_string);
+        let lines: Vec<_> = unmet.iter().cloned().chain(stalls).collect();
         losses(world) + &lines.join("\n")
     };
     match end {

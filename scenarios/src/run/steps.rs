@@ -23,6 +23,9 @@ fn summary(outcome: &Logged) -> Option<(u64, &'static str)> {
         Logged::Modified(Ok(unstaged)) => ((*unstaged).into(), "ok"),
         Logged::Modified(Err(e)) => (0, modify_word(e)),
         Logged::PeerModified(done) => (0, if *done { "ok" } else { "refused" }),
+        Logged::Happened(_) | Logged::Destroyed(true) => (1, "ok"),
+        Logged::Drained(n) => ((*n).into(), "ok"),
+        Logged::Destroyed(false) => (0, "bad-handle"),
     })
 }
 

@@ -208,6 +208,10 @@ pub struct Results {
     pub received: u64,
     /// Bytes received.
     pub received_bytes: u64,
+    /// Bytes of the receive buffers that messages had taken and did not fill.
+    pub wasted_bytes: u64,
+    /// SRQ limit events that the program has taken.
+    pub srq_limits: u64,
     /// Rings that announced at least one WQE.
     pub rings: u64,
     /// WQEs announced and never confirmed by a completion: the unsignalled tail.
@@ -231,6 +235,8 @@ pub struct Results {
     pub statuses: Statuses,
     /// What a script did, step by step.
     pub log: Vec<LogEntry>,
+    /// The line at which a script stands; `None`: it has not begun, or is done.
+    pub waits_at: Option<u32>,
     /// Why it ended early.
     pub failure: Option<Failure>,
 }

@@ -7,7 +7,7 @@
 
 use doorbell_core::transport::{
     Contents, Control, CqId, Endpoint, LookupError, MemKind, Mr, Next, PdId, QpAttr, QpId, QpInit,
-    QpSize, RcParams, Remote, UdDest, WaitSet,
+    QpSize, RcParams, RecvQueue, Remote, SrqId, UdDest, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AccessFlags, Mtu, QKey, QpAttrMask, QpState, QpType, Rkey};
@@ -71,10 +71,13 @@ pub struct LocalConfig {
     /// Entries of each of the two completion queues. Fewer than what can be outstanding: the
     /// queue may overrun, which loses it and its QPs.
     pub cq_depth: u32,
+    /// Receives that fit a shared receive queue, from which all QPs of the program take; `None`:
+    /// each QP has a queue of its own. Fewer: less memory, and a burst on any QP takes from all.
+    pub srq_depth: Option<u32>,
 }
 
 impl Default for LocalConfig {
-    /// 1 MiB of host memory on NUMA node 0, 4,096 completions.
+    /// 1 MiB of host memory on NUMA node 0, 4,096 completions, no shared receive queue.
     fn default() -> Self {
         Self {
             memory: MemKind::Host { numa: 0 },
@@ -82,6 +85,7 @@ impl Default for LocalConfig {
             region_bytes: 1 << 20,
             access: ALL_RIGHTS,
             cq_depth: 4096,
+            srq_depth: None,
         }
     }
 }
@@ -97,6 +101,8 @@ pub struct Local {
     pub recv_cq: CqId,
     /// Memory that is offered to peers.
     pub mr: Mr,
+    /// Shared receive queue of all QPs.
+    pub srq: Option<SrqId>,
 }
 
 /// Every right that a peer can have.
@@ -115,7 +121,13 @@ impl Local {
         let mr = t.alloc_mr(pd, c.region_bytes, c.memory, c.access, c.contents)?;
         let send_cq = t.create_cq(c.cq_depth)?;
         let recv_cq = t.create_cq(c.cq_depth)?;
-        Ok(Self { pd, send_cq, recv_cq, mr })
+        let srq = c.srq_depth.map(|depth| t.create_srq(pd, depth)).transpose()?;
+        Ok(Self { pd, send_cq, recv_cq, mr, srq })
+    }
+
+    /// Where receives for `qp` are posted.
+    pub fn receives_of(&self, qp: QpId) -> RecvQueue {
+        self.srq.map_or(RecvQueue::Qp(qp), RecvQueue::Srq)
     }
 }
 
@@ -432,7 +444,7 @@ impl Connect {
             pd: l.pd,
             send_cq: l.send_cq,
             recv_cq: l.recv_cq,
-            srq: None,
+            srq: l.srq,
             size: c.size,
             sq_sig_all: c.signal_all,
             queue_memory: c.queue_memory,

@@ -42,7 +42,7 @@ pub use produce::{Produce, ProduceConfig, ProducePath};
 pub use protect::{Aim, Buffer, Origin, PeerKey};
 pub use proxy::{Proxy, ProxyConfig};
 pub use rate::{Arrivals, Rate, RateConfig, Stop};
-pub use responder::{Responder, ResponderConfig, ResponderLink};
+pub use responder::{Responder, ResponderConfig, ResponderLink, SrqRepost, SrqUse};
 pub use script::{LogEntry, Outcome, Script, ScriptConfig, ScriptStep};
 pub use sharing::Sharing;
 pub use statuses::{MAX_RUNS, Statuses};

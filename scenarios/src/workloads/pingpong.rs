@@ -5,8 +5,8 @@
 //! on the path. Both sides run this program; one of them starts.
 
 use doorbell_core::transport::{
-    Completion, Completions, Contents, Control, Mr, Next, Program, Range, RecvQueue, RecvWr, Ring,
-    WaitSet, WatchId,
+    Completion, Completions, Contents, Control, Mr, Next, Program, Range, RecvWr, Ring, WaitSet,
+    WatchId,
 };
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{QpType, SendFlags};
@@ -186,8 +186,8 @@ impl PingPong {
             }
             if config.by == PingPongBy::Send {
                 let wr = receive(&l.mr, layout, config.link.ty)?;
-                let n = RECEIVES.min(config.link.size.max_recv_wr);
-                t.post_recv(RecvQueue::Qp(lanes[0].qp), &vec![wr; n as usize])?;
+                let room = config.local.srq_depth.unwrap_or(config.link.size.max_recv_wr);
+                t.post_recv(l.receives_of(lanes[0].qp), &vec![wr; RECEIVES.min(room) as usize])?;
             }
             Ok(())
         };
@@ -283,7 +283,7 @@ impl PingPong {
             if let Some(f) = failed(&self.polled.as_slice()[i]) {
                 return Err(f);
             }
-            t.post_recv(RecvQueue::Qp(lane.qp), &[wr])?;
+            t.post_recv(local.receives_of(lane.qp), &[wr])?;
             self.hear(t.now());
             if self.config.check && self.heard == self.total() {
                 self.check_last(t, &local.mr)?;

@@ -5,7 +5,7 @@ use doorbell_core::transport::{
     RecvWr, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::QpType;
+use doorbell_core::verbs::{AsyncEventKind, QpType, WcOpcode};
 
 use super::common::{Failure, Results, failed};
 use super::connect::{
@@ -26,6 +26,26 @@ pub struct ResponderLink {
     /// Whether consumed receives are posted again. Without it the QP takes `receives` messages
     /// and no more.
     pub refill: bool,
+}
+
+/// When receives that were consumed go back to a shared receive queue.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum SrqRepost {
+    /// By [`ResponderConfig::repost_batch`], as with queues of the QPs' own.
+    #[default]
+    Batch,
+    /// All together when the limit event has come; the limit is armed again behind them.
+    AtLimit,
+}
+
+/// How a responder uses the shared receive queue of [`LocalConfig::srq_depth`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct SrqUse {
+    /// Armed limit: an event comes when fewer receives are posted. 0: none. It is armed again with
+    /// each post behind an event.
+    pub limit: u32,
+    /// When receives go back.
+    pub repost: SrqRepost,
 }
 
 /// Configuration of [`Responder`].
@@ -55,6 +75,13 @@ pub struct ResponderConfig {
     pub for_script: bool,
     /// Tells the peers of a region of another protection domain, and of one that is gone.
     pub spare: bool,
+    /// Time that the core spends on each receive buffer before it posts it again: taking the
+    /// message out of it, or making a new one. Higher: receives come back later.
+    pub repost_time: Span,
+    /// Limit and policy of the shared receive queue, if there is one. It is filled to its depth
+    /// instead of the queues of the links, whose `receives` then have no meaning but none at all,
+    /// and is posted again if the first link says so.
+    pub srq: SrqUse,
 }
 
 impl ResponderConfig {
@@ -71,6 +98,8 @@ impl ResponderConfig {
             solicited_only: false,
             for_script: false,
             spare: false,
+            repost_time: Span::ZERO,
+            srq: SrqUse::default(),
         }
     }
 }
@@ -83,11 +112,11 @@ const ORDERED: u64 = u64::MAX >> 1;
 
 const UNKNOWN_QP: Failure = Failure::Config("the script names an unknown QP");
 
-/// A QP's receives: buffers by number, and those that wait to be posted again.
+/// The receives of a QP or of the SRQ: how many, and those that wait to be posted again.
 #[derive(Clone, Debug)]
 struct Receives {
-    qp: QpId,
-    first_slot: u64,
+    queue: RecvQueue,
+    count: u32,
     to_post: Vec<RecvWr>,
 }
 
@@ -108,6 +137,8 @@ pub struct Responder {
     dereg_at: Vec<(Time, usize, u32)>,
     /// No poll before.
     next_poll: Time,
+    /// A limit event has come, and nothing was posted since.
+    low: bool,
     polled: Completions,
     results: Results,
 }
@@ -129,6 +160,7 @@ impl Responder {
             links,
             receives: vec![],
             next_poll: Time::ZERO,
+            low: false,
             polled,
             results: Results::default(),
         }
@@ -143,8 +175,8 @@ impl Responder {
         let c = &self.config;
         let region_bytes = c.local.region_bytes * c.links.len() as u64;
         let local = Local::open(t, &LocalConfig { region_bytes, ..c.local })?;
-        let slots: u64 =
-            c.links.iter().map(|l| u64::from(l.receives) * u64::from(l.link.qps)).sum();
+        let own: u64 = c.links.iter().map(|l| u64::from(l.receives) * u64::from(l.link.qps)).sum();
+        let slots = c.local.srq_depth.map_or(own, |depth| if own > 0 { depth.into() } else { 0 });
         if slots > 0 {
             let (len, kind) = (slots * self.slot_bytes(), self.receive_memory());
             let contents = c.receive_contents;
@@ -154,7 +186,34 @@ impl Responder {
             self.spare.publish(t, l.link.peer, (local.pd, local.mr))?;
         }
         self.local = Some(local);
+        if let (Some(srq), Some(depth)) = (local.srq, c.local.srq_depth) {
+            let datagram = c.links.iter().any(|l| l.link.ty == QpType::Ud);
+            let limit = c.srq.limit;
+            if slots > 0 {
+                self.fill_queue(t, RecvQueue::Srq(srq), 0, depth, datagram)?;
+            }
+            if limit > 0 {
+                t.arm_srq(srq, limit)?;
+            }
+        }
         Ok(local)
+    }
+
+    /// Posts the first `count` receives of a queue, in the slots from `first_slot` on.
+    fn fill_queue<T: Control>(
+        &mut self,
+        t: &mut T,
+        queue: RecvQueue,
+        first_slot: u64,
+        count: u32,
+        datagram: bool,
+    ) -> Result<(), Failure> {
+        let slots = first_slot..first_slot + u64::from(count);
+        let wrs: Vec<_> = slots.map(|s| self.receive_wr(s, datagram)).collect();
+        t.post_recv(queue, &wrs)?;
+        let to_post = Vec::with_capacity(count as usize);
+        self.receives.push(Receives { queue, count, to_post });
+        Ok(())
     }
 
     fn receive_memory(&self) -> MemKind {
@@ -175,17 +234,14 @@ impl Responder {
     /// Posts the first receives of link `i`, whose QPs are in RTS.
     fn fill<T: Control>(&mut self, t: &mut T, i: usize) -> Result<(), Failure> {
         let (n, ty) = (self.config.links[i].receives, self.config.links[i].link.ty);
-        if n == 0 {
+        if n == 0 || self.config.local.srq_depth.is_some() {
             return Ok(());
         }
         let slots_of = |l: &ResponderLink| u64::from(l.receives) * u64::from(l.link.qps);
         let mut first_slot: u64 = self.config.links[..i].iter().map(slots_of).sum();
         for lane in self.links[i].lanes().to_vec() {
-            let slots = first_slot..first_slot + u64::from(n);
-            let wrs: Vec<_> = slots.map(|s| self.receive_wr(s, ty == QpType::Ud)).collect();
-            t.post_recv(RecvQueue::Qp(lane.qp), &wrs)?;
-            let to_post = Vec::with_capacity(n as usize);
-            self.receives.push(Receives { qp: lane.qp, first_slot, to_post });
+            let queue = RecvQueue::Qp(lane.qp);
+            self.fill_queue(t, queue, first_slot, n, ty == QpType::Ud)?;
             first_slot += u64::from(n);
         }
         Ok(())
@@ -236,30 +292,75 @@ impl Responder {
             } else {
                 self.results.failure = self.results.failure.or(failed(&c));
             }
-            if let Completion::Recv { wr_id, qp, len, .. } = c {
+            if let Completion::Recv { wr_id, qp, len, op, .. } = c {
                 let now = t.now();
                 self.results.first.get_or_insert(now);
                 self.results.receive(len, now);
-                self.repost(t, qp, wr_id)?;
+                if wr_id != ORDERED {
+                    self.repost(t, qp, wr_id, if op == WcOpcode::Recv { len } else { 0 })?;
+                }
             }
+        }
+        if self.low && self.config.srq.repost == SrqRepost::AtLimit {
+            self.post_again(t, 0)?;
         }
         Ok(self.polled.is_full())
     }
 
-    fn repost<T: Control>(&mut self, t: &mut T, qp: QpId, slot: u64) -> Result<(), Failure> {
-        let i = (0..self.links.len()).find(|&i| self.owns(i, qp)).expect("a QP of ours");
-        if slot == ORDERED || !self.config.links[i].refill {
+    /// Takes note of limit events.
+    fn look<T: Control>(&mut self, t: &mut T) {
+        if self.config.srq.limit == 0 {
+            return;
+        }
+        while let Some(event) = t.next_event() {
+            let low = event.kind == AsyncEventKind::SrqLimitReached;
+            self.results.srq_limits += u64::from(low);
+            self.low |= low;
+        }
+    }
+
+    /// The receive in `slot` was consumed by a message that filled `used` bytes of it.
+    fn repost<T: Control>(
+        &mut self,
+        t: &mut T,
+        qp: QpId,
+        slot: u64,
+        used: u32,
+    ) -> Result<(), Failure> {
+        let shared = self.local.is_some_and(|l| l.srq.is_some());
+        let i = (0..self.links.len()).find(|&i| shared || self.owns(i, qp)).expect("ours");
+        let wr = self.receive_wr(slot, self.config.links[i].link.ty == QpType::Ud);
+        self.results.wasted_bytes += u64::from(wr.sge.len.saturating_sub(used));
+        if !self.config.links[i].refill {
             return Ok(());
         }
-        let wr = self.receive_wr(slot, self.config.links[i].link.ty == QpType::Ud);
-        let n = self.config.links[i].receives;
-        let r = self.receives.iter_mut().find(|r| r.qp == qp).expect("it has receives");
-        debug_assert!((r.first_slot..r.first_slot + u64::from(n)).contains(&slot));
+        let queue = self.local.expect("connected").receives_of(qp);
+        let at = self.receives.iter().position(|r| r.queue == queue).expect("it has receives");
+        let r = &mut self.receives[at];
         r.to_post.push(wr);
-        if r.to_post.len() as u32 >= self.config.repost_batch.min(n) {
-            t.post_recv(RecvQueue::Qp(qp), &r.to_post)?;
-            r.to_post.clear();
+        let batch = match self.config.srq.repost {
+            SrqRepost::AtLimit if shared => u32::MAX,
+            _ => self.config.repost_batch.min(r.count),
+        };
+        if r.to_post.len() as u32 >= batch { self.post_again(t, at) } else { Ok(()) }
+    }
+
+    /// Posts what was consumed of queue `at`, and arms the limit again after an event.
+    fn post_again<T: Control>(&mut self, t: &mut T, at: usize) -> Result<(), Failure> {
+        let Some(r) = self.receives.get_mut(at).filter(|r| !r.to_post.is_empty()) else {
+            return Ok(());
+        };
+        if self.config.repost_time > Span::ZERO {
+            t.compute(self.config.repost_time * r.to_post.len() as u64);
         }
+        // The event comes when a receive is taken. Armed behind the post, the limit would be passed
+        // unseen by messages that take what was posted at once, and no event would ever come.
+        if let (true, RecvQueue::Srq(srq)) = (self.low, r.queue) {
+            t.arm_srq(srq, self.config.srq.limit)?;
+            self.low = false;
+        }
+        t.post_recv(r.queue, &r.to_post)?;
+        r.to_post.clear();
         Ok(())
     }
 
@@ -275,7 +376,7 @@ impl Responder {
                 let (got, need) = (local.mr.len, order.bytes.into());
                 let sge = sge.ok_or(Failure::OwnRegion { got, need })?;
                 let wrs = vec![RecvWr { wr_id: ORDERED, sge }; order.count as usize];
-                t.post_recv(RecvQueue::Qp(qp), &wrs)?;
+                t.post_recv(local.receives_of(qp), &wrs)?;
                 t.publish(key(Topic::ReceivesPosted, peer, self.obeyed[i]), &[]);
                 self.obeyed[i] += 1;
             }
@@ -335,6 +436,7 @@ impl Responder {
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
         // A queue may be waited for only if it was polled in this step.
         let polled = self.local.is_some();
+        self.look(t);
         let full = match self.local {
             Some(local) => self.drain(t, &local)?,
             None => false,
@@ -364,6 +466,7 @@ impl Responder {
             None if polled => WaitSet::cq(local.recv_cq).or(WaitSet::BOOTSTRAP),
             _ => WaitSet::BOOTSTRAP,
         };
+        let on = if self.config.srq.limit > 0 { on.or(WaitSet::EVENTS) } else { on };
         let dereg = self.dereg_at.iter().map(|(at, ..)| *at).min();
         let until = [connected_by, poll, dereg].into_iter().flatten().min();
         Ok(Next::Wait { on, until })
@@ -451,6 +554,47 @@ mod tests {
         assert_eq!((a.results().messages, a.results().failure), (1000, None));
         // 8 bytes and the 40 of the header.
         assert_eq!((b.results().received, b.results().received_bytes), (10, 480));
+    }
+
+    /// Two peers that send 1000 messages of 8 bytes each to a pool of `depth` buffers of 64.
+    fn pool(depth: u32, srq: SrqUse, batch: u32) -> Responder {
+        let mut a = Rate::new(sends(2, QpType::Rc));
+        let mut b = Rate::new(sends(2, QpType::Rc));
+        let mut config = ResponderConfig::to(0);
+        (config.receive_bytes, config.repost_batch, config.srq) = (64, batch, srq);
+        config.local.srq_depth = Some(depth);
+        config.links.push(ResponderLink { link: LinkConfig::to(1), ..config.links[0] });
+        let mut r = Responder::new(config);
+        run(&mut Ideal::new(3), &mut [&mut a, &mut b, &mut r]).unwrap();
+        r
+    }
+
+    #[test]
+    fn all_links_take_from_one_pool() {
+        for depth in [1, 8, 2000] {
+            let r = pool(depth, SrqUse::default(), 1);
+            let results = r.results();
+            assert_eq!((results.received, results.failure), (2000, None), "{depth}");
+            assert_eq!(results.wasted_bytes, 2000 * (64 - 8));
+            assert_eq!((results.srq_limits, r.receives.len()), (0, 1));
+        }
+    }
+
+    #[test]
+    fn a_pool_is_filled_again_when_the_limit_event_has_come() {
+        let at_limit = |limit| SrqUse { limit, repost: SrqRepost::AtLimit };
+        for (depth, limit) in [(8, 7), (8, 1), (64, 16)] {
+            let r = pool(depth, at_limit(limit), 1);
+            assert_eq!((r.results().received, r.results().failure), (2000, None));
+            // Each event brings back what had gone below the limit, at least.
+            let most = 2000 / u64::from(depth - limit) + 1;
+            let events = r.results().srq_limits;
+            assert!(events > 0 && events <= most, "{events} of at most {most}");
+        }
+        // With the other policy the event is news and nothing more.
+        let r = pool(8, SrqUse { limit: 7, repost: SrqRepost::Batch }, 4);
+        assert_eq!(r.results().received, 2000);
+        assert!(r.results().srq_limits > 0);
     }
 
     #[test]

@@ -4,14 +4,16 @@
 //! without a deadline that can never be satisfied stays there, and the run ends as a stall that
 //! names the un-rung WQEs; that is how they are shown to be stuck.
 
+mod teardown;
+
 use std::collections::VecDeque;
 
 use doorbell_core::transport::{
-    Completion, Completions, Control, FenceScope, ModifyError, Mr, Next, PostRecvCause, Program,
-    Range, RecvQueue, RecvWr, Ring, RingError, Rung, StageError, Transport, WaitSet,
+    AsyncEvent, Completion, Completions, Control, FenceScope, ModifyError, Mr, Next, PostRecvCause,
+    Program, Range, RecvWr, Ring, RingError, Rung, StageError, Transport, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{QpState, SendFlags};
+use doorbell_core::verbs::{AsyncEventKind, QpState, SendFlags};
 
 use super::common::{Failure, Message, Place, Poster, Results, Shape, Window};
 use super::connect::{
@@ -20,6 +22,8 @@ use super::connect::{
 };
 use super::overrides::{Overrides, StateOrder, transition};
 use super::protect::{Aim, Buffer, DeregOrder, PeerKey};
+pub use teardown::EndStep;
+use teardown::Marker;
 
 /// One line of a script. `qp` counts from 0 within the link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -149,6 +153,8 @@ pub enum ScriptStep {
         /// Attributes that differ.
         set: Overrides,
     },
+    /// A step of the end of a QP.
+    End(EndStep),
 }
 
 /// Every QP of the link, in [`ScriptStep::Post`] and [`ScriptStep::Ring`].
@@ -197,6 +203,12 @@ pub enum Outcome {
     Modified(Result<u32, ModifyError>),
     /// The peer's modify; false: the verbs refused it.
     PeerModified(bool),
+    /// The event that was waited for.
+    Happened(AsyncEventKind),
+    /// The marker was flushed, and with it that many completions.
+    Drained(u32),
+    /// A QP is gone, or was before.
+    Destroyed(bool),
 }
 
 /// One entry of the log.
@@ -266,6 +278,9 @@ pub struct Script {
     deregs: u32,
     /// Buffers in other protection domains, from number 1 on.
     foreign: Vec<Mr>,
+    /// Asynchronous events that were taken and not waited for.
+    events: Vec<AsyncEvent>,
+    marker: Option<Marker>,
 }
 
 impl Script {
@@ -287,6 +302,8 @@ impl Script {
             state_orders: 0,
             deregs: 0,
             foreign: vec![],
+            events: vec![],
+            marker: None,
         }
     }
 
@@ -311,7 +328,7 @@ impl Script {
                 let wr = receive(l, FIRST_RECEIVE_BYTES)?;
                 let wrs = vec![wr; n as usize];
                 for lane in lanes.iter().filter(|_| n > 0) {
-                    t.post_recv(RecvQueue::Qp(lane.qp), &wrs)?;
+                    t.post_recv(l.receives_of(lane.qp), &wrs)?;
                 }
                 Ok(())
             };
@@ -331,6 +348,7 @@ impl Script {
                 return Ok(Next::Again);
             }
             acted = !load;
+            self.results.waits_at = Some(self.line as u32);
             if let Some(next) = self.step_line(t, step)? {
                 return Ok(next);
             }
@@ -338,6 +356,7 @@ impl Script {
             (self.since, self.seen) = (None, 0);
         }
         let r = &mut self.results;
+        r.waits_at = None;
         let from = r.first.unwrap_or_default();
         r.window = Some(Window { from, to: t.now(), messages: r.messages, bytes: r.bytes });
         publish_done(t, self.client.peer(), self.receives);
@@ -420,6 +439,7 @@ impl Script {
             ScriptStep::PeerModify { qp, to, set } => {
                 return self.modify_peer(t, StateOrder { qp, to, set });
             }
+            ScriptStep::End(step) => return self.end(t, step),
         }
         Ok(None)
     }
@@ -585,7 +605,8 @@ impl Script {
     ) -> Result<(), Failure> {
         let (lane, wr) = (self.lane(qp)?, receive(self.client.local(), bytes)?);
         let wrs = vec![wr; count as usize];
-        let (n, cause) = match t.post_recv(RecvQueue::Qp(lane.qp), &wrs) {
+        let queue = self.client.local().receives_of(lane.qp);
+        let (n, cause) = match t.post_recv(queue, &wrs) {
             Ok(()) => (count, None),
             Err(e) => (e.posted, Some(e.cause)),
         };
@@ -663,6 +684,7 @@ impl Script {
     fn completed<T: Control>(&mut self, t: &T, c: Completion) {
         self.seen += 1;
         self.results.statuses.add(&c);
+        self.look_for_marker(&c);
         match c {
             Completion::Recv { len, .. } => self.results.receive(len, t.now()),
             Completion::Send { qp, len, retired, .. } => {

@@ -10,7 +10,7 @@ use doorbell_core::ideal::{Ideal, Stalled, run};
 use doorbell_core::transport::RungBy;
 use doorbell_core::transport::*;
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{QpState, SendFlags};
+use doorbell_core::verbs::{AsyncEventKind, QpState, SendFlags};
 use doorbell_core::verbs::{TransitionError, WcStatus};
 
 fn post(count: u32) -> ScriptStep {
@@ -179,4 +179,71 @@ fn a_buffer_of_another_protection_domain_is_refused_at_execution() {
 fn an_unknown_qp_is_a_mistake_in_the_file() {
     let (a, ..) = play(vec![ScriptStep::Ring { qp: 1, how: Ring::Auto }]);
     assert!(matches!(a.results().failure, Some(Failure::Config(_))));
+}
+
+const DRAIN: ScriptStep = ScriptStep::End(EndStep::Drain { qp: 0, deadline: None });
+fn err() -> ScriptStep {
+    ScriptStep::Modify { qp: 0, to: QpState::Err, set: Overrides::default() }
+}
+
+const DESTROY: ScriptStep = ScriptStep::End(EndStep::Destroy { qp: 0 });
+
+/// A script whose own QPs take from an SRQ of 8.
+fn play_shared(steps: Vec<ScriptStep>) -> (Script, Result<(), Stalled>) {
+    let mut config = ScriptConfig { steps, ..ScriptConfig::to(1) };
+    config.local.srq_depth = Some(8);
+    let mut a = Script::new(config);
+    let mut b = Responder::new(ResponderConfig::to(0));
+    let end = run(&mut Ideal::new(2), &mut [&mut a, &mut b]);
+    (a, end)
+}
+
+#[test]
+fn a_drain_ends_with_its_marker() {
+    let recv = ScriptStep::PostRecv { qp: 0, count: 3, bytes: 64 };
+    let (a, _, _, end) = play(vec![recv, err(), post(2), RING, DRAIN, DESTROY, DESTROY]);
+    end.unwrap();
+    let log = outcomes(&a);
+    // Two sends, the marker, and three receives of a queue of their own, each flushed.
+    assert!(matches!(log[4..], [Outcome::Drained(3..=6), Outcome::Destroyed(true), _]), "{log:?}");
+    assert_eq!(log[6], Outcome::Destroyed(false), "it is gone already");
+    let marker = a.results().log.iter().rev().find_map(|e| match e.outcome {
+        Outcome::Completed(Completion::Error { wr_id, queue: WorkQueue::Send, status, .. }) => {
+            Some((wr_id, status))
+        }
+        _ => None,
+    });
+    assert_eq!(marker, Some((2, WcStatus::WrFlushErr)), "the last of the send queue");
+}
+
+#[test]
+fn a_drain_needs_a_queue_pair_in_err() {
+    let (a, ..) = play(vec![DRAIN]);
+    assert!(matches!(a.results().failure, Some(Failure::Config(text)) if text.contains("err")));
+}
+
+#[test]
+fn an_event_is_waited_for_as_long_as_the_script_says() {
+    let kind = AsyncEventKind::QpLastWqeReached;
+    let await_event = |deadline| ScriptStep::End(EndStep::AwaitEvent { qp: 0, kind, deadline });
+    let (a, end) = play_shared(vec![err(), await_event(None)]);
+    end.unwrap();
+    assert_eq!(outcomes(&a)[1], Outcome::Happened(kind));
+    let again = vec![err(), await_event(None), await_event(Some(Span::from_us(5)))];
+    let (a, end) = play_shared(again);
+    end.unwrap();
+    assert_eq!(outcomes(&a)[2], Outcome::TimedOut(0), "it comes once");
+    assert_eq!(a.results().waits_at, None);
+    let (a, end) = play_shared(vec![await_event(None)]);
+    assert!(end.is_err(), "it waits for ever");
+    assert_eq!(a.results().waits_at, Some(0));
+}
+
+#[test]
+fn own_receives_go_to_the_shared_queue() {
+    let recv = |count| ScriptStep::PostRecv { qp: 0, count, bytes: 64 };
+    let (a, end) = play_shared(vec![recv(5), recv(4)]);
+    end.unwrap();
+    let full = Some(PostRecvCause::Full);
+    assert_eq!(outcomes(&a), [Outcome::PostedRecv(5, None), Outcome::PostedRecv(3, full)]);
 }

@@ -11,8 +11,7 @@
 //! the simulator.
 
 use doorbell_core::transport::{
-    Completion, Completions, Contents, Control, MemKind, Mr, Next, Program, RecvQueue, RecvWr,
-    WaitSet,
+    Completion, Completions, Contents, Control, MemKind, Mr, Next, Program, RecvWr, WaitSet,
 };
 
 use doorbell_core::units::{Span, Time};
@@ -135,13 +134,15 @@ impl Verify {
             if !takes || n == 0 {
                 return Ok(());
             }
-            let len = stride * u64::from(n) * lanes.len() as u64;
+            // An SRQ serves all QPs: it is filled once.
+            let queues = if l.srq.is_some() { &lanes[..1] } else { lanes };
+            let len = stride * u64::from(n) * queues.len() as u64;
             let m = t.alloc_mr(l.pd, len, kind, ALL_RIGHTS, Contents::Data)?;
             *mr = Some(m);
-            for (i, lane) in (0..).zip(lanes) {
+            for (i, lane) in (0..).zip(queues) {
                 let slots = i * u64::from(n)..(i + 1) * u64::from(n);
                 let wrs: Vec<_> = slots.map(|s| receive(&m, stride, size, s)).collect();
-                t.post_recv(RecvQueue::Qp(lane.qp), &wrs)?;
+                t.post_recv(l.receives_of(lane.qp), &wrs)?;
             }
             Ok(())
         };
@@ -175,7 +176,8 @@ impl Verify {
                 self.results.receive(len, t.now());
                 let mr = self.receive_mr.expect("there are receives");
                 let (stride, size) = (self.config.shape.stride(), self.config.shape.bytes());
-                t.post_recv(RecvQueue::Qp(qp), &[receive(&mr, stride, size, wr_id)])?;
+                let queue = self.client.local().receives_of(qp);
+                t.post_recv(queue, &[receive(&mr, stride, size, wr_id)])?;
             }
         }
         if self.polled.is_full() {

@@ -21,15 +21,6 @@ pub struct NicAsync {
     pub object: u32,
 }
 
-/// Whether a CQE ends a receive.
-const fn of_recv(kind: &CqeKind) -> bool {
-    match kind {
-        CqeKind::Recv { .. } => true,
-        CqeKind::Send { .. } => false,
-        CqeKind::Error { queue, .. } => matches!(queue, WorkQueue::Recv),
-    }
-}
-
 impl Nic {
     /// Turns what the requester has completed into CQEs.
     pub(super) fn completions(&mut self, env: &mut Env<'_>, qp: u32) {
@@ -87,15 +78,13 @@ impl Nic {
         solicited: bool,
     ) {
         let life = self.qp(qp).map_or(0, |q| q.life);
-        if of_recv(&kind)
-            && let Some(q) = self.qp_mut(qp)
-        {
-            q.recv_cqes += 1;
-        }
         if let CqeKind::Error { queue, status, .. } = kind {
             self.count_error(qp, queue, status);
         }
         let cqe = Cqe { qp, life, wr_id, kind, solicited, landed: env.now };
+        if let Some(q) = self.qp_mut(qp) {
+            q.recv_cqes += u32::from(cqe.is_receive());
+        }
         let id = self.cqes.insert((cq, cqe));
         let latency = self.clocked(env.now, self.cfg.completion_latency);
         // A clock that speeds up lets no completion overtake an earlier one.
@@ -154,20 +143,24 @@ impl Nic {
         } else if !was_lost {
             self.cq_overrun(env, cq);
         }
-        if of_recv(&cqe.kind) {
-            self.qp_mut(cqe.qp).expect("it lives").recv_cqes -= 1;
-            self.tell_last_wqe(env, cqe.qp);
+        if cqe.is_receive() {
+            if let Some(q) = self.qp_mut(cqe.qp) {
+                q.recv_cqes = q.recv_cqes.saturating_sub(1);
+            }
+            self.last_wqe(env, cqe.qp);
         }
     }
 
-    /// A QP in ERR takes nothing from its SRQ any more. Once the last CQE of a receive that it had
-    /// taken is written, the program hears of it, once (protocol.md §3.3).
-    fn tell_last_wqe(&mut self, env: &mut Env<'_>, qp: u32) {
+    /// Tells once that a QP in ERR takes no more receives of its SRQ: the one that a message had
+    /// taken has been completed, and its CQE is in memory (protocol.md §3.3).
+    fn last_wqe(&mut self, env: &mut Env<'_>, qp: u32) {
+        let tells = self.rc.rules.last_wqe_event;
         let Some(q) = self.qp_mut(qp) else { return };
-        if q.srq.is_none() || q.state != QpState::Err || q.recv_cqes > 0 || q.told_last_wqe {
+        let over = q.state == QpState::Err && q.current_recv.is_none() && q.recv_cqes == 0;
+        if !tells || !over || q.srq.is_none() || q.last_wqe_told {
             return;
         }
-        q.told_last_wqe = true;
+        q.last_wqe_told = true;
         let owner = q.owner;
         self.raise(env, owner, AsyncEventKind::QpLastWqeReached, qp);
     }
@@ -242,7 +235,7 @@ impl Nic {
         self.completions(env, qp);
         self.flush_sends(env, qp);
         self.flush_recvs(env, qp);
-        self.tell_last_wqe(env, qp);
+        self.last_wqe(env, qp);
     }
 
     /// Flushes what was posted and never reached the requester.
@@ -268,11 +261,19 @@ impl Nic {
 
     /// Flushes the posted receives; those of an SRQ stay.
     pub(super) fn flush_recvs(&mut self, env: &mut Env<'_>, qp: u32) {
+        let all = self.rc.rules.flush_receives;
         loop {
             let Some(q) = self.qp_mut(qp) else { return };
             let cq = q.recv_cq;
-            let wqe = q.current_recv.take().or_else(|| q.rq.flush_one());
-            let Some(wqe) = wqe else { return };
+            let wqe = match q.current_recv.take() {
+                Some(taken) => taken,
+                None if !all => return,
+                None => {
+                    let Some(wqe) = q.rq.flush_one() else { return };
+                    self.posted.remove(&wqe);
+                    wqe
+                }
+            };
             let status = WcStatus::WrFlushErr;
             let kind = CqeKind::Error { queue: WorkQueue::Recv, index: 0, status };
             self.write_cqe(env, qp, cq, wqe.wr_id, kind, false);

@@ -2,7 +2,7 @@
 
 use doorbell_core::transport::{QpAttr, QpCaps};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{Mtu, Psn, QpAttrMask, QpState, QpType, Qpn};
+use doorbell_core::verbs::{Mtu, Psn, QpAttrMask, QpState, QpType, Qpn, SendFlags};
 
 use super::config::RcConfig;
 use super::env::{Env, kind};
@@ -102,10 +102,10 @@ impl Nic {
             timers: Vec::new(),
             kept: Vec::new(),
             recv_cqes: 0,
-            told_last_wqe: false,
             tells_drained: false,
             asked_in_port: 0,
             asked_before_reset: 0,
+            last_wqe_told: false,
             counters: Default::default(),
         })));
         self.apply_withheld();
@@ -130,7 +130,9 @@ impl Nic {
     /// Destroys an SRQ that no QP uses, with its receives.
     pub fn destroy_srq(&mut self, srq: u32) {
         debug_assert!(self.qps().all(|(_, q)| q.srq != Some(srq)));
-        self.srqs[srq as usize] = None;
+        if let Some(mut rq) = self.srqs[srq as usize].take() {
+            rq.reset(&mut self.posted);
+        }
     }
 
     /// Makes an SRQ; returns its index.
@@ -232,19 +234,20 @@ impl Nic {
 
     /// Empties the QP. What is on its way somewhere is of a former life from now on.
     fn reset_qp(&mut self, env: &mut Env<'_>, qp: u32) {
-        let Some(q) = self.qp_mut(qp) else { return };
+        let Self { qps, posted, .. } = self;
+        let Some(q) = qps.get_mut(qp as usize).and_then(Option::as_deref_mut) else { return };
         q.life += 1;
         q.counters = q.hw_counters();
         q.sq.reset();
-        q.rq.reset();
+        q.rq.reset(posted);
+        q.recv_cqes = 0;
+        q.last_wqe_told = false;
         q.requester = None;
         q.responder = None;
         (q.accepts_since, q.acknowledged, q.death) = (None, None, None);
         q.current_recv = None;
         q.atomics = 0;
         q.tells_drained = false;
-        q.recv_cqes = 0;
-        q.told_last_wqe = false;
         q.asked_before_reset = q.asked_in_port;
         let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();
         packets.extend(q.kept.drain(..).map(|(_, packet)| packet));
@@ -289,19 +292,35 @@ impl Nic {
             Some(srq) => {
                 if let Some(rq) = self.srq_mut(srq) {
                     wqes.iter().for_each(|w| rq.push(*w));
+                    wqes.iter().for_each(|w| self.posted.add(w));
                 }
             }
             None => {
                 if let Some(q) = self.qp_mut(qp) {
                     wqes.iter().for_each(|w| q.rq.push(*w));
+                    wqes.iter().for_each(|w| self.posted.add(w));
                 }
                 self.recv_posted(env, qp);
             }
         }
     }
 
+    /// Completions of a QP that its program has a right to and has not polled: of sends that are
+    /// signalled, or will be flushed, and of receives that have completed.
+    fn completions_owed(&self, qp: u32) -> u64 {
+        let Some(q) = self.qp(qp) else { return 0 };
+        let all = q.state == QpState::Err;
+        let sends = (0..q.sq.prod().wrapping_sub(q.sq.tail()))
+            .filter_map(|i| q.sq.slot(q.sq.tail().wrapping_add(i)))
+            .filter(|s| all || q.sig_all || s.wqe.flags.contains(SendFlags::SIGNALED))
+            .count() as u64;
+        let landed = self.cq(q.recv_cq).map_or(0, |cq| cq.receives_of(qp));
+        sends + landed + u64::from(q.recv_cqes)
+    }
+
     /// Destroys a QP; what it had under way is lost.
     pub fn destroy_qp(&mut self, env: &mut Env<'_>, qp: u32) {
+        self.stats.completions_lost += self.completions_owed(qp);
         self.reset_qp(env, qp);
         if let Some(q) = self.qp(qp) {
             let counters = q.hw_counters();

@@ -118,6 +118,15 @@ impl Nic {
         }
     }
 
+    /// Flushes what was posted to a QP in SQE or ERR, unless the device forgets it in ERR.
+    fn flush_late(&mut self, env: &mut Env<'_>, qp: u32) {
+        let forgotten = !self.rc.rules.flush_late_sends;
+        if self.qp(qp).is_some_and(|q| q.state == QpState::Err && forgotten) {
+            return;
+        }
+        self.flush_sends(env, qp);
+    }
+
     /// Reads announced WQEs, as far as fetches and window allow.
     pub(super) fn fetch_more(&mut self, env: &mut Env<'_>, qp: u32) {
         let (fetches, window, most) =
@@ -126,7 +135,7 @@ impl Nic {
         loop {
             let Some(q) = self.qp_mut(qp) else { return };
             if can_post_send(q.state) == PostVerdict::Flushed {
-                return self.flush_sends(env, qp);
+                return self.flush_late(env, qp);
             }
             let ahead = q.sq.ahead();
             let open = may_transmit(q.state) == OutboundVerdict::All;

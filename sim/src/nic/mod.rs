@@ -49,7 +49,7 @@ pub use doorbell::subject;
 pub use env::{Env, NicEvent, Traced, Wake};
 pub use postmortem::{Death, Dropped, Refused, Sender, Why};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
-pub use queues::{CompletionQueue, Cqe, CqeKind, RecvQueue, SendQueue, completion};
+pub use queues::{CompletionQueue, Cqe, CqeKind, PostedReceives, RecvQueue, SendQueue, completion};
 pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
 
 use crate::engine::{Busy, SimRng, Slab};
@@ -133,6 +133,8 @@ pub struct NicStats {
     pub doorbell_check_errors: u64,
     /// Work requests that named a region when it was deregistered.
     pub regions_in_use: u64,
+    /// Completions of destroyed QPs that their program was owed and never saw.
+    pub completions_lost: u64,
 }
 
 /// The NIC of a host.
@@ -146,6 +148,7 @@ pub struct Nic {
     cqs: Vec<Option<CompletionQueue>>,
     cqs_destroyed: u32,
     srqs: Vec<Option<RecvQueue>>,
+    posted: PostedReceives,
     doorbell: Busy,
     pus: Vec<Pu>,
     rx_device: Busy,
@@ -224,6 +227,7 @@ impl Nic {
             cqs: Vec::new(),
             cqs_destroyed: 0,
             srqs: Vec::new(),
+            posted: PostedReceives::default(),
             doorbell: Busy::new(),
             rx_device: Busy::new(),
             atomic_unit: Busy::new(),
@@ -307,6 +311,16 @@ impl Nic {
     /// The shared receive queue at `index`.
     pub fn srq_mut(&mut self, index: u32) -> Option<&mut RecvQueue> {
         self.srqs.get_mut(index as usize)?.as_mut()
+    }
+
+    /// The shared receive queues with their indices.
+    pub fn srqs(&self) -> impl Iterator<Item = (u32, &RecvQueue)> {
+        self.srqs.iter().enumerate().filter_map(|(i, q)| Some((i as u32, q.as_ref()?)))
+    }
+
+    /// Receives posted in all queues of this NIC, now and at most.
+    pub const fn posted_receives(&self) -> PostedReceives {
+        self.posted
     }
 
     /// Index of the QP with number `qpn`, whether it exists or not.

@@ -205,10 +205,10 @@ pub struct NicQp {
     pub(super) timers: Vec<Time>,
     /// Packets that the responder keeps beyond a gap.
     pub(super) kept: Vec<(Psn, PacketId)>,
-    /// CQEs of receives on their way to memory.
+    /// Completions of receives that are on their way to memory.
     pub(super) recv_cqes: u32,
-    /// QP_LAST_WQE_REACHED has been raised.
-    pub(super) told_last_wqe: bool,
+    /// `QP_LAST_WQE_REACHED` was raised in this life.
+    pub(super) last_wqe_told: bool,
     /// SQD was entered, and SQ_DRAINED is owed.
     pub(super) tells_drained: bool,
     /// Requests in the port's queue that ask for a response, and how many of these are of an

@@ -143,6 +143,36 @@ impl SendQueue {
     }
 }
 
+/// Receives that are posted and not taken, over all queues of a NIC: memory that is set aside.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+pub struct PostedReceives {
+    /// Receives.
+    pub wqes: u64,
+    /// Bytes of their buffers.
+    pub bytes: u64,
+    /// Most receives at a time.
+    pub peak_wqes: u64,
+    /// Most bytes at a time.
+    pub peak_bytes: u64,
+}
+
+impl PostedReceives {
+    /// A buffer was posted.
+    pub fn add(&mut self, wqe: &RqWqe) {
+        self.wqes += 1;
+        self.bytes += u64::from(wqe.sge.len);
+        self.peak_wqes = self.peak_wqes.max(self.wqes);
+        self.peak_bytes = self.peak_bytes.max(self.bytes);
+    }
+
+    /// A buffer was taken by a message, flushed, or went with its queue.
+    pub fn remove(&mut self, wqe: &RqWqe) {
+        debug_assert!(self.wqes > 0 && self.bytes >= u64::from(wqe.sge.len));
+        self.wqes -= 1;
+        self.bytes -= u64::from(wqe.sge.len);
+    }
+}
+
 /// A receive queue or shared receive queue.
 #[derive(Debug, Default)]
 pub struct RecvQueue {
@@ -216,8 +246,8 @@ impl RecvQueue {
     }
 
     /// Forgets every receive (RESET); those posted after the call are still to come.
-    pub fn reset(&mut self) {
-        self.wqes.clear();
+    pub fn reset(&mut self, posted: &mut PostedReceives) {
+        self.wqes.drain(..).for_each(|w| posted.remove(&w));
         self.fetched = 0;
         self.held = self.coming;
     }
@@ -306,6 +336,15 @@ impl Cqe {
     /// or any error (protocol.md §5.3).
     const fn is_urgent(&self) -> bool {
         self.solicited || matches!(self.kind, CqeKind::Error { .. })
+    }
+
+    /// Whether it is about a receive.
+    pub const fn is_receive(&self) -> bool {
+        match self.kind {
+            CqeKind::Send { .. } => false,
+            CqeKind::Recv { .. } => true,
+            CqeKind::Error { queue, .. } => matches!(queue, WorkQueue::Recv),
+        }
     }
 }
 
@@ -414,6 +453,11 @@ impl CompletionQueue {
         self.entries.retain(|e| e.qp != qp);
         self.urgent = self.entries.iter().filter(|e| e.is_urgent()).count() as u32;
     }
+
+    /// Entries of receives of a QP that nobody has polled.
+    pub fn receives_of(&self, qp: u32) -> u64 {
+        self.entries.iter().filter(|e| e.qp == qp && e.is_receive()).count() as u64
+    }
 }
 
 /// Turns a CQE into what the program sees.
@@ -509,8 +553,10 @@ mod tests {
         q.reserve(3);
         q.fetched = 1;
         q.take();
-        q.reset();
+        let mut posted = PostedReceives { wqes: 3, peak_wqes: 4, ..PostedReceives::default() };
+        q.reset(&mut posted);
         assert_eq!((q.len(), q.reserved(), q.fetched), (0, 3, 0));
+        assert_eq!((posted.wqes, posted.peak_wqes), (0, 4));
         (0..3).for_each(|wr_id| q.push(RqWqe { wr_id, sge: Default::default() }));
         assert_eq!((q.len(), q.reserved()), (3, 3));
         assert!(q.flush_one().is_some());

@@ -443,6 +443,7 @@ impl Nic {
         if below {
             rq.limit = 0;
         }
+        self.posted.remove(&wqe);
         if below && let Some(srq) = srq {
             self.srq_limit(env, qp, srq);
         }

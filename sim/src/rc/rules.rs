@@ -108,6 +108,16 @@ pub struct Rules {
     /// A new READ or ATOMIC takes the oldest responder resource whether or not its responses
     /// have left (rxe), instead of being refused with NAK Invalid Request (hfi1).
     pub recycle_resources: bool,
+    /// A QP with an SRQ that has gone to ERR says by `QP_LAST_WQE_REACHED` that it takes no more
+    /// receives of it (`protocol.md` §3.3). rxe of 2020 raises none (spdk/spdk issue 1697): who
+    /// waits for it waits for ever.
+    pub last_wqe_event: bool,
+    /// Sends posted to a QP that is in ERR are flushed. Off: they are taken and never complete, as
+    /// an iWARP device did with the drain marker (ceph/ceph PR 25447).
+    pub flush_late_sends: bool,
+    /// Receives posted on a QP's own queue are flushed in ERR. Off: only the one that the running
+    /// message had taken completes (E810 of 2021, spdk/spdk issue 1840).
+    pub flush_receives: bool,
 }
 
 impl Rules {
@@ -124,6 +134,9 @@ impl Rules {
         credits: false,
         one_retry_at_a_time: false,
         recycle_resources: false,
+        last_wqe_event: true,
+        flush_late_sends: true,
+        flush_receives: true,
     };
 
     /// The Linux driver rxe, versions of 2021 to 2023.
@@ -139,6 +152,9 @@ impl Rules {
         credits: false,
         one_retry_at_a_time: true,
         recycle_resources: true,
+        last_wqe_event: false,
+        flush_late_sends: true,
+        flush_receives: true,
     };
 }
 

@@ -17,7 +17,7 @@ macro_rules! needs_peer {
 }
 
 mod bootstrap;
-mod cq_srq;
+pub mod cq_srq;
 mod destroy;
 mod flush;
 mod handles;

@@ -81,6 +81,7 @@ pub(super) fn ignored(Expanded { point, tree }: &Expanded, expects: bool) -> Vec
     add(s.run.host != host, "run.host");
     add(s.run.limit != limit, "run.limit");
     add(s.record.timeline, "record.timeline");
+    add(s.program.iter().any(|p| p.start_spread.is_some()), "start_spread");
     add(!s.fault.is_empty(), "fault");
     add(tree.table().is_ok_and(|t| t.get("seed").is_some()), "seed");
     add(expects, "expect");

@@ -7,14 +7,14 @@ use doorbell_core::verbs::{AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, Rn
 use super::{Planner, script};
 use crate::format::{
     self, KeyWord, Payload, PeerPoll, Program, ProgramKind, QpKind, Receives, RingBy, RingMode,
-    Step,
+    SrqRepostBy, Step,
 };
 use crate::run::RunError;
 use crate::workloads::{
     Arrivals, Latency, LatencyConfig, LinkConfig, LocalConfig, Op, PingPong, PingPongBy,
     PingPongConfig, Produce, ProduceConfig, ProducePath, ProxyConfig, Rate, RateConfig, Responder,
-    ResponderConfig, ResponderLink, Script, ScriptConfig, Shape, Sharing, Stop, Verify,
-    VerifyConfig, Workload,
+    ResponderConfig, ResponderLink, Script, ScriptConfig, Shape, Sharing, SrqRepost, SrqUse, Stop,
+    Verify, VerifyConfig, Workload,
 };
 
 pub(super) fn op(op: format::Op) -> Op {
@@ -59,6 +59,15 @@ fn names_spare(step: &Step) -> bool {
 fn agreed(qp: &format::Qp) -> u8 {
     let (asked, taken) = (qp.max_rd_atomic.value(), qp.max_dest_rd_atomic.value());
     if taken == 0 { asked as u8 } else { asked.min(taken) as u8 }
+}
+
+/// Bytes of a receive buffer for the messages of a program.
+fn receive_bytes(p: &Program) -> u32 {
+    let largest = p.steps.iter().filter_map(|s| match s {
+        Step::Post(post) => Some(post.size.0 as u32),
+        _ => None,
+    });
+    largest.max().unwrap_or(0).max(p.size.0.0 as u32)
 }
 
 fn slots(p: &Program, sq_depth: u32) -> u32 {
@@ -123,7 +132,19 @@ impl Planner<'_> {
             region_bytes: self.region(p),
             access: script::access(rights.as_ref()),
             cq_depth: depth.min(max) as u32,
+            srq_depth: None,
         })
+    }
+
+    /// The same for a program that receives: with the SRQ, if the scenario has one.
+    fn receiving(&self, local: LocalConfig) -> LocalConfig {
+        LocalConfig { srq_depth: self.srq_depth(), ..local }
+    }
+
+    fn srq_depth(&self) -> Option<u32> {
+        let s = &self.point.scenario;
+        let srq = s.srq.as_ref()?;
+        Some(srq.depth.map_or(s.qp.rq_depth.value(), |d| d.value()) as u32)
     }
 
     fn link(&self, index: usize, p: &Program, peer: u32) -> Result<LinkConfig, RunError> {
@@ -198,6 +219,7 @@ impl Planner<'_> {
             ProgramKind::Script => {
                 let inline = p.inline.map(|q| q.0.0);
                 let steps = p.steps.iter().map(|s| script::script_step(s, inline)).collect();
+                let local = self.receiving(local);
                 Script::new(ScriptConfig { local, link, receives: 0, steps }).into()
             }
             ProgramKind::PingPong => self.ping_pong(p, local, link, true).into(),
@@ -248,7 +270,7 @@ impl Planner<'_> {
         link: LinkConfig,
         starts: bool,
     ) -> PingPong {
-        let shape = self.shape(p);
+        let (shape, local) = (self.shape(p), self.receiving(local));
         PingPong::new(PingPongConfig {
             local: LocalConfig { region_bytes: local.region_bytes + 4 * shape.stride(), ..local },
             link,
@@ -332,7 +354,7 @@ impl Planner<'_> {
         let link = self.peer_link(index, p, sender)?;
         if p.kind == ProgramKind::Produce && p.payload == Payload::Data {
             return Ok(Verify::new(VerifyConfig {
-                local,
+                local: self.receiving(local),
                 link,
                 shape: self.shape(p),
                 slots: slots(p, self.sq_depth()),
@@ -342,24 +364,66 @@ impl Planner<'_> {
             })
             .into());
         }
-        let largest = p.steps.iter().filter_map(|s| match s {
-            Step::Post(post) => Some(post.size.0 as u32),
-            _ => None,
-        });
-        let once = p.receives == Receives::Once;
-        Ok(Responder::new(ResponderConfig {
+        let link = ResponderLink {
+            link,
+            receives: self.receives(p),
+            refill: p.receives != Receives::Once,
+        };
+        let local = if p.peer_receives() { self.receiving(local) } else { local };
+        Ok(Responder::new(self.responder(p, local, vec![link])).into())
+    }
+
+    fn responder(
+        &self,
+        p: &Program,
+        local: LocalConfig,
+        links: Vec<ResponderLink>,
+    ) -> ResponderConfig {
+        let srq = self.point.scenario.srq.as_ref().filter(|_| local.srq_depth.is_some());
+        ResponderConfig {
             local,
-            links: vec![ResponderLink { link, receives: self.receives(p), refill: !once }],
-            receive_bytes: largest.max().unwrap_or(0).max(p.size.0.0 as u32),
+            links,
+            receive_bytes: receive_bytes(p),
             receive_contents: contents(p),
-            repost_batch: 16,
+            repost_batch: p.repost_batch.value() as u32,
             poll_batch: 32,
-            poll_interval: None,
+            poll_interval: p.peer_poll_interval.map(|i| i.0),
             solicited_only: p.peer_poll == PeerPoll::Solicited,
             for_script: p.kind == ProgramKind::Script,
             spare: p.steps.iter().any(names_spare),
-        })
-        .into())
+            repost_time: p.repost_time.map_or(Span::ZERO, |t| t.0),
+            srq: srq.map_or(SrqUse::default(), |srq| SrqUse {
+                limit: srq.limit.value() as u32,
+                repost: match srq.repost {
+                    SrqRepostBy::Batch => SrqRepost::Batch,
+                    SrqRepostBy::Limit => SrqRepost::AtLimit,
+                },
+            }),
+        }
+    }
+
+    /// The one program that serves all senders of a shared queue, each with the index of its
+    /// program. Its buffers hold the largest message of any of them.
+    pub(super) fn shared_responder(&self, senders: &[(usize, u32)]) -> Result<Workload, RunError> {
+        let programs = &self.point.scenario.program;
+        let (first, _) = senders[0];
+        let mut local = self.receiving(self.local(first, &programs[first], true)?);
+        let mut links = Vec::with_capacity(senders.len());
+        let (mut bytes, mut room) = (0, 1);
+        for &(index, sender) in senders {
+            let p = &programs[index];
+            let link = self.peer_link(index, p, sender)?;
+            let refill = p.receives != Receives::Once;
+            links.push(ResponderLink { link, receives: self.receives(p), refill });
+            local.region_bytes = local.region_bytes.max(self.region(p));
+            bytes = bytes.max(receive_bytes(p));
+            room += u64::from(local.srq_depth.unwrap_or(0)).max(p.qps.value());
+        }
+        let nic = &self.point.profile.nic;
+        let asked = self.point.scenario.qp.cq_depth.as_ref().map_or(room, |d| d.value());
+        local.cq_depth = asked.min(nic.max_cq_depth) as u32;
+        let config = self.responder(&programs[first], local, links);
+        Ok(Responder::new(ResponderConfig { receive_bytes: bytes, ..config }).into())
     }
 
     /// Receives that the peer posts by itself. A script with `recv` steps says when it does.
@@ -369,10 +433,10 @@ impl Planner<'_> {
             ProgramKind::Script => p.steps.iter().any(takes),
             _ => p.op.takes_receive(),
         };
-        let ordered = p.steps.iter().any(|s| matches!(s, Step::Recv { .. }));
+        let ordered = p.steps.iter().any(|s| matches!(s, Step::Recv { own: false, .. }));
         if !needed || ordered || p.receives == Receives::None {
             return 0;
         }
-        self.point.scenario.qp.rq_depth.value() as u32
+        self.srq_depth().unwrap_or(self.point.scenario.qp.rq_depth.value() as u32)
     }
 }

@@ -13,6 +13,7 @@ use crate::format::{
 };
 use crate::workloads::connect::ALL_RIGHTS;
 use crate::workloads::overrides::{Overrides, PsnChoice};
+use crate::workloads::script::EndStep;
 use crate::workloads::{Aim, Buffer, Origin, PeerKey, Place, ScriptStep, Shape};
 
 /// What a step of the file asks of the program. `inline`: payloads up to this size go inline.
@@ -37,7 +38,10 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
                 aim: aim(post),
             }
         }
-        Step::Recv { size, count, qp, buffer } => ScriptStep::PeerRecv {
+        Step::Recv { size, count, own: true, qp, .. } => {
+            ScriptStep::PostRecv { qp: *qp, count: *count, bytes: size.0 as u32 }
+        }
+        Step::Recv { size, count, own: false, qp, buffer } => ScriptStep::PeerRecv {
             qp: *qp,
             count: *count,
             bytes: size.0 as u32,
@@ -49,6 +53,12 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
         },
         Step::Dereg { own: true, .. } => ScriptStep::Dereg,
         Step::Dereg { own: false, after } => ScriptStep::PeerDereg { after: *after },
+        Step::Drain { limit, qp } => ScriptStep::End(EndStep::Drain { qp: *qp, deadline: *limit }),
+        Step::AwaitEvent { event, limit, qp } => {
+            let (qp, kind, deadline) = (*qp, event.kind(), *limit);
+            ScriptStep::End(EndStep::AwaitEvent { qp, kind, deadline })
+        }
+        Step::Destroy { qp } => ScriptStep::End(EndStep::Destroy { qp: *qp }),
         Step::Ring { mode, qp } => ScriptStep::Ring { qp: *qp, how: ring(*mode) },
         Step::Poll { max } => ScriptStep::Poll { max: *max },
         Step::Wait { count: Some(count) } => ScriptStep::Await { count: *count, deadline: None },

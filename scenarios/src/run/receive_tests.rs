@@ -1,0 +1,132 @@
+//! Receive queues of scenarios: who shares them, what they cost, what is said about them.
+
+use doorbell_core::units::Span;
+
+use super::programs::{Role, plan};
+use super::simulate_tests::{number, outcome};
+use super::{Outcome, Runner, Simulator};
+use crate::testing::expanded;
+
+const SENDS: &str = "[topology]\nkind = 'switch'\nhosts = 5\n[[program]]\nname = 'a'\n\
+                     kind = 'message-rate'\nop = 'send'\nsize = '64B'\niterations = 50\n\
+                     host = 1\nhosts = 3\nthreads = 2\npeer = 0\n\
+                     [[program]]\nname = 'b'\nkind = 'latency'\nop = 'send'\nsize = '100B'\n\
+                     iterations = 10\nhost = 4\npeer = 0\n";
+
+fn text(body: &str) -> String {
+    format!("title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\n{body}")
+}
+
+/// Program and host of each sender, then of each peer.
+fn who(set: &[&str]) -> [Vec<(usize, u32)>; 2] {
+    let points = expanded(&text(SENDS), set).unwrap_or_else(|e| panic!("{e}"));
+    let all = plan(&points[0].point, Span::from_ms(1)).unwrap();
+    assert!((0..).zip(&all).all(|(rank, p)| p.placed.rank == rank));
+    [Role::Sender, Role::Peer].map(|role| {
+        let of_role = all.iter().map(|p| p.placed).filter(|p| p.role == role);
+        of_role.map(|p| (p.program, p.host)).collect()
+    })
+}
+
+#[test]
+fn one_core_serves_all_that_share_a_queue() {
+    let senders = vec![(0, 1), (0, 1), (0, 2), (0, 2), (0, 3), (0, 3), (1, 4)];
+    assert_eq!(who(&["srq.depth=8"]), [senders.clone(), vec![(0, 0)]]);
+    let own = ["srq.depth=8", "srq.share=program"];
+    assert_eq!(who(&own), [senders.clone(), vec![(0, 0), (1, 0)]]);
+    let [there, peers] = who(&[]);
+    assert_eq!((there, peers), (senders, [vec![(0, 0); 6], vec![(1, 0)]].concat()));
+    let [_, peers] = who(&["program.0.share_qp=true"]);
+    assert_eq!(peers, [(0, 0), (0, 0), (0, 0), (1, 0)], "one for each host");
+}
+
+#[test]
+fn pools_of_every_kind_deliver_everything() {
+    let cases: [(&[&str], f64, f64); 4] = [
+        (&[], 7.0 * 512.0, 6.0 * 512.0 * 64.0 + 512.0 * 100.0),
+        (&["srq.depth=8"], 8.0, 800.0),
+        (&["srq.depth=8", "srq.limit=4", "srq.repost=limit"], 8.0, 800.0),
+        (&["srq.depth=8", "srq.share=program"], 16.0, 8.0 * 164.0),
+    ];
+    for (set, posted, bytes) in cases {
+        let o = outcome(SENDS, set);
+        assert_eq!(number(&o, "received"), 310.0, "{set:?}");
+        assert_eq!(number(&o, "receives_posted"), posted, "{set:?}");
+        assert_eq!(number(&o, "host0.receive_memory"), bytes, "{set:?}");
+        let shared = set == ["srq.depth=8"] || set.len() == 3;
+        let waste = if shared { 300.0 * 36.0 } else { 0.0 };
+        assert_eq!(number(&o, "receive_waste"), waste, "{set:?}");
+        let events = o.find("srq_limit_events");
+        assert_eq!(events.is_some(), !set.is_empty());
+        let seen = events.map_or(0.0, |e| e.scalar().unwrap().number());
+        assert_eq!(seen > 0.0, set.len() == 3, "{seen} events with {set:?}");
+    }
+}
+
+#[test]
+fn a_write_with_immediate_takes_a_buffer_and_fills_nothing_of_it() {
+    let imm = "[srq]\ndepth = 16\n[[program]]\nkind = 'latency'\nop = 'write-imm'\nsize = '48B'\n\
+               iterations = 20\n";
+    assert_eq!(number(&outcome(imm, &[]), "receive_waste"), 20.0 * 48.0);
+    assert_eq!(number(&outcome(imm, &["program.0.op=send"]), "receive_waste"), 0.0);
+}
+
+#[test]
+fn ping_pong_and_checked_production_have_a_queue_to_themselves() {
+    let pong = "[srq]\ndepth = 16\nshare = 'program'\n[[program]]\nkind = 'ping-pong'\n\
+                op = 'send'\niterations = 20\n";
+    let o = outcome(pong, &[]);
+    assert_eq!((number(&o, "messages"), number(&o, "receives_posted")), (20.0, 16.0));
+    assert_eq!(number(&o, "srq_low"), 7.0, "8 at each side");
+    let produce = "[srq]\ndepth = 16\nshare = 'program'\n[[program]]\nkind = 'produce'\n\
+                   op = 'send'\nsize = '64B'\niterations = 40\npayload = 'data'\n\
+                   interval = '2us'\n";
+    let o = outcome(produce, &[]);
+    assert_eq!((number(&o, "received"), number(&o, "data_errors")), (40.0, 0.0));
+    assert_eq!(number(&o, "receives_posted"), 16.0);
+}
+
+#[test]
+fn a_slow_receiver_returns_its_buffers_late() {
+    let low = |set: &[&str]| {
+        let one = "[srq]\ndepth = 64\n[[program]]\nkind = 'message-rate'\nop = 'send'\n\
+                   size = '64B'\niterations = 200\ninterval = '1us'\nrepost_batch = 1\n";
+        number(&outcome(one, set), "srq_low")
+    };
+    let fast = low(&[]);
+    assert!(fast >= 60.0, "{fast}");
+    // 30 messages between two polls; three more while each buffer is worked on.
+    let polled = low(&["program.0.peer_poll_interval=30us"]);
+    assert!((31.0..=35.0).contains(&polled), "{polled}");
+    let worked = low(&["program.0.repost_time=3us"]);
+    assert_eq!(worked, 0.0, "a core that needs 3 us for each microsecond's message");
+    let batched = low(&["program.0.repost_batch=32"]);
+    assert!((30.0..=33.0).contains(&batched), "{batched}");
+}
+
+#[test]
+fn threads_start_at_moments_of_their_own() {
+    let run = |set: &[&str]| outcome(SENDS, set);
+    let spread = ["program.0.start_spread=1ms"];
+    let [together, apart, again] = [run(&[]), run(&spread), run(&spread)];
+    assert_eq!(apart.trace_hash, again.trace_hash);
+    assert_ne!(apart.trace_hash, together.trace_hash);
+    let ms = |o: &Outcome| number(o, "a.duration") / 1e9;
+    assert!(ms(&together) < 0.2, "{}", ms(&together));
+    assert!(ms(&apart) > 0.3 && ms(&apart) < 1.2, "{}", ms(&apart));
+}
+
+#[test]
+fn the_room_in_a_completion_queue_is_said() {
+    let rate = "[qp]\nsq_depth = 32\ncq_depth = 64\n[[program]]\nkind = 'message-rate'\nqps = 4\n\
+                iterations = 400\nsignal_every = 2\n";
+    let notes = |set: &[&str]| {
+        let o = outcome(rate, set);
+        [number(&o, "note.cq-room"), number(&o, "note.cq-too-small")]
+    };
+    assert_eq!(notes(&[]), [1.0, 0.0], "4 x 16 = 64");
+    let points = expanded(&text(rate), &["qp.cq_depth=63"]).unwrap();
+    let o = Simulator.run(&points[0].point).unwrap();
+    let note = o.notes.iter().find(|n| n.name == "cq-too-small").unwrap();
+    assert!(note.text.contains("4 queue pairs x 16 signalled") && note.text.contains("64 > 63"));
+}

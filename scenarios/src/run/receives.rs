@@ -1,0 +1,144 @@
+//! Receive memory, shared receive queues, and the end of queue pairs, as metrics and notes.
+
+use std::collections::BTreeMap;
+
+use doorbell_sim::world::World;
+
+use super::programs::{Placed, Role};
+use super::{Metric, Note, NoteKind, Outcome, Point};
+use crate::format::{Program, ProgramKind, Scenario, Step, StepEvent};
+use crate::workloads::{LogEntry, Outcome as Logged, Results};
+
+/// Memory that receives take, how empty the shared queues became, and whom that hit.
+pub(super) fn metrics(world: &World, all: &[(&Placed, &Results)], out: &mut Outcome) {
+    let mut wasted: BTreeMap<u32, u64> = BTreeMap::new();
+    for (p, r) in all.iter().filter(|(p, _)| p.role == Role::Peer) {
+        *wasted.entry(p.host).or_default() += r.wasted_bytes;
+    }
+    let mut put = |name: String, m: Metric| out.metrics.insert(name, m);
+    let (mut bytes, mut wqes, mut hit, mut left) = (0, 0, 0, 0);
+    let mut low: Option<u32> = None;
+    for (h, host) in (0..).zip(world.hosts()) {
+        let posted = host.nic().posted_receives();
+        bytes += posted.peak_bytes;
+        wqes += posted.peak_wqes;
+        if posted.peak_wqes > 0 {
+            put(format!("host{h}.receive_memory"), Metric::bytes(posted.peak_bytes));
+            put(format!("host{h}.receives_posted"), Metric::count(posted.peak_wqes));
+            let n = wasted.get(&h).copied().unwrap_or(0);
+            put(format!("host{h}.receive_waste"), Metric::bytes(n));
+        }
+        hit +=
+            host.nic().qps().filter(|(_, q)| q.hw_counters().rnr_naks_received > 0).count() as u64;
+        for (i, srq) in host.nic().srqs() {
+            let fill = srq.low_water.min(srq.len());
+            low = Some(low.map_or(fill, |l| l.min(fill)));
+            left += u64::from(srq.len());
+            put(format!("host{h}.srq{i}.low"), Metric::count(fill.into()));
+        }
+    }
+    put("receive_memory".into(), Metric::bytes(bytes));
+    put("receives_posted".into(), Metric::count(wqes));
+    put("receive_waste".into(), Metric::bytes(wasted.values().sum()));
+    put("rnr_qps_hit".into(), Metric::count(hit));
+    if let Some(low) = low {
+        put("srq_low".into(), Metric::count(low.into()));
+        put("srq_left".into(), Metric::count(left));
+        let seen = all.iter().map(|(_, r)| r.srq_limits).sum();
+        put("srq_limit_events".into(), Metric::count(seen));
+    }
+}
+
+/// What scripts that did not end wait for, one line for each: the step, and the condition that
+/// never became true.
+pub(super) fn unmet(point: &Point, all: &[(&Placed, &Results)]) -> Vec<String> {
+    let line = |(p, r): &(&Placed, &Results)| {
+        let line = r.waits_at?;
+        let step = point.scenario.program[p.program].steps.get(line as usize)?;
+        let came = |e: &&LogEntry| e.line == line && matches!(e.outcome, Logged::Completed(_));
+        let came = r.log.iter().filter(came).count();
+        let why = condition(point, step, came)?;
+        Some(format!("program {} stands at step {line} `{step}`: {why}", p.program))
+    };
+    all.iter().filter_map(line).collect()
+}
+
+/// The condition of a step that waits, when it was not met.
+fn condition(point: &Point, step: &Step, came: usize) -> Option<String> {
+    let rc = &point.profile.rc;
+    let because = |on: bool, parameter: &str| match on {
+        true => String::new(),
+        false => format!("; on this device it never does (`{parameter}`)"),
+    };
+    Some(match step {
+        Step::AwaitEvent { event, .. } => {
+            let last = *event == StepEvent::LastWqe;
+            let why = because(rc.last_wqe_event || !last, "rc.last_wqe_event");
+            format!("the event {} has not come{why}", event.kind().as_str_name())
+        }
+        Step::Drain { .. } => {
+            let why = because(rc.flush_late_sends, "rc.flush_late_sends");
+            format!("the marker has not been flushed, the drain is stuck{why}")
+        }
+        Step::Wait { count: Some(n) } => {
+            let flushes = rc.flush_receives || came as u32 >= *n;
+            let why = match flushes {
+                true => "",
+                false => "; this device flushes no receives (`rc.flush_receives`)",
+            };
+            format!("{came} of {n} completions have come{why}")
+        }
+        _ => return None,
+    })
+}
+
+/// Completions that went with their queue pairs.
+pub(super) fn lost_completions(world: &World, out: &mut Outcome) {
+    let count = world.hosts().iter().map(|h| h.nic().stats.completions_lost).sum();
+    out.oracles.push("completions-lost".to_owned());
+    if count > 0 {
+        let text = "completions that were owed when their queue pair was destroyed: nobody learns \
+                    what became of these work requests; move it to ERR, post a marker and destroy \
+                    it when the marker has been flushed"
+            .to_owned();
+        let (kind, name) = (NoteKind::Warning, "completions-lost".to_owned());
+        out.notes.push(Note { kind, name, text, count });
+    }
+}
+
+/// The rule for the depth of a completion queue, where the file names one: signalled sends that
+/// can be outstanding, over all queue pairs of the queue, stay within it.
+pub(super) fn cq_rule(s: &Scenario, out: &mut Outcome) {
+    let Some(depth) = s.qp.cq_depth.as_ref().map(|d| d.value()) else { return };
+    for p in &s.program {
+        let Some(signalled) = signalled(s, p) else { continue };
+        let (qps, sum) = (p.qps.value(), signalled * p.qps.value());
+        let (kind, note, holds) = match sum <= depth {
+            true => (NoteKind::Info, CQ_RULE[0], "<="),
+            false => (NoteKind::Warning, CQ_RULE[1], ">"),
+        };
+        let name = if p.name.is_empty() { p.kind.word() } else { p.name.as_str() };
+        let text = format!(
+            "{name}: {qps} queue pairs x {signalled} signalled sends outstanding + 0 receives, \
+             which have a queue of their own = {sum} {holds} {depth} entries of the completion queue"
+        );
+        out.notes.push(Note { kind, name: note.to_owned(), text, count: 1 });
+    }
+    out.oracles.extend(CQ_RULE.map(str::to_owned));
+}
+
+/// Names of the notes about the depth of completion queues: it is enough, it is not.
+const CQ_RULE: [&str; 2] = ["cq-room", "cq-too-small"];
+
+/// Signalled sends that a queue pair of the program can have outstanding.
+fn signalled(s: &Scenario, p: &Program) -> Option<u64> {
+    if !matches!(p.kind, ProgramKind::Bandwidth | ProgramKind::MessageRate) {
+        return None;
+    }
+    let depth = s.qp.sq_depth.value();
+    let window = p.window.map_or(depth, |w| w.value());
+    // Messages are dealt to the queue pairs in turn; the last one of each is signalled.
+    let each = (p.iterations.value() + p.warmup.value()).div_ceil(p.qps.value());
+    let every = if s.qp.sig_all { 1 } else { p.signal_every.value() };
+    Some(window.min(each).div_ceil(every))
+}
