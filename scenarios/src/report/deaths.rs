@@ -33,20 +33,42 @@ pub(super) fn deaths_text(outcome: &Outcome) -> String {
     out
 }
 
+/// Columns of a paragraph.
+const WIDTH: usize = 98;
+
 fn paragraph(d: &DeathRow) -> String {
-    let mut out = format!("{}\n", d.headline);
+    let mut out = wrapped("", &d.headline, 2);
     let field = if d.field.is_empty() { String::new() } else { format!(", {}", d.field) };
-    let _ = writeln!(out, "  why [{}{field}]: {}", d.cause, d.verdict);
-    for (head, lines) in [("seen here", &d.own_side), ("not seen here", &d.other_side)] {
+    out += &wrapped("  ", &format!("why [{}{field}]: {}", d.cause, d.verdict), 6);
+    let remedy = ("to live", &d.remedy);
+    for (head, lines) in [("seen here", &d.own_side), ("not seen here", &d.other_side), remedy] {
         for (i, line) in lines.iter().enumerate() {
             let head = if i == 0 { head } else { "" };
-            let _ = writeln!(out, "  {head:<14}{line}");
+            out += &wrapped(&format!("  {head:<14}"), line, 18);
         }
     }
-    d.remedy.iter().for_each(|line| {
-        let _ = writeln!(out, "  {:<14}{line}", "to live");
-    });
     out.push_str(&settings(&d.other_settings));
+    out
+}
+
+/// A text in lines of at most [`WIDTH`] columns: the first behind `head`, the others indented.
+fn wrapped(head: &str, text: &str, indent: usize) -> String {
+    let mut out = String::new();
+    let mut line = head.to_owned();
+    let mut empty = true;
+    for word in text.split(' ') {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            let _ = writeln!(out, "{line}");
+            line = " ".repeat(indent);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    let _ = writeln!(out, "{line}");
     out
 }
 
@@ -84,7 +106,8 @@ fn ports(outcome: &Outcome) -> String {
     for port in &outcome.ports {
         let all: Vec<String> = port.counters.iter().map(|(c, n)| format!("{c} {n}")).collect();
         if !all.is_empty() {
-            let _ = writeln!(out, "port of host {}: {}", port.host, all.join(", "));
+            let head = format!("port of host {}: ", port.host);
+            out += &wrapped(&head, &all.join(", "), 2);
         }
     }
     out
@@ -102,4 +125,37 @@ pub(super) fn deaths_line(qps: &[QpRow]) -> Option<String> {
     });
     let lines: Vec<String> = lines.collect();
     (!lines.is_empty()).then(|| lines.join("\n  "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_between_words_and_not_too_early() {
+        assert_eq!(wrapped("  why ", "a b", 6), "  why a b\n");
+        let fits = "x".repeat(WIDTH - 4);
+        assert_eq!(wrapped("", &format!("abc {fits}"), 2).lines().count(), 1);
+        let over = format!("abcd {fits} y");
+        assert_eq!(wrapped("", &over, 2), format!("abcd\n  {fits} y\n"));
+    }
+
+    #[test]
+    fn many_of_a_cause_are_counted_and_other_causes_are_not_hidden() {
+        let row = |qpn, cause| QpRow {
+            qpn,
+            death: Some(DeathRow { cause, headline: format!("QP {qpn}"), ..DeathRow::default() }),
+            ..QpRow::default()
+        };
+        let mut qps: Vec<QpRow> = (0..5).map(|n| row(n, "refused")).collect();
+        qps.push(row(9, "device"));
+        let text = deaths_text(&Outcome { qps: qps.clone(), ..Outcome::default() });
+        assert!(text.contains("QP 1\n") && !text.contains("QP 2\n"), "{text}");
+        assert!(text.contains("QP 9\n") && text.contains("and 3 more of cause refused"), "{text}");
+        let line = deaths_line(&qps).unwrap();
+        assert!(line.contains("refused (the first of 5): QP 0"), "{line}");
+        qps.clear();
+        assert_eq!(deaths_line(&qps), None);
+        assert_eq!(deaths_text(&Outcome::default()), "");
+    }
 }

@@ -270,7 +270,12 @@ fn requests_lost(f: &Facts, l: &Loss, heard: bool) -> Verdict {
     if l.cause == DropCause::PeerDead {
         return host_dead(f);
     }
-    let seen = if heard { "the peer saw only some packets" } else { "the peer never saw a packet" };
+    let before = f.peer.qp.as_ref().is_some_and(|q| q.requests > 0);
+    let seen = match (heard, before) {
+        (true, _) => "the peer saw only some packets",
+        (false, true) => "the peer saw none of these packets",
+        (false, false) => "the peer never saw a packet",
+    };
     let by = match &l.fault {
         Some((id, _)) => format!(" (fault `{id}`)"),
         None => String::new(),
