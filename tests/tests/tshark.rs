@@ -267,6 +267,26 @@ fn captures_of_scenarios() {
     }
 }
 
+/// Comments of retransmissions and NAKs: tshark shows them as they were written.
+#[test]
+fn captures_of_losses_have_reasons() {
+    if !ready() {
+        return;
+    }
+    let folder = Folder::new("tshark-losses");
+    let mut reasons = 0;
+    for name in ["case_m02_ack_over_a_read", "case_b04_rnr_retry_0", "case_h05_misaligned_atomic"] {
+        for (i, point) in built_in(name).iter().enumerate() {
+            let (_, file) = captured(point);
+            agree(&folder, &format!("{name}-{i}"), &file);
+            let path = folder.file(&format!("{name}-{i}-again.pcapng"), &file);
+            let filter = "frame.comment matches \"^(retransmission|duplicate|RNR NAK|NAK)\"";
+            reasons += tshark(&path, &["-Y", filter]).len();
+        }
+    }
+    assert!(reasons > 20, "{reasons}");
+}
+
 fn plan(ty: QpType, runner: &mut TestRunner) -> Arc<Plan> {
     let plans = plans();
     let mut draws = (0..).map(|_| plans.new_tree(runner).expect("no filters").current());
