@@ -119,3 +119,101 @@ fn a_switch_shows_what_it_forwards_and_what_it_drops() {
     assert_eq!((sent - lost as usize, forwarded), (forwarded, received));
     assert!(records.is_sorted_by_key(|r| r.nanoseconds));
 }
+
+// ---- reasons -------------------------------------------------------------------------------
+
+/// What the comments of the packets say that were sent, and by which host.
+fn comments(point: &doorbell::run::Point) -> Vec<(char, String)> {
+    let (_, file) = captured(point);
+    let said = records(&file).into_iter().filter(|r| r.outbound && !r.comment.is_empty());
+    said.map(|r| (r.interface.chars().nth(4).expect("hostN"), r.comment)).collect()
+}
+
+/// A script of one host against one that answers; `rest` follows the program.
+fn script(steps: &str, rest: &str) -> doorbell::run::Point {
+    let text = format!(
+        "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\n\
+         [[program]]\nkind = 'script'\nsteps = [{steps}]\n{rest}"
+    );
+    points("script", &text).remove(0)
+}
+
+fn lost(class: &str, nth: u32) -> String {
+    format!("[[fault]]\nid = 'lost'\nkind = 'drop'\nclass = '{class}'\nnth = {nth}\n")
+}
+
+fn expect(point: &doorbell::run::Point, expected: &[(char, &str)]) {
+    let said = comments(point);
+    let said: Vec<_> = said.iter().map(|(host, text)| (*host, text.as_str())).collect();
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_retransmission_says_which_one_it_is_and_what_began_it() {
+    let (again, implied) = ("duplicate, answered again", "retransmission 1 of 7, implied NAK");
+    let resumed = "retransmission 1 of 7, READ response missing; READ resumed at packet 3 of 4";
+    let [between, last, third] = &built_in("case_m02_ack_over_a_read")[..] else { panic!() };
+    let acknowledged = "duplicate, acknowledged again";
+    expect(between, &[('0', implied), ('0', implied), ('1', again), ('1', acknowledged)]);
+    expect(last, &[('0', "retransmission 1 of 7, ack timeout"), ('1', again)]);
+    expect(third, &[('0', resumed), ('1', again), ('1', again)]);
+}
+
+#[test]
+fn rounds_are_counted_up_to_the_limit_and_there_may_be_none() {
+    let points = built_in("case_b04_rnr_retry_0");
+    let naks = |n: u32, of: &str| -> Vec<(char, String)> {
+        let round = |i: u32| match i {
+            0 => vec![('1', "RNR NAK: no receive".to_owned())],
+            i => vec![
+                ('0', format!("retransmission {i}{of}, RNR wait of code 12")),
+                ('1', "RNR NAK: no receive".to_owned()),
+            ],
+        };
+        (0..=n).flat_map(round).collect()
+    };
+    assert_eq!(comments(&points[0]), naks(0, " of 0"));
+    assert_eq!(comments(&points[1]), naks(3, " of 3"));
+    assert_eq!(comments(&points[2]), naks(6, " of 6"));
+    let for_ever = comments(&points[3]);
+    let (end, before) = for_ever.split_last().expect("it waits for 50 ms");
+    assert!(before == naks(before.len() as u32 / 2, ""), "{before:?}");
+    assert!(end.1.ends_with("RNR wait of code 12"), "{end:?}");
+}
+
+#[test]
+fn a_nak_says_what_the_responder_saw() {
+    let two = "'post write 8B', 'post write 8B', 'ring', 'wait 2'";
+    let psn = |comment: &str, at: usize| -> u32 {
+        let words = comment.replace(',', "");
+        words.split(' ').nth(at).and_then(|n| n.parse().ok()).expect(comment)
+    };
+    let said = comments(&script(two, &lost("write", 1)));
+    let [(by, nak), first, second] = &said[..] else { panic!("{said:?}") };
+    assert!(nak.starts_with("sequence NAK: expected PSN "), "{nak}");
+    assert_eq!((*by, psn(nak, 4) + 1), ('1', psn(nak, 6)));
+    for resent in [first, second] {
+        assert_eq!(*resent, ('0', "retransmission 1 of 7, sequence NAK".to_owned()));
+    }
+    let misaligned = &built_in("case_h05_misaligned_atomic")[1];
+    expect(misaligned, &[('1', "NAK: ATOMIC address not a multiple of 8")]);
+}
+
+#[test]
+fn the_second_timeout_in_a_row_is_the_second_retransmission() {
+    let both = format!("{}{}", lost("write", 1), lost("write", 2).replace("'lost'", "'again'"));
+    let timeout = |n| format!("retransmission {n} of 7, ack timeout");
+    let (one, two) = (timeout(1), timeout(2));
+    expect(&script("'post write 8B', 'ring', 'wait'", &both), &[('0', &one), ('0', &two)]);
+}
+
+#[test]
+fn reasons_change_no_hash() {
+    for name in ["case_m02_ack_over_a_read", "case_b04_rnr_retry_0"] {
+        for point in built_in(name) {
+            let (outcome, _) = captured(&point);
+            let plain = Simulator.run(&point).unwrap();
+            assert!(outcome == plain, "{name}, {}", point.label());
+        }
+    }
+}

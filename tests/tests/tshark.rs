@@ -267,6 +267,26 @@ fn captures_of_scenarios() {
     }
 }
 
+/// Comments of retransmissions and NAKs: tshark shows them as they were written.
+#[test]
+fn captures_of_losses_have_reasons() {
+    if !ready() {
+        return;
+    }
+    let folder = Folder::new("tshark-losses");
+    let mut reasons = 0;
+    let (read, receive) = ("case_m02_ack_over_a_read", "case_b04_rnr_retry_0");
+    for (name, i) in [(read, 2), (receive, 1), ("case_h05_misaligned_atomic", 1)] {
+        let (_, file) = captured(&built_in(name)[i]);
+        agree(&folder, name, &file);
+        let path = folder.file("again.pcapng", &file);
+        let filter = "frame.comment matches \"^(retransmission|duplicate|RNR NAK|NAK)\"";
+        reasons += tshark(&path, &["-Y", filter]).len();
+    }
+    // Each at both ports: 3 of the READ, 4 RNR NAKs with 3 retransmissions, and a NAK.
+    assert_eq!(reasons, 2 * (3 + 7 + 1));
+}
+
 fn plan(ty: QpType, runner: &mut TestRunner) -> Arc<Plan> {
     let plans = plans();
     let mut draws = (0..).map(|_| plans.new_tree(runner).expect("no filters").current());

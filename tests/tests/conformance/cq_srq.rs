@@ -204,6 +204,39 @@ fn an_srq_takes_its_depth_and_its_qps_have_no_queue_of_their_own() {
 }
 
 #[test]
+fn a_qp_of_an_srq_that_ends_tells_that_it_took_its_last_receive() {
+    if !super::backend::IS_MODEL {
+        println!("skipped: devices differ in when they raise it");
+        return;
+    }
+    let mut s = shared(8);
+    s.fill(0..4);
+    s.send(0, 1);
+    let seen = |s: &mut Shared| {
+        let events = s.pair.events(1);
+        let last = |e: &AsyncEvent| e.kind == AsyncEventKind::QpLastWqeReached;
+        assert!(events.iter().all(last), "{events:?}");
+        events.iter().map(|e| e.qp).collect::<Vec<_>>()
+    };
+    assert_eq!(seen(&mut s), []);
+    for qp in s.to {
+        for _ in 0..2 {
+            s.pair.on(1, move |t, _| {
+                let attr = QpAttr { state: QpState::Err, ..QpAttr::default() };
+                t.modify_qp(qp, &attr, QpAttrMask::STATE).unwrap();
+            });
+            s.pair.lab.settle();
+        }
+        assert_eq!(seen(&mut s), [Some(qp)], "once for each, however often it is moved to ERR");
+    }
+    assert_eq!(s.pair.received(1).len(), 1, "nothing of the SRQ is flushed");
+    // A QP without an SRQ has no such event.
+    let mut pair = Pair::rc();
+    pair.go(0, QpState::Err);
+    assert_eq!(pair.events(0), []);
+}
+
+#[test]
 fn an_empty_srq_serves_nobody_and_its_receives_outlive_a_qp() {
     needs_peer!();
     let mut s = shared(8);

@@ -250,6 +250,34 @@ fn from_sqe_back_to_rts() {
 }
 
 #[test]
+fn sq_drained_comes_once_and_only_if_it_is_asked_for() {
+    if !IS_MODEL {
+        println!("skipped: EN_SQD_ASYNC_NOTIFY is refused");
+        return;
+    }
+    for ty in TYPES {
+        for asked in [true, false] {
+            let mut pair = Pair::connected(Spec { ty, ..Spec::default() });
+            for round in 0..2 {
+                pair.on(0, move |t, me| {
+                    let attr = QpAttr { state: QpState::Sqd, ..QpAttr::default() };
+                    let ask = QpAttrMask::EN_SQD_ASYNC_NOTIFY;
+                    let more = if asked { ask } else { QpAttrMask::empty() };
+                    assert_eq!(t.modify_qp(me.qp, &attr, QpAttrMask::STATE | more), Ok(0));
+                });
+                let kind = AsyncEventKind::SqDrained;
+                let qp = Some(pair.sides[0].qp);
+                let event = AsyncEvent { kind, qp, cq: None, srq: None };
+                let told = pair.events(0);
+                assert_eq!(told, vec![event; usize::from(asked)], "{ty}, round {round}");
+                pair.go(0, QpState::Rts);
+                assert_eq!(pair.events(0), [], "{ty}, round {round}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_modify_unstages_first() {
     let mut pair = Pair::rc();
     let (unstaged, free) = pair.on(0, |t, me| {

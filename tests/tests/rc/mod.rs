@@ -1,5 +1,31 @@
 //! The RC engine and the NIC around it, by clauses of the protocol reference: what needs counters,
 //! planned losses or a machine of the test's own, and therefore only the simulator can show.
+//!
+//! | Rule | Here | Elsewhere |
+//! |---|---|---|
+//! | PSN wrap | `sequence: …_over_the_wrap` | `sim/src/rc/tests/property.rs` |
+//! | one sequence NAK per gap | `sequence: one_sequence_nak_…` | `rc/tests/responder.rs` |
+//! | coalesced and implied ACKs | `sequence: one_ack_…`, `an_ack_…` | `rc/tests/replies.rs` |
+//! | partial READ retry | `sequence: reads_over_…` | scenario `case_m02` |
+//! | ATOMIC replay | `sequence: an_atomic_…` | `rc/tests/responder.rs` |
+//! | READ depths, 0 too | `sequence: reads_wait_…`, `a_depth_…` | scenario `case_f04` |
+//! | MSN | `sequence: messages_and_losses_…` | `rc/tests/lossy.rs` |
+//! | fence | `sequence: a_fence_waits_…` | `conformance/operations.rs` |
+//! | credits, limited WQE, code 31 | `credits` | `rc/tests/limits.rs`, tables in `core` |
+//! | ack timer | `timer` | `rc/tests/timer.rs` |
+//! | SQD, SQ_DRAINED | `drain` | `conformance/{flush,states}.rs` |
+//! | keys at every packet | `keys` | `conformance/protection.rs` |
+//! | SEND with Invalidate, both rules | `queues: a_key_…` | `conformance/operations.rs` |
+//! | WRITE with immediate | – | `conformance/operations.rs`, `events.rs` |
+//! | wrong state, wrong type | – | `conformance/states.rs`, `rc/tests/responder.rs` |
+//! | flush order, drain marker | `queues: a_marker_posted_in_err_…` | `conformance/flush.rs` |
+//! | SRQ: limit, sharing, exhaustion, last WQE | – | `conformance/cq_srq.rs` |
+//! | CQ overrun | `queues: a_lost_…`, `counters: an_entry_…` | `conformance/cq_srq.rs` |
+//! | SQE and back | `counters: a_restart_from_sqe_…` | `conformance/states.rs` |
+//! | UC: partial messages | `sequence: a_message_of_uc_…` | `rc/tests/unreliable.rs` |
+//! | UD: Q_Key, GRH area | – | `conformance/{protection,operations}.rs` |
+//! | counters of both sides | `counters` | `properties/loss.rs` |
+//! | port events | `ports` | – |
 
 mod counters;
 mod credits;
