@@ -68,7 +68,7 @@ fn a_source_that_ends_halfway_is_a_local_protection_error() {
     // The mistake was found when it was made.
     assert_eq!(pair.lab.world().hosts()[0].nic().stats.regions_in_use, 2);
     let placed = placed(&pair);
-    assert!(placed > 0 && placed < BYTES.into() && placed % 1024 == 0, "{placed}");
+    assert!(placed > 0 && placed < BYTES.into() && placed.is_multiple_of(1024), "{placed}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_target_that_ends_halfway_is_a_remote_access_error() {
         let mut pair = race(op, 1, HALF);
         assert_eq!(errors(&pair.sent(0)), [(1, WcStatus::RemAccessErr), (2, WcStatus::WrFlushErr)]);
         let placed = placed(&pair);
-        assert!(placed > 0 && placed < BYTES.into() && placed % 1024 == 0, "{placed}");
+        assert!(placed > 0 && placed < BYTES.into() && placed.is_multiple_of(1024), "{placed}");
         let kinds: Vec<_> = pair.events(1).iter().map(|e| e.kind).collect();
         assert_eq!(kinds, [AsyncEventKind::QpAccessErr]);
     }
