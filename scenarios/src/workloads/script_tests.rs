@@ -2,7 +2,7 @@
 
 use super::common::{Op, Place};
 use super::overrides::Overrides;
-use super::protect::{Aim, Buffer};
+use super::protect::{Aim, Buffer, Origin, PeerKey};
 use super::responder::{Responder, ResponderConfig};
 use super::script::*;
 use super::{Failure, Shape};
@@ -246,4 +246,76 @@ fn own_receives_go_to_the_shared_queue() {
     end.unwrap();
     let full = Some(PostRecvCause::Full);
     assert_eq!(outcomes(&a), [Outcome::PostedRecv(5, None), Outcome::PostedRecv(3, full)]);
+}
+
+/// A WRITE of 8 bytes.
+fn write(aim: Aim, at: u64) -> ScriptStep {
+    ScriptStep::Post {
+        qp: 0,
+        count: 1,
+        shape: Shape::default(),
+        flags: SendFlags::SIGNALED,
+        pd: 0,
+        local: 0,
+        place: Place { remote: at, ..Place::default() },
+        aim,
+    }
+}
+
+/// Statuses of a script and of its responder, which has regions that are not to be used.
+fn statuses(steps: Vec<ScriptStep>) -> (String, String) {
+    let mut a = Script::new(ScriptConfig { steps, ..ScriptConfig::to(1) });
+    let mut peer = ResponderConfig { for_script: true, spare: true, ..ResponderConfig::to(0) };
+    peer.links[0].receives = 0;
+    let mut b = Responder::new(peer);
+    run(&mut Ideal::new(2), &mut [&mut a, &mut b]).unwrap();
+    assert_eq!((a.results().failure, b.results().failure), (None, None));
+    (a.results().statuses.to_string(), b.results().statuses.to_string())
+}
+
+#[test]
+fn memory_can_be_named_wrongly_at_both_ends() {
+    let all = ScriptStep::AwaitAll { deadline: None };
+    let key = |rkey| Aim { rkey, ..Aim::default() };
+    let end = Aim { remote: Origin::End, ..Aim::default() };
+    for (aim, at, status) in [
+        (key(PeerKey::Offered), 0, "0"),
+        (key(PeerKey::Wrong), 0, "10"),
+        (key(PeerKey::Stale), 0, "10"),
+        (key(PeerKey::Foreign), 0, "10"),
+        (key(PeerKey::Number(0)), 0, "10"),
+        (end, 0, "0"),
+        (end, 1, "10"),
+        (Aim { local: Origin::End, ..Aim::default() }, 0, "0"),
+        (Aim { lkey_wrong: true, ..Aim::default() }, 0, "4"),
+    ] {
+        let (own, _) = statuses(vec![write(aim, at), RING, all]);
+        assert_eq!(own, status, "{aim:?} {at}");
+    }
+}
+
+#[test]
+fn receives_and_regions_of_the_peer_can_be_bad() {
+    let all = ScriptStep::AwaitAll { deadline: None };
+    let recv = |buffer| ScriptStep::PeerRecv { qp: 0, count: 2, bytes: 64, buffer };
+    for (buffer, own, peer) in [
+        (Buffer::Offered, "0", "0"),
+        (Buffer::ReadOnly, "11", "4, 5"),
+        (Buffer::Foreign, "11", "4, 5"),
+    ] {
+        let seen = statuses(vec![recv(buffer), post(1), RING, all]);
+        assert_eq!((seen.0.as_str(), seen.1.as_str()), (own, peer), "{buffer:?}");
+    }
+    let gone = ScriptStep::PeerDereg { after: None };
+    let twice =
+        vec![write(Aim::default(), 0), RING, all, gone, write(Aim::default(), 0), RING, all];
+    assert_eq!(statuses(twice).0, "0, 10");
+    let own = vec![ScriptStep::Dereg, write(Aim::default(), 0), RING, all];
+    assert_eq!(statuses(own).0, "4");
+    // Long after the script is done: nothing happens to it.
+    let later = ScriptStep::PeerDereg { after: Some(Span::from_ms(1)) };
+    assert_eq!(statuses(vec![later, write(Aim::default(), 0), RING, all]).0, "0");
+    let while_it_waits = ScriptStep::Wait { time: Span::from_ms(2) };
+    let steps = vec![later, while_it_waits, write(Aim::default(), 0), RING, all];
+    assert_eq!(statuses(steps).0, "10");
 }

@@ -61,6 +61,23 @@ fn a_completion_wakes() {
 
 #[test]
 #[cfg_attr(miri, ignore = "sleeps in ppoll(2)")]
+fn a_solicited_receive_wakes_and_so_does_an_error() {
+    for error in [false, true] {
+        let mut bed = quiet();
+        bed.recv(1, 0, 8).unwrap();
+        bed.post(0..1);
+        let (fake, qpn, cqs) = (bed.fake.clone(), bed.qpn(), [bed.cq, bed.recv_cq]);
+        let awaited = cqs[usize::from(!error)];
+        let act = move || match error {
+            false => assert_eq!(fake.receive(qpn, b"x", None, None), Delivery::Done),
+            true => assert!(fake.fail(qpn, WcStatus::RetryExcErr, 0)),
+        };
+        woken(&mut bed, WaitSet::solicited(awaited), Act::Poll(awaited), &[], act);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "sleeps in ppoll(2)")]
 fn an_asynchronous_event_wakes() {
     let mut bed = quiet();
     let (fake, qpn) = (bed.fake.clone(), bed.qpn());

@@ -105,6 +105,21 @@ mod tests {
     }
 
     #[test]
+    fn hosts_without_a_common_clock_agree_on_no_time() {
+        let mut changed = point(&["program.0.payload=data"]);
+        let p = &mut changed.scenario.program[0];
+        p.steps = vec![Step::Dereg { own: false, after: None }];
+        check(&changed).unwrap();
+        let after = Some(doorbell_core::units::Span::from_us(60));
+        changed.scenario.program[0].steps.push(Step::Dereg { own: false, after });
+        let RunError::BadInput { path, message, .. } = check(&changed).unwrap_err() else {
+            panic!("not a place in the file");
+        };
+        assert_eq!(path, "program.0.steps.1");
+        assert!(message.contains("dereg after=…"), "{message}");
+    }
+
+    #[test]
     fn what_hardware_cannot_do_is_refused_by_its_field() {
         check(&point(&["program.0.payload=data"])).unwrap();
         for (set, field) in [
