@@ -58,13 +58,12 @@ fn programs_of_the_engine_hold_and_so_do_their_neighbours() {
     assert!(corpus.len() >= 20, "{} programs", corpus.len());
     for bytes in &corpus {
         engine::check(bytes);
-        (0..bytes.len()).for_each(|end| engine::check(&bytes[..end]));
         for at in 0..bytes.len() {
-            for change in [1, 2, 16, 128, 255] {
-                let mut other = bytes.clone();
-                other[at] ^= change;
-                engine::check(&other);
-            }
+            let mut other = bytes.clone();
+            other[at] ^= [1, 2, 16, 255][at % 4];
+            engine::check(&other);
+            other.truncate(at);
+            engine::check(&other);
         }
     }
 }
