@@ -14,15 +14,24 @@ pub const MAX_WAIT_WATCHES: u32 = 14;
 /// What a program waits for: a set of completion queues, memory watches, asynchronous events and
 /// the bootstrap. Sets combine by union.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct WaitSet(u64);
+pub struct WaitSet {
+    /// Every source by its bit, completion queues for any completion.
+    sources: u64,
+    /// Completion queues for solicited completions.
+    solicited: u64,
+}
 
 impl WaitSet {
     /// Waits for nothing.
-    pub const EMPTY: Self = Self(0);
+    pub const EMPTY: Self = Self::of(0);
     /// An asynchronous event.
-    pub const EVENTS: Self = Self(1 << 62);
+    pub const EVENTS: Self = Self::of(1 << 62);
     /// A key published by any peer.
-    pub const BOOTSTRAP: Self = Self(1 << 63);
+    pub const BOOTSTRAP: Self = Self::of(1 << 63);
+
+    const fn of(sources: u64) -> Self {
+        Self { sources, solicited: 0 }
+    }
 
     /// A completion in `cq`.
     ///
@@ -30,7 +39,18 @@ impl WaitSet {
     /// When the handle holds more than [`MAX_WAIT_CQS`] completion queues.
     pub const fn cq(cq: CqId) -> Self {
         assert!(cq.index() < MAX_WAIT_CQS, "a wait set names at most 48 completion queues");
-        Self(1 << cq.index())
+        Self::of(1 << cq.index())
+    }
+
+    /// A solicited completion in `cq`: of a receive whose message was sent with
+    /// [`SendFlags::SOLICITED`](crate::verbs::SendFlags::SOLICITED), or any that failed
+    /// (`ibv_req_notify_cq` with `solicited_only`). Others stay in the queue and wake nobody. In
+    /// union with [`cq`](Self::cq) of the same queue, every completion counts.
+    ///
+    /// # Panics
+    /// As [`cq`](Self::cq).
+    pub const fn solicited(cq: CqId) -> Self {
+        Self { sources: 0, solicited: Self::cq(cq).sources }
     }
 
     /// A change of the watched memory.
@@ -39,42 +59,54 @@ impl WaitSet {
     /// When the handle holds more than [`MAX_WAIT_WATCHES`] watches.
     pub const fn watch(watch: WatchId) -> Self {
         assert!(watch.index() < MAX_WAIT_WATCHES, "a wait set names at most 14 watches");
-        Self(1 << (MAX_WAIT_CQS + watch.index()))
+        Self::of(1 << (MAX_WAIT_CQS + watch.index()))
     }
 
     /// The completion queue at `index` of the handle, if a set can name it.
     pub const fn cq_index(index: u32) -> Option<Self> {
-        if index < MAX_WAIT_CQS { Some(Self(1 << index)) } else { None }
+        if index < MAX_WAIT_CQS { Some(Self::of(1 << index)) } else { None }
     }
 
     /// The watch at `index` of the handle, if a set can name it.
     pub const fn watch_index(index: u32) -> Option<Self> {
-        if index < MAX_WAIT_WATCHES { Some(Self(1 << (MAX_WAIT_CQS + index))) } else { None }
+        if index < MAX_WAIT_WATCHES { Some(Self::of(1 << (MAX_WAIT_CQS + index))) } else { None }
     }
 
     /// Either.
     pub const fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self { sources: self.sources | other.sources, solicited: self.solicited | other.solicited }
     }
 
     /// Whether they share a source.
     pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
+        self.sources & other.sources | self.solicited & other.solicited != 0
     }
 
     /// Whether it names nothing.
     pub const fn is_empty(self) -> bool {
-        self.0 == 0
+        self.sources | self.solicited == 0
     }
 
     /// Indices of the completion queues in the set.
     pub fn cq_indices(self) -> impl Iterator<Item = u32> {
-        (0..MAX_WAIT_CQS).filter(move |i| self.0 >> i & 1 == 1)
+        (0..MAX_WAIT_CQS).filter(move |i| (self.sources | self.solicited) >> i & 1 == 1)
+    }
+
+    /// Whether only solicited completions count of the completion queue at `index`.
+    pub const fn solicited_only(self, index: u32) -> bool {
+        index < MAX_WAIT_CQS && (self.solicited & !self.sources) >> index & 1 == 1
+    }
+
+    /// The same, with solicited completions of its completion queues for any.
+    #[must_use]
+    pub const fn with_solicited(self) -> Self {
+        let queues = (1 << MAX_WAIT_CQS) - 1;
+        Self { solicited: self.sources & queues, ..self }
     }
 
     /// Indices of the watches in the set.
     pub fn watch_indices(self) -> impl Iterator<Item = u32> {
-        (0..MAX_WAIT_WATCHES).filter(move |i| self.0 >> (MAX_WAIT_CQS + i) & 1 == 1)
+        (0..MAX_WAIT_WATCHES).filter(move |i| self.sources >> (MAX_WAIT_CQS + i) & 1 == 1)
     }
 }
 
@@ -86,7 +118,8 @@ impl fmt::Display for WaitSet {
         }
         let mut between = "";
         for i in self.cq_indices() {
-            write!(f, "{between}completion queue {i}")?;
+            let which = if self.solicited_only(i) { "a solicited completion of " } else { "" };
+            write!(f, "{between}{which}completion queue {i}")?;
             between = ", ";
         }
         for i in self.watch_indices() {

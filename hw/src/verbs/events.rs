@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 use core::ptr;
 
-use doorbell_core::transport::AsyncEvent;
+use doorbell_core::transport::{AsyncEvent, WaitSet};
 use doorbell_core::verbs::{AsyncEventKind, AsyncObject};
 
 use super::objects::Errno;
@@ -101,14 +101,15 @@ impl HwTransport {
     }
 
     /// Asks for an event at the next completion of the queues in `set`.
-    pub(super) fn arm(&mut self, indices: impl Iterator<Item = u32>) -> Result<(), Errno> {
-        for i in indices {
-            let Some((_, slot)) = self.cqs.at_mut(i as usize) else { continue };
-            // SAFETY: the queue is alive. 0: any completion, not only solicited ones.
-            let rc = unsafe { sys::ibv_req_notify_cq(slot.cq.as_ptr(), 0) };
-            super::objects::checked(rc)?;
-        }
-        Ok(())
+    pub(super) fn arm(&mut self, set: WaitSet) -> Result<(), Errno> {
+        set.cq_indices().try_for_each(|i| self.arm_one(i, set.solicited_only(i)))
+    }
+
+    fn arm_one(&mut self, index: u32, solicited_only: bool) -> Result<(), Errno> {
+        let Some((_, slot)) = self.cqs.at_mut(index as usize) else { return Ok(()) };
+        // SAFETY: the queue is alive. 0: any completion, not only solicited ones.
+        let rc = unsafe { sys::ibv_req_notify_cq(slot.cq.as_ptr(), solicited_only.into()) };
+        super::objects::checked(rc)
     }
 
     /// Takes and acknowledges the completion events that are there.

@@ -189,7 +189,7 @@ pub fn run<P: Program>(
         run.check(on, until)?;
         if run.wants_sleep() {
             // Whatever became ready between the poll and the arming is seen by the second step.
-            run.t.arm(on.cq_indices()).map_err(RunError::Os)?;
+            run.t.arm(on).map_err(RunError::Os)?;
             match run.step(program)? {
                 Next::Done => return Ok(run.finish()),
                 Next::Again => run.busy = true,

@@ -502,10 +502,11 @@ impl Host {
                     if q.is_hidden() {
                         continue;
                     }
-                    let owner = q.owner;
+                    let (owner, solicited) = (q.owner, q.lost || q.has_solicited());
                     let handles = &self.initiators[usize::from(owner)].handles;
                     let index = handles.cqs.0.iter().position(|c| *c == Some(cq));
                     if let Some(set) = index.and_then(|i| WaitSet::cq_index(i as u32)) {
+                        let set = if solicited { set.with_solicited() } else { set };
                         self.wake(s, now, owner, set);
                     }
                 }
@@ -649,11 +650,13 @@ impl Host {
         }
     }
 
-    /// Index of a completion queue in `on` that has entries.
+    /// Index of a completion queue in `on` that has entries of those that count.
     pub(super) fn ready_cq(&self, i: usize, on: WaitSet) -> Option<u32> {
         on.cq_indices().find(|&c| {
             let cq = self.initiators[i].handles.cqs.get(c);
-            cq.and_then(|&c| self.nic.cq(c)).is_some_and(|q| !q.is_empty() || q.lost)
+            cq.and_then(|&c| self.nic.cq(c)).is_some_and(|q| {
+                q.lost || if on.solicited_only(c) { q.has_solicited() } else { !q.is_empty() }
+            })
         })
     }
 

@@ -94,6 +94,7 @@ impl Nic {
         if let CqeKind::Error { queue, status, .. } = kind {
             self.count_error(qp, queue, status);
         }
+        let solicited = solicited || matches!(kind, CqeKind::Error { .. });
         let cqe = Cqe { qp, life, wr_id, kind, solicited, landed: env.now };
         let id = self.cqes.insert((cq, cqe));
         let latency = self.clocked(env.now, self.cfg.completion_latency);

@@ -369,6 +369,11 @@ impl CompletionQueue {
         self.hidden || self.entries.is_empty()
     }
 
+    /// Whether an entry waits that counts for solicited-only notification.
+    pub fn has_solicited(&self) -> bool {
+        !self.hidden && self.entries.iter().any(|e| e.solicited)
+    }
+
     /// Hides what lands from polls, or shows it again.
     pub const fn hide(&mut self, hidden: bool) {
         self.hidden = hidden;
