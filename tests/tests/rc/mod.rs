@@ -25,6 +25,7 @@
 //! | UC: partial messages | `sequence: a_message_of_uc_…` | `rc/tests/unreliable.rs` |
 //! | UD: Q_Key, GRH area | – | `conformance/{protection,operations}.rs` |
 //! | counters of both sides | `counters` | `properties/loss.rs` |
+//! | solicited-only waiting | `solicited` | – |
 //! | port events | `ports` | – |
 
 mod counters;
@@ -34,6 +35,7 @@ mod keys;
 mod ports;
 mod queues;
 mod sequence;
+mod solicited;
 mod timer;
 
 use doorbell_core::transport::*;
