@@ -127,7 +127,7 @@ fn the_last_entry_of_the_p_key_table_exists_and_the_next_one_does_not() {
     let spec = Spec::default();
     let me = lab.call(0, move |t| Side::open(t, &spec));
     let (attr, mask) = attributes(&spec, &me.endpoint, &me.endpoint)[0];
-    let init = |pkey_index| QpAttr { pkey_index, ..attr };
+    let init = move |pkey_index| QpAttr { pkey_index, ..attr };
     let refused = lab.call(0, move |t| t.modify_qp(me.qp, &init(2), mask));
     assert_eq!(refused, Err(ModifyError::Value { field: "pkey_index", got: 2, max: 1 }));
     assert_eq!(lab.call(0, move |t| t.modify_qp(me.qp, &init(1), mask)), Ok(0));

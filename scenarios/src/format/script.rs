@@ -7,22 +7,24 @@
 //! | `ring [doorbell\|blueflame] [qp=N]` | announce what is staged |
 //! | `poll [N]` | poll the CQ once, for at most N completions |
 //! | `wait [N]` | wait until N completions have come; without N, until nothing is outstanding |
-//! | `state STATE [peer] [qp=N] [ATTRIBUTES]` | move the queue pair, or with `peer` the peer's, to `reset`, `init`, `rtr`, `rts`, `sqd` or `err` |
+//! | `state STATE [peer] [qp=N] [ATTRIBUTES]` | move the queue pair, or the peer's, to a state |
 //! | `compute TIME` | let time pass |
 //! | `fence` | order the stores so far before what follows |
 //! | `load [at=SIZE]` | load 8 bytes of the buffer, which must have contents |
 //! | `store N [at=SIZE]` | store a number there |
 //!
-//! Attributes of `state` differ from what the two sides have told each other: `pkey=N` (index into
-//! `topology.pkeys`) and `qkey=N` of `init`; `dest_qp=N`, `gid=hostN`, `mtu=SIZE` and `psn=N` of
-//! `rtr`; `psn=N`, `timeout=N`, `retry_cnt=N` and `rnr_retry=N` of `rts`. `psn=+2` and `psn=-2` are
-//! distances from the right one.
+//! States are `reset`, `init`, `rtr`, `rts`, `sqd` and `err`. Attributes of `state` differ from
+//! what the two sides have told each other: `pkey=N` (index into `topology.pkeys`) and `qkey=N` of
+//! `init`; `dest_qp=N`, `gid=hostN`, `mtu=SIZE` and `psn=N` of `rtr`; `psn=N`, `timeout=N`,
+//! `retry_cnt=N` and `rnr_retry=N` of `rts`. `psn=+2` and `psn=-2` are distances from the right
+//! one.
 //!
-//! Options of `post`: `qp=N` takes the N-th queue pair, `qp=all` each of them, as in `ring`; `pd=N` takes the buffer from the N-th
-//! protection domain, of which all but 0 are foreign to the queue pair, an error that the verbs
-//! define; `sge=N` gathers the message from N elements; `local=SIZE` and `remote=SIZE` say where it
-//! is in the own buffer and in the peer's. `anyway` posts what would else be reported as a mistake
-//! of the file (more than was granted, a foreign buffer), to show what the verbs answer.
+//! Options of `post`: `qp=N` takes the N-th queue pair, `qp=all` each of them, as in `ring`; `pd=N`
+//! takes the buffer from the N-th protection domain, of which all but 0 are foreign to the queue
+//! pair, an error that the verbs define; `sge=N` gathers the message from N elements; `local=SIZE`
+//! and `remote=SIZE` say where it is in the own buffer and in the peer's. `anyway` posts what would
+//! else be reported as a mistake of the file (more than was granted, a foreign buffer), to show
+//! what the verbs answer.
 
 use std::borrow::Cow;
 use std::fmt;
