@@ -7,7 +7,7 @@
 //! | `ring [doorbell\|blueflame] [qp=N]` | announce what is staged |
 //! | `poll [N]` | poll the CQ once, for at most N completions |
 //! | `wait [N]` | wait until N completions have come; without N, until nothing is outstanding |
-//! | `state STATE [peer] [qp=N] [ATTRIBUTES]` | move the queue pair, or with `peer` the peer's, to `reset`, `init`, `rtr`, `rts`, `sqd` or `err` |
+//! | `state STATE [peer] [qp=N] [ATTRIBUTES]` | move the queue pair, or the peer's, to a state |
 //! | `dereg [own] [after=TIME]` | the peer, or with `own` this side, deregisters its region |
 //! | `drain [TIME] [qp=N]` | of a queue pair in ERR: post a marker and wait until it is flushed |
 //! | `await-event EVENT [TIME] [qp=N]` | wait for an event, as long as TIME or for ever |
@@ -17,21 +17,22 @@
 //! | `load [at=SIZE]` | load 8 bytes of the buffer, which must have contents |
 //! | `store N [at=SIZE]` | store a number there |
 //!
-//! Attributes of `state` differ from what the two sides have told each other: `pkey=N` (index into
-//! `topology.pkeys`) and `qkey=N` of `init`; `dest_qp=N`, `gid=hostN`, `mtu=SIZE` and `psn=N` of
-//! `rtr`; `psn=N`, `timeout=N`, `retry_cnt=N` and `rnr_retry=N` of `rts`. `psn=+2` and `psn=-2` are
-//! distances from the right one.
+//! States are `reset`, `init`, `rtr`, `rts`, `sqd` and `err`. Attributes of `state` differ from
+//! what the two sides have told each other: `pkey=N` (index into `topology.pkeys`) and `qkey=N` of
+//! `init`; `dest_qp=N`, `gid=hostN`, `mtu=SIZE` and `psn=N` of `rtr`; `psn=N`, `timeout=N`,
+//! `retry_cnt=N` and `rnr_retry=N` of `rts`. `psn=+2` and `psn=-2` are distances from the right
+//! one.
 //!
 //! Events: `last-wqe`, `srq-limit`, `cq-err`, `qp-fatal`, `sq-drained`. Receives go to the SRQ
 //! where there is one.
 //!
-//! Options of `post`: `qp=N` takes the N-th queue pair, `qp=all` each of them, as in `ring`; `pd=N` takes the buffer from the N-th
-//! protection domain, of which all but 0 are foreign to the queue pair, an error that the verbs
-//! define; `sge=N` gathers the message from N elements; `local=SIZE` and `remote=SIZE` say where it
-//! is in the own buffer and in the peer's, or `end+SIZE` beyond the last place at which it fits;
-//! `rkey=wrong`, `stale`, `foreign` or a number names the peer's memory by another key than its
-//! own, and `lkey=wrong` the own buffer; `solicited` asks for an event at a peer that waits for
-//! solicited ones only. `anyway` posts what would else be reported as a mistake
+//! Options of `post`: `qp=N` takes the N-th queue pair, `qp=all` each of them, as in `ring`; `pd=N`
+//! takes the buffer from the N-th protection domain, of which all but 0 are foreign to the queue
+//! pair, an error that the verbs define; `sge=N` gathers the message from N elements; `local=SIZE`
+//! and `remote=SIZE` say where it is in the own buffer and in the peer's, or `end+SIZE` beyond the
+//! last place at which it fits; `rkey=wrong`, `stale`, `foreign` or a number names the peer's memory
+//! by another key than its own, and `lkey=wrong` the own buffer; `solicited` asks for an event at a
+//! peer that waits for solicited ones only. `anyway` posts what would else be reported as a mistake
 //! of the file (more than was granted, a foreign buffer), to show what the verbs answer.
 //!
 //! Receives are in the region that the peer offers, with `read-only` in one without local write,

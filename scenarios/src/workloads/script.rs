@@ -386,14 +386,7 @@ impl Script {
                     self.post(t, (qp, lane), count, what, mr)?;
                 }
             }
-            ScriptStep::Ring { qp, how } => {
-                for qp in self.each(qp) {
-                    let lane = self.lane(qp)?;
-                    let rung = t.ring(lane.qp, how);
-                    self.rang(qp, &rung);
-                    self.log(t, Outcome::Rang(rung));
-                }
-            }
+            ScriptStep::Ring { qp, how } => self.ring(t, qp, how)?,
             ScriptStep::Unstage { qp } => {
                 let n = t.unstage(self.lane(qp)?.qp);
                 self.sent[qp as usize].staged.clear();
@@ -581,6 +574,15 @@ impl Script {
             }
         }
         self.log(t, Outcome::Staged(staged, refusal));
+        Ok(())
+    }
+
+    fn ring<T: Control>(&mut self, t: &mut T, qp: u32, how: Ring) -> Result<(), Failure> {
+        for qp in self.each(qp) {
+            let rung = t.ring(self.lane(qp)?.qp, how);
+            self.rang(qp, &rung);
+            self.log(t, Outcome::Rang(rung));
+        }
         Ok(())
     }
 

@@ -53,6 +53,10 @@ fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
     if p.payload == Payload::Virtual && p.kind != ProgramKind::PingPong {
         return no("payload", "\"virtual\"", "memory of hardware has bytes", "data");
     }
+    if p.steps.iter().any(|s| matches!(s, Step::State(state) if state.set.gid.is_some())) {
+        let help = "only the simulator knows the address of a host by its number: leave it out";
+        return Err(refused(i, "steps", "state rtr gid=host…", help));
+    }
     Ok(())
 }
 
@@ -156,6 +160,16 @@ mod tests {
         check(&shared).unwrap();
         shared.scenario.program[0].threads = crate::quantity::Count::of(2);
         assert!(check(&shared).unwrap_err().to_string().contains("`share_qp = true`"));
+    }
+
+    #[test]
+    fn a_wrong_address_needs_the_hosts_of_the_simulator() {
+        let mut changed = point(&["program.0.payload=data"]);
+        let with = |step: &str| vec![Step::parse(step).unwrap()];
+        changed.scenario.program[0].steps = with("state rtr dest_qp=1");
+        check(&changed).unwrap();
+        changed.scenario.program[0].steps = with("state rtr gid=host1");
+        assert!(check(&changed).unwrap_err().to_string().contains("gid=host"));
     }
 
     #[test]

@@ -119,7 +119,7 @@ fn a_dead_host_is_said_to_be_dead() {
 fn a_late_answer_is_measured_and_the_timeout_that_waits_for_it_named() {
     let late = |by: &str| fault(&format!("'delay'\nfrom = 'host1'\ndelay = '{by}'"));
     let d = died(&run(ONE, &late("10ms"), &[]), "peer-slow", "timeout");
-    assert!(d.verdict.contains("1.613 ms after the last expiry"), "{}", d.verdict);
+    assert!(d.verdict.contains("1.609 ms after the last expiry"), "{}", d.verdict);
     says(&d.remedy, "timeout 9 (dies after 16.78 ms)");
     lives(&run(ONE, &late("10ms"), &["qp.timeout=9"]));
     lives(&run(ONE, &late("8ms"), &[]));
@@ -195,7 +195,7 @@ fn a_state_is_named_and_how_late_the_peer_was() {
     says(&d.remedy, "no timeout");
     let late = |t: &str| run(ONE, "", &[&format!("program.0.handshake={t}")]);
     let d = died(&late("10ms"), "peer-not-ready", "INIT");
-    assert!(d.verdict.contains("1.561 ms after this one had died"), "{}", d.verdict);
+    assert!(d.verdict.contains("1.557 ms after this one had died"), "{}", d.verdict);
     says(&d.remedy, "timeout 9");
     lives(&late("7ms"));
 }
