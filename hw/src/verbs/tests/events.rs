@@ -131,7 +131,9 @@ fn nothing_waits_for_an_acknowledgement() {
 fn armed_queues_with_events_that_nobody_took_are_destroyed() {
     let mut bed = Bed::new(Posting::Classic);
     bed.post(0..2);
-    bed.t.arm([bed.cq.index(), bed.recv_cq.index(), 47].into_iter()).unwrap();
+    // One way and the other, and a queue that does not exist.
+    let on = WaitSet::cq(bed.cq).or(WaitSet::solicited(bed.recv_cq));
+    bed.t.arm(on.or(WaitSet::cq_index(47).unwrap())).unwrap();
     bed.fake.complete(bed.qpn(), 2);
     bed.t.destroy_qp(bed.qp).unwrap();
     bed.t.destroy_cq(bed.cq).unwrap();
@@ -144,7 +146,7 @@ fn a_handle_with_everything_pending_is_dropped() {
         let mut bed = Bed::of(Spec { posting, srq: Some(4), ..Spec::default() });
         bed.recv(1, 0, 8).unwrap();
         bed.post(0..2);
-        bed.t.arm([bed.cq.index()].into_iter()).unwrap();
+        bed.t.arm(WaitSet::cq(bed.cq)).unwrap();
         bed.fake.complete(bed.qpn(), 1);
         bed.fake.raise(AsyncEventKind::CommEst.value().into(), Element::Qp(bed.qpn()));
         bed.fake.raise(AsyncEventKind::PortErr.value().into(), Element::Port(1));
@@ -158,7 +160,7 @@ fn a_handle_with_everything_pending_is_dropped() {
 fn arming_that_the_provider_refuses_is_told() {
     let mut bed = Bed::new(Posting::Classic);
     bed.fake.fail_call(Call::ReqNotify, 1, libc::EIO);
-    let both = [bed.cq.index(), bed.recv_cq.index()];
-    let error = bed.t.arm(both.into_iter()).unwrap_err();
+    let both = WaitSet::cq(bed.cq).or(WaitSet::cq(bed.recv_cq));
+    let error = bed.t.arm(both).unwrap_err();
     assert_eq!(error.0, libc::EIO);
 }
