@@ -7,4 +7,7 @@ mod credits;
 mod faults;
 mod harness;
 mod loss;
+mod oversize;
 mod properties;
+mod routing;
+mod shapes;
