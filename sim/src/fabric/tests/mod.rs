@@ -5,6 +5,7 @@ mod closed_forms;
 mod config;
 mod credits;
 mod faults;
+mod graphs;
 mod harness;
 mod loss;
 mod oversize;
