@@ -7,6 +7,7 @@
 mod check;
 pub(crate) mod check_faults;
 mod check_kinds;
+mod check_topology;
 pub mod expand;
 mod expect;
 mod expect_check;
@@ -44,5 +45,5 @@ pub use script::{PostStep, Step, StepState};
 pub use settings::SettingValue;
 pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
-pub use topology::{SwitchMode, Topology, TopologyKind};
+pub use topology::{HashMode, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink};
 pub use variant::Variant;

@@ -21,10 +21,10 @@ pub struct Program {
     pub name: String,
     /// Host that posts.
     #[serde(default)]
-    pub host: Count<0, 1023>,
+    pub host: Count<0, 8191>,
     /// Host that it talks to.
     #[serde(default = "peer_one")]
-    pub peer: Count<0, 1023>,
+    pub peer: Count<0, 8191>,
     /// Who posts and polls.
     #[serde(default)]
     pub initiator: Initiator,
@@ -159,7 +159,7 @@ impl Program {
     }
 }
 
-const fn peer_one() -> Count<0, 1023> {
+const fn peer_one() -> Count<0, 8191> {
     Count::of(1)
 }
 

@@ -16,6 +16,7 @@ mod latency;
 mod mechanism_tests;
 mod metric;
 mod mistakes;
+pub(crate) mod network;
 mod outcome;
 mod programs;
 mod simulate;

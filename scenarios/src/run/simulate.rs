@@ -5,9 +5,7 @@ use std::io::{self, Write};
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::QpState;
-use doorbell_sim::fabric::{
-    Buffering, DropCause, FabricConfig, Forwarding, Link, Noise as FabricNoise, SwitchConfig,
-};
+use doorbell_sim::fabric::{DropCause, Noise as FabricNoise};
 use doorbell_sim::host::{InitiatorStats, StallReason};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, World, WorldConfig};
@@ -17,11 +15,10 @@ use super::mistakes::mistake;
 use super::programs::{Placed, Role, place};
 use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
-    ResourceUse, RunError, Runner, hardware,
+    ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{effective, faults, timeline};
-use crate::format::{HostModel, Noise, QpKind, SwitchMode, TopologyKind};
-use crate::profile::ForwardMode;
+use crate::format::{HostModel, Noise, QpKind};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -74,11 +71,17 @@ fn build(point: &Point) -> Result<World, RunError> {
         HostModel::Full => hardware::host(&point.profile, noise),
         HostModel::Ideal => hardware::ideal_host(&point.profile),
     };
-    let hosts = s.topology.hosts.value() as usize;
+    let bad =
+        |w: network::Wrong| RunError::BadInput { path: w.path, message: w.message, help: w.help };
+    let mut fabric = network::network(&s.topology, &point.profile).map_err(bad)?;
+    fabric.noise = match noise {
+        true => FabricNoise::Packets(point.profile.port.switch_noise),
+        false => FabricNoise::Off,
+    };
     let config = WorldConfig {
         seed: point.seed,
-        hosts: vec![host; hosts],
-        fabric: fabric(point, noise),
+        hosts: vec![host; fabric.hosts.len()],
+        fabric,
         mtu: hardware::max_mtu(&point.profile),
         bootstrap_latency: point.profile.port.bootstrap_latency,
         timeline: if s.record.timeline { TIMELINE_STAGES } else { 0 },
@@ -88,38 +91,6 @@ fn build(point: &Point) -> Result<World, RunError> {
         message: e.to_string(),
         help: "change the topology or the profile".into(),
     })
-}
-
-fn fabric(point: &Point, noise: bool) -> FabricConfig {
-    let (t, port) = (&point.scenario.topology, &point.profile.port);
-    let rate = t.rate.as_ref().map_or(port.rate, |r| r.0);
-    let propagation = t.propagation.as_ref().map_or(port.propagation, |p| p.0);
-    let link = Link::new(rate, propagation);
-    let mut config = match t.kind {
-        TopologyKind::BackToBack => FabricConfig::back_to_back(link),
-        TopologyKind::Switch => {
-            let port_bytes = t.buffer.as_ref().map_or(port.switch_buffer.0, |b| b.0.0);
-            let switch = SwitchConfig {
-                forwarding: match port.switch_forwarding {
-                    ForwardMode::CutThrough => Forwarding::CutThrough,
-                    ForwardMode::StoreAndForward => Forwarding::StoreAndForward,
-                },
-                transit: port.switch_latency,
-                buffering: match t.switch_mode() {
-                    SwitchMode::Lossless => Buffering::Lossless { port_bytes },
-                    SwitchMode::TailDrop => Buffering::TailDrop { port_bytes },
-                },
-            };
-            FabricConfig::single_switch(t.hosts.value() as u32, link, switch)
-        }
-    };
-    config.noise = if noise {
-        let packet = rate.time_for(config.max_packet_bytes.into());
-        FabricNoise::UpTo(packet.scaled(port.switch_noise))
-    } else {
-        FabricNoise::Off
-    };
-    config
 }
 
 /// What a program's failure means for the run.
@@ -203,6 +174,13 @@ fn losses(world: &World) -> String {
         }
     }
     let lost = world.fabric().dropped();
+    let oversize = lost.of(DropCause::Oversize).packets;
+    if oversize > 0 {
+        text += &format!(
+            "{oversize} packets were larger than a link's MTU: small messages pass and large ones \
+             time out; lower `qp.mtu`, or raise the MTU of the link\n"
+        );
+    }
     for cause in [DropCause::Fault, DropCause::LinkDown, DropCause::PeerDead] {
         let n = lost.of(cause).packets;
         if n > 0 {
