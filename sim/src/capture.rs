@@ -6,7 +6,8 @@
 //! | | what it receives | its last bit has arrived |
 //! | of a switch | what it sends (as a mirror of its egress does) | its last bit has left |
 //! | | what its full queue dropped, marked | it found no room |
-//! | | what it had no route for, or what is too large for a link, marked, at the port it came by | it looked for one |
+//! | | what it had no route for, marked, at the port it came by | it looked for one |
+//! | | what was too large for a link, marked, at the port it came by | it came |
 //!
 //! So a packet through one switch is there three times, and one that a switch dropped twice, the
 //! second time with a comment. What a port sends and a fault takes from the cable is there once.

@@ -30,6 +30,8 @@ mod bad_input_tests;
 mod expand_tests;
 #[cfg(test)]
 mod fault_tests;
+#[cfg(test)]
+mod topology_tests;
 
 pub use expect::{
     AxisExpect, Bound, CountExpect, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,

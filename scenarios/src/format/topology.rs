@@ -88,8 +88,8 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyLink {
-    /// Both ends: `host0-switch0`; or many links at once: `host0..7-switch0` joins hosts 0 to 7 with
-    /// switch 0, `switch0..3-switch4..5` each of four switches with each of two.
+    /// Both ends: `host0-switch0`; or many links at once: `host0..7-switch0` joins hosts 0 to 7
+    /// with switch 0, `switch0..3-switch4..5` each of four switches with each of two.
     pub between: String,
     /// Cables side by side.
     #[serde(default)]

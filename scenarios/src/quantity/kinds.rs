@@ -189,6 +189,9 @@ impl Unit for Length {
     }
 
     fn print(self) -> String {
+        if self.is_zero() {
+            return "0m".to_owned();
+        }
         print_scaled(self.0, LENGTH.units)
     }
 

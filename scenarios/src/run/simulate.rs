@@ -146,6 +146,8 @@ fn collect(
     let (first, last) = program_metrics(point, world, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
+    switch_links(world, &mut out);
+    oversize(world, &mut out);
     resources(world, last.since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
@@ -174,13 +176,6 @@ fn losses(world: &World) -> String {
         }
     }
     let lost = world.fabric().dropped();
-    let oversize = lost.of(DropCause::Oversize).packets;
-    if oversize > 0 {
-        text += &format!(
-            "{oversize} packets were larger than a link's MTU: small messages pass and large ones \
-             time out; lower `qp.mtu`, or raise the MTU of the link\n"
-        );
-    }
     for cause in [DropCause::Fault, DropCause::LinkDown, DropCause::PeerDead] {
         let n = lost.of(cause).packets;
         if n > 0 {
@@ -311,6 +306,34 @@ fn host_metrics(world: &World, out: &mut Outcome) {
     put("program_steps", Metric::count(steps));
     put("lock_waits", Metric::count(lock_waits));
     put("lock_waited", Metric::time(lock_waited));
+}
+
+/// How traffic spreads over links between switches, each direction counted by itself. Networks
+/// without such links have no such metrics.
+fn switch_links(world: &World, out: &mut Outcome) {
+    let fabric = world.fabric();
+    let hosts = fabric.hosts().len();
+    let ports = fabric.switches().iter().flat_map(|s| {
+        (0..s.ports() as u16).map(|p| s.egress(PortId(p))).filter(|e| e.peer().0.index() >= hosts)
+    });
+    let sent: Vec<u64> = ports.map(|e| e.counters(world.now()).sent.bytes).collect();
+    let Some(most) = sent.iter().max() else { return };
+    let used = sent.iter().filter(|bytes| **bytes > 0).count() as u64;
+    let mut put = |name: &str, m| out.metrics.insert(name.to_owned(), m);
+    put("switch_links", Metric::count(sent.len() as u64));
+    put("switch_links_used", Metric::count(used));
+    put("switch_link_bytes_max", Metric::bytes(*most));
+}
+
+/// Names the cause where small messages pass and large ones time out.
+fn oversize(world: &World, out: &mut Outcome) {
+    let count = world.fabric().dropped().of(DropCause::Oversize).packets;
+    if count > 0 {
+        let text = "packets that were larger than the MTU of a link on their way: nobody tells the \
+                    sender, and only what fits passes. Lower `qp.mtu`, or raise the link's `mtu`";
+        let (name, text) = ("oversize".to_owned(), text.to_owned());
+        out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
+    }
 }
 
 /// States and fills of queues, and asynchronous events.

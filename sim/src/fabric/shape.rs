@@ -1,10 +1,12 @@
 //! Networks of several switches from a few numbers.
 //!
-//! | Shape | Hosts | Switches | Ports of a switch |
-//! |---|---|---|---|
-//! | [`LeafSpine`] | leaf by leaf | leaves, then spines | hosts first, then spines |
-//! | [`FatTree`] | pod by pod, edge switch by edge switch | edges, aggregations, cores | lower tier first |
-//! | [`Rails`] | server by server, NIC by NIC | leaves group by group, rail by rail, then spines | hosts first, then spines |
+//! | Shape | Order of hosts | Order of switches |
+//! |---|---|---|
+//! | [`LeafSpine`] | leaf by leaf | leaves, spines |
+//! | [`FatTree`] | pod by pod, edge switch by edge switch | edges, aggregations, cores |
+//! | [`Rails`] | server by server, NIC by NIC | leaves by group and rail, spines |
+//!
+//! The ports of a switch that lead down come first.
 //!
 //! All ways in them go up and then down, so lossless switches cannot wait for each other in a
 //! circle.
