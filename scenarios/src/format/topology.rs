@@ -14,8 +14,7 @@ pub(crate) const MAX_HOSTS: u64 = 8192;
 /// Hosts and what is between them.
 ///
 /// Nodes are called `host0`, `host1`, … and `switch0`, `switch1`, …, in every shape, in faults and
-/// in reports. In a shape of several tiers hosts and switches are numbered tier by tier, the tier of
-/// the hosts first.
+/// in reports. In a shape of several tiers they are numbered tier by tier, that of the hosts first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Topology {

@@ -150,3 +150,17 @@ fn links_say_what_differs() {
     let rates = [0, 11, 12, 19].map(|i: usize| c[i].link.rate.as_bps() / 1_000_000_000);
     assert_eq!((c.len(), rates), (12 + 8, [100, 100, 400, 400]));
 }
+
+#[test]
+fn faults_name_the_links_of_every_shape() {
+    let fault = |link: &str| {
+        format!("{LEAF_SPINE}\n[[fault]]\nid = 'f'\nkind = 'drop'\nlink = '{link}'\nmaybe = true")
+    };
+    for good in ["host11-switch3", "switch0-switch4", "switch5-switch3"] {
+        assert!(expanded(&fault(good)).is_ok(), "{good}");
+    }
+    for bad in ["host11-switch2", "switch0-switch1", "host0-host1", "switch0-switch6"] {
+        let e = expanded(&fault(bad)).expect_err(bad);
+        assert_eq!(e.to_string(), format!("t.toml:15:8: there is no link \"{bad}\""));
+    }
+}
