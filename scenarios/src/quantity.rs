@@ -14,7 +14,7 @@ mod serde_impl;
 use std::fmt;
 
 pub(crate) use decimal::Decimal;
-pub use kinds::Frequency;
+pub use kinds::{Frequency, Length};
 pub use scalar::Scalar;
 pub use serde_impl::{Count, Positive, Quantity};
 

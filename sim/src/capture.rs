@@ -7,6 +7,7 @@
 //! | of a switch | what it sends (as a mirror of its egress does) | its last bit has left |
 //! | | what its full queue dropped, marked | it found no room |
 //! | | what it had no route for, marked, at the port it came by | it looked for one |
+//! | | what was too large for a link, marked, at the port it came by | it came |
 //!
 //! So a packet through one switch is there three times, and one that a switch dropped twice, the
 //! second time with a comment. What a port sends and a fault takes from the cable is there once.
@@ -33,7 +34,7 @@ use crate::engine::{Out, Slab};
 use crate::fabric::{Dropped, EgressPort, Fabric, FabricEvent};
 use crate::rc::{Ext, PacketDesc};
 use crate::wire::codec::{BthBits, Ethernet, Ip, Mac, Outer, Udp, UdpChecksum, encode};
-use crate::wire::{Encapsulation, HostId, NodeId, Packet, PacketId, PortId};
+use crate::wire::{Encapsulation, HostId, NodeId, Packet, PacketId, PortId, address};
 
 /// One port of the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -203,7 +204,7 @@ impl Capture {
         use crate::fabric::DropCause;
         let Dropped { node, port, cause, .. } = *dropped;
         let direction = match cause {
-            DropCause::NoRoute => Direction::Inbound,
+            DropCause::NoRoute | DropCause::Oversize => Direction::Inbound,
             _ => Direction::Outbound,
         };
         let text = format!("dropped here: {}", cause.name());
@@ -283,8 +284,8 @@ const fn note(encapsulation: Encapsulation) -> Option<&'static str> {
 
 /// Ethernet, IPv4 and IPv6 address of a host's port: 02:00:00:n, 10.n and 2001:db8::n with the 24
 /// bits n = port in bits 23 to 20, host + 1 below. Unique below 2^20 - 1 hosts of 16 ports.
-pub fn addresses(HostId(host): HostId, PortId(port): PortId) -> (Mac, Ipv4Addr, Ipv6Addr) {
-    let [_, a, b, c] = (u32::from(port) << 20 | (host.wrapping_add(1) & 0xF_FFFF)).to_be_bytes();
+pub fn addresses(host: HostId, port: PortId) -> (Mac, Ipv4Addr, Ipv6Addr) {
+    let [_, a, b, c] = address(host, port).to_be_bytes();
     let (high, low) = (u16::from(a), u16::from_be_bytes([b, c]));
     let v6 = Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, high, low);
     (Mac([2, 0, 0, a, b, c]), Ipv4Addr::new(10, a, b, c), v6)

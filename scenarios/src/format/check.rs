@@ -6,9 +6,10 @@ use serde_json::Value as Json;
 use super::check_faults::check_faults;
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::check_srq::{check_hosts, check_receiver, check_srq};
+use super::check_topology::check_topology;
 use super::{
     ALL_QPS, Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, RingMode, Scenario,
-    StateStep, Step, StepEvent, TopologyKind,
+    StateStep, Step, StepEvent,
 };
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;
@@ -36,13 +37,13 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
         })
     };
     let all = check_claim(s)
-        .and_then(|()| check_topology(s))
+        .and_then(|()| check_topology(s, profile))
         .and_then(|()| check_qp(s, profile))
         .and_then(|()| check_names(s))
         .and_then(|()| check_rights(s))
         .and_then(|()| programs())
         .and_then(|()| check_srq(s, profile))
-        .and_then(|()| check_faults(s));
+        .and_then(|()| check_faults(s, profile));
     all.map_err(|problem| {
         let at = Path::parse(&problem.path).ok().and_then(|p| p.origin(tree).cloned());
         let error = InputError::new(problem.message).at_opt(at.as_ref()).at(&tree.origin);
@@ -84,31 +85,6 @@ fn check_claim(s: &Scenario) -> Checked {
     if finding && !claim {
         let text = "a `finding` about no claim".to_owned();
         return refuse("finding", text, "name the `claim`, or say it in the title");
-    }
-    Ok(())
-}
-
-fn check_topology(s: &Scenario) -> Checked {
-    let t = &s.topology;
-    let hosts = t.hosts.value();
-    if hosts < 2 {
-        return refuse("topology.hosts", "a network of one host".to_owned(), "at least two");
-    }
-    if !(1..=128).contains(&t.pkeys.len()) {
-        let text = format!("a P_Key table of {} entries", t.pkeys.len());
-        return refuse("topology.pkeys", text, "1 to 128, such as [\"0xffff\", \"0x8001\"]");
-    }
-    if t.kind == TopologyKind::BackToBack {
-        if hosts != 2 {
-            let text = format!("`back-to-back` connects two hosts, not {hosts}");
-            return refuse("topology.hosts", text, "write `kind = \"switch\"` for more");
-        }
-        for (key, given) in [("switch", t.switch.is_some()), ("buffer", t.buffer.is_some())] {
-            if given {
-                let text = format!("`{key}` is about a switch, and `back-to-back` has none");
-                return refuse(format!("topology.{key}"), text, "write `kind = \"switch\"`");
-            }
-        }
     }
     Ok(())
 }

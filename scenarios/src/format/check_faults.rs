@@ -6,9 +6,11 @@ use doorbell_sim::fault::{LinkEnd, LinkName, opcode_word};
 use serde_json::Value as Json;
 
 use super::check::{Checked, refuse};
-use super::{Fault, FaultKind, QpKind, Scenario, TopologyKind};
+use super::{Fault, FaultKind, QpKind, Scenario};
 use crate::input::suggestion;
+use crate::profile::Profile;
 use crate::quantity::Unit;
+use crate::run::network::network;
 
 /// A fault and its place in the file.
 struct At<'a> {
@@ -26,13 +28,13 @@ impl At<'_> {
     }
 }
 
-pub(super) fn check_faults(s: &Scenario) -> Checked {
+pub(super) fn check_faults(s: &Scenario, profile: &Profile) -> Checked {
     s.fault.iter().enumerate().try_for_each(|(index, fault)| {
         let at = At { fault, index };
         check_id(s, &at)?;
         check_keys(&at)?;
         check_hosts(s, &at)?;
-        check_link(s, &at)?;
+        check_link(s, profile, &at)?;
         check_opcode(s, &at)?;
         check_times(s, &at)?;
         check_numbers(&at)?;
@@ -107,47 +109,39 @@ fn check_hosts(s: &Scenario, at: &At<'_>) -> Checked {
     }
 }
 
+/// Both ends of every link. A topology without a network was refused before.
+fn cables(s: &Scenario, profile: &Profile) -> Vec<(End, End)> {
+    let links = network(&s.topology, profile).map(|c| c.links).unwrap_or_default();
+    links.iter().map(|l| (l.a, l.b)).collect()
+}
+
 /// Names of all links.
-pub(crate) fn link_names(s: &Scenario) -> Vec<String> {
-    match s.topology.kind {
-        TopologyKind::BackToBack => vec!["host0-host1".to_owned()],
-        TopologyKind::Switch => {
-            (0..s.topology.hosts.value()).map(|h| format!("host{h}-switch0")).collect()
-        }
-    }
+pub(crate) fn link_names(s: &Scenario, profile: &Profile) -> Vec<String> {
+    let name = |(a, b)| LinkName::between(a, b).to_string();
+    cables(s, profile).into_iter().map(name).collect()
 }
 
-/// Whether the node is one of the topology.
-fn is_node(s: &Scenario, node: End) -> bool {
-    match node {
-        End::Host(h) => u64::from(h) < s.topology.hosts.value(),
-        End::Switch(n) => s.topology.kind == TopologyKind::Switch && n == 0,
+fn check_link(s: &Scenario, profile: &Profile, at: &At<'_>) -> Checked {
+    if at.fault.link.is_none() && at.fault.from.is_none() {
+        return Ok(());
     }
-}
-
-fn joined(s: &Scenario, link: &LinkName) -> bool {
-    let (a, b) = (link.a.node, link.b.node);
-    let kinds = match s.topology.kind {
-        TopologyKind::BackToBack => matches!((a, b), (End::Host(_), End::Host(_))),
-        TopologyKind::Switch => {
-            matches!((a, b), (End::Host(_), End::Switch(_)) | (End::Switch(_), End::Host(_)))
-        }
+    let cables = cables(s, profile);
+    let names = link_names(s, profile);
+    let joined = |l: &LinkName| {
+        let (a, b) = (l.a.node, l.b.node);
+        cables.contains(&(a, b)) || cables.contains(&(b, a))
     };
-    kinds && a != b && is_node(s, a) && is_node(s, b)
-}
-
-fn check_link(s: &Scenario, at: &At<'_>) -> Checked {
-    let names = link_names(s);
+    let is_node = |node| cables.iter().any(|(a, b)| *a == node || *b == node);
     let mut link = None;
     if let Some(text) = &at.fault.link {
-        link = text.parse::<LinkName>().ok().filter(|l| joined(s, l));
+        link = text.parse::<LinkName>().ok().filter(|l| joined(l));
         if link.is_none() {
             let help = suggestion(text, names.iter().map(String::as_str), "links");
             return at.refuse("link", format!("there is no link \"{text}\""), help);
         }
     }
     let Some(text) = &at.fault.from else { return Ok(()) };
-    let end = text.parse::<LinkEnd>().ok().filter(|e| is_node(s, e.node));
+    let end = text.parse::<LinkEnd>().ok().filter(|e| is_node(e.node));
     let good = match (link, end) {
         (_, None) => false,
         (None, Some(_)) => true,

@@ -80,8 +80,11 @@ fn point(
     for change in &loaded.sets {
         change.path.set(&mut tree, &change.value, &change.key_at)?;
     }
-    let scenario: Scenario = tree.read()?;
+    let mut scenario: Scenario = tree.read()?;
     let profile = profile(&scenario, &tree, profiles, typed)?;
+    if !gives_hosts(&tree) {
+        scenario.topology.count_hosts(&profile);
+    }
     check(&scenario, &profile, &tree)?;
     let point = Point {
         index,
@@ -92,6 +95,12 @@ fn point(
         axes,
     };
     Ok(Expanded { point, tree })
+}
+
+/// Whether the file says how many hosts there are.
+fn gives_hosts(tree: &Node) -> bool {
+    let topology = tree.table().ok().and_then(|t| t.get("topology"));
+    topology.and_then(|t| t.table().ok()).is_some_and(|t| t.get("hosts").is_some())
 }
 
 fn node_scalar(node: &Node) -> Option<crate::quantity::Scalar> {

@@ -27,10 +27,10 @@ pub struct Fault {
     pub from: Option<String>,
     /// Packets that this host makes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<Count<0, 1023>>,
+    pub source: Option<Count<0, 8191>>,
     /// Packets for this host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dest: Option<Count<0, 1023>>,
+    pub dest: Option<Count<0, 8191>>,
     /// Number of the queue pair at the source. The first of a host is 16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_qp: Option<Count<0, 0xFF_FFFF>>,
@@ -85,7 +85,7 @@ pub struct Fault {
     pub released_by: Option<String>,
     /// The host of a host fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<Count<0, 1023>>,
+    pub host: Option<Count<0, 8191>>,
     /// Number of the queue pair of a host fault; without it, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qp: Option<Count<0, 0xFF_FFFF>>,

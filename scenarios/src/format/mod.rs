@@ -8,6 +8,7 @@ mod check;
 pub(crate) mod check_faults;
 mod check_kinds;
 mod check_srq;
+mod check_topology;
 pub mod expand;
 mod expect;
 mod expect_check;
@@ -33,6 +34,8 @@ mod bad_input_tests;
 mod expand_tests;
 #[cfg(test)]
 mod fault_tests;
+#[cfg(test)]
+mod topology_tests;
 
 pub use expect::{
     AxisExpect, Bound, CountExpect, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
@@ -53,5 +56,7 @@ pub use srq::{Srq, SrqRepostBy, SrqShare};
 pub use state_step::{StateAttributes, StateStep, StepPsn};
 pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
-pub use topology::{PKeyText, SwitchMode, Topology, TopologyKind};
+pub use topology::{
+    HashMode, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
+};
 pub use variant::Variant;

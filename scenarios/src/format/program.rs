@@ -21,13 +21,13 @@ pub struct Program {
     pub name: String,
     /// Host that posts.
     #[serde(default)]
-    pub host: Count<0, 1023>,
+    pub host: Count<0, 8191>,
     /// Hosts that post: `host` and those after it. Each has `threads` of its own.
     #[serde(default)]
-    pub hosts: Count<1, 1024>,
+    pub hosts: Count<1, 8192>,
     /// Host that it talks to.
     #[serde(default = "peer_one")]
-    pub peer: Count<0, 1023>,
+    pub peer: Count<0, 8191>,
     /// Who posts and polls.
     #[serde(default)]
     pub initiator: Initiator,
@@ -201,7 +201,7 @@ impl Program {
     }
 }
 
-const fn peer_one() -> Count<0, 1023> {
+const fn peer_one() -> Count<0, 8191> {
     Count::of(1)
 }
 

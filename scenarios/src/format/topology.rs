@@ -1,4 +1,4 @@
-//! Hosts, links and the switch.
+//! Hosts, links and switches.
 
 use doorbell_core::units::{BitRate, Bytes, Span};
 use doorbell_core::verbs::PKey;
@@ -7,22 +7,40 @@ use serde::de::{Deserializer, Error as _};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::{Count, Positive};
+use crate::profile::Profile;
+use crate::quantity::{Count, Length, Positive};
+use crate::run::network::hosts_of_shape;
+
+/// Most hosts of a network.
+pub(crate) const MAX_HOSTS: u64 = 8192;
 
 /// Hosts and what is between them.
+///
+/// Nodes are called `host0`, `host1`, … and `switch0`, `switch1`, …, in every shape, in faults and
+/// in reports. In a shape of several tiers they are numbered tier by tier, that of the hosts first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Topology {
-    /// A cable between two hosts, or one switch with every host on it.
+    /// The shape of the network.
     pub kind: TopologyKind,
-    /// Hosts. A cable has two.
-    pub hosts: Count<1, 1024>,
+    /// Hosts. A cable has two; shapes that count their hosts by other keys need none.
+    pub hosts: Count<1, MAX_HOSTS>,
     /// Rate of every link; without it the profile's port rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Positive<BitRate>>,
+    /// Rate of links between switches; without it that of every link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch_rate: Option<Positive<BitRate>>,
     /// Propagation of every link; without it the profile's. At least a picosecond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub propagation: Option<Positive<Span>>,
+    /// Length of every link instead of its propagation, at 5 ns per metre.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<Positive<Length>>,
+    /// MTU of every link. On RoCE that of Ethernet, IP header and ICRC included (`1500B`); on
+    /// InfiniBand the payload. Larger packets are dropped (`oversize`). Without it none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<Positive<Bytes>>,
     /// What the switch does when an output is busy and its buffer full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchMode>,
@@ -34,6 +52,43 @@ pub struct Topology {
     /// partitions drop each other's packets.
     #[serde(default = "default_pkeys", skip_serializing_if = "is_default_pkeys")]
     pub pkeys: Vec<PKeyText>,
+    /// How switches choose among equally short ways; without it `ecmp` on RoCE, `destination` on
+    /// InfiniBand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routing: Option<RoutingMode>,
+    /// What switches mix into the hash of `ecmp`; without it a number of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash_seed: Option<HashMode>,
+    /// `leaf-spine`: switches with hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<Count<1, MAX_HOSTS>>,
+    /// `leaf-spine`: hosts at each leaf. Host `h` is at leaf `h / hosts_per_leaf`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts_per_leaf: Option<Count<1, MAX_HOSTS>>,
+    /// `leaf-spine` and `rail-optimised`: switches without hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spines: Option<Count<1, MAX_HOSTS>>,
+    /// `leaf-spine` and `rail-optimised`: cables between a leaf and a spine; without it 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links_per_pair: Option<Count<1, 1024>>,
+    /// `fat-tree`: ports of a switch, even. There are k³ / 4 hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub k: Option<Count<1, 1024>>,
+    /// `rail-optimised`: servers. NIC `n` of server `s` is host `s * nics + n`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Count<1, MAX_HOSTS>>,
+    /// `rail-optimised`: NICs of a server, each a host of its own with a leaf (rail) of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nics: Option<Count<1, MAX_HOSTS>>,
+    /// `rail-optimised`: servers whose NICs share leaves; without it all servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers_per_leaf: Option<Count<1, MAX_HOSTS>>,
+    /// `explicit`: number of switches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switches: Option<Count<1, MAX_HOSTS>>,
+    /// `explicit`: the links.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub link: Vec<TopologyLink>,
 }
 
 /// A P_Key, written as `"0x8001"`.
@@ -68,16 +123,55 @@ fn is_default_pkeys(keys: &[PKeyText]) -> bool {
     keys == default_pkeys()
 }
 
+/// Links of an explicit network. What a link does not say it has from the topology.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TopologyLink {
+    /// Both ends: `host0-switch0`; or many links at once: `host0..7-switch0` joins hosts 0 to 7
+    /// with switch 0, `switch0..3-switch4..5` each of four switches with each of two.
+    pub between: String,
+    /// Cables side by side.
+    #[serde(default)]
+    pub count: Count<1, 1024>,
+    /// Rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Positive<BitRate>>,
+    /// Propagation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub propagation: Option<Positive<Span>>,
+    /// Length instead of the propagation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<Positive<Length>>,
+    /// MTU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<Positive<Bytes>>,
+}
+
 impl Default for Topology {
     fn default() -> Self {
         Self {
             kind: TopologyKind::default(),
             hosts: Count::of(2),
             rate: None,
+            switch_rate: None,
             propagation: None,
+            length: None,
+            mtu: None,
             switch: None,
             buffer: None,
             pkeys: default_pkeys(),
+            routing: None,
+            hash_seed: None,
+            leaves: None,
+            hosts_per_leaf: None,
+            spines: None,
+            links_per_pair: None,
+            k: None,
+            servers: None,
+            nics: None,
+            servers_per_leaf: None,
+            switches: None,
+            link: Vec::new(),
         }
     }
 }
@@ -91,6 +185,63 @@ pub enum TopologyKind {
     BackToBack,
     /// Every host on one switch.
     Switch,
+    /// Two tiers: every leaf joined with every spine.
+    LeafSpine,
+    /// Three tiers of switches with `k` ports.
+    FatTree,
+    /// Two tiers, with a leaf for the NICs of one number of all servers of a group.
+    RailOptimised,
+    /// The links of `[[topology.link]]`.
+    Explicit,
+}
+
+impl TopologyKind {
+    /// The word of the file.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::BackToBack => "back-to-back",
+            Self::Switch => "switch",
+            Self::LeafSpine => "leaf-spine",
+            Self::FatTree => "fat-tree",
+            Self::RailOptimised => "rail-optimised",
+            Self::Explicit => "explicit",
+        }
+    }
+
+    /// Keys that a shape of this kind must have.
+    pub(crate) const fn needed(self) -> &'static [&'static str] {
+        match self {
+            Self::BackToBack | Self::Switch => &[],
+            Self::LeafSpine => &["leaves", "hosts_per_leaf", "spines"],
+            Self::FatTree => &["k"],
+            Self::RailOptimised => &["servers", "nics", "spines"],
+            Self::Explicit => &["link"],
+        }
+    }
+
+    /// Keys that have a use in this kind, beside those of every kind.
+    pub(crate) const fn more_keys(self) -> &'static [&'static str] {
+        match self {
+            Self::BackToBack => &[],
+            Self::Switch => &["switch", "buffer"],
+            Self::LeafSpine => {
+                &["switch", "buffer", "routing", "hash_seed", "switch_rate", "links_per_pair"]
+            }
+            Self::RailOptimised => &[
+                "switch",
+                "buffer",
+                "routing",
+                "hash_seed",
+                "switch_rate",
+                "links_per_pair",
+                "servers_per_leaf",
+            ],
+            Self::FatTree => &["switch", "buffer", "routing", "hash_seed", "switch_rate"],
+            Self::Explicit => {
+                &["switch", "buffer", "routing", "hash_seed", "switch_rate", "switches"]
+            }
+        }
+    }
 }
 
 /// What a switch does with a packet that finds its output buffer full.
@@ -104,9 +255,43 @@ pub enum SwitchMode {
     TailDrop,
 }
 
+/// How a switch chooses among output ports that lead to the destination by equally short ways.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RoutingMode {
+    /// By a hash over the RoCEv2 five-tuple: a queue pair keeps to one way.
+    Ecmp,
+    /// By the destination: everything for a host comes by one way.
+    Destination,
+    /// For each packet the output with the shortest queue. Packets overtake each other, which the
+    /// reliable connection takes for loss.
+    Adaptive,
+}
+
+/// What switches mix into their hash.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HashMode {
+    /// A number of their own, which the seed of the run changes.
+    #[default]
+    PerSwitch,
+    /// Nothing: all switches and all runs hash alike (polarisation).
+    Same,
+}
+
 impl Topology {
     /// What the switch does with a packet that finds its output buffer full.
     pub fn switch_mode(&self) -> SwitchMode {
         self.switch.unwrap_or_default()
+    }
+
+    /// Sets the number of hosts where the shape gives it and the file does not. What is wrong with
+    /// the shape stays for the check to say.
+    pub(super) fn count_hosts(&mut self, profile: &Profile) {
+        if let Ok(Some(hosts)) = hosts_of_shape(self, profile)
+            && let Some(hosts) = Count::new(hosts)
+        {
+            self.hosts = hosts;
+        }
     }
 }

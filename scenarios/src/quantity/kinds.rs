@@ -77,6 +77,18 @@ const FREQUENCY: Kind = Kind {
 const RATIO: Kind =
     Kind { name: "a ratio", example: "1/64", units: &[("", 1), ("%", 1)], smallest: "", usual: "" };
 
+const LENGTH: Kind = Kind {
+    name: "a length",
+    example: "3m",
+    units: &[("mm", 1), ("cm", 10), ("m", 1_000), ("km", 1_000_000)],
+    smallest: "millimetres",
+    usual: "m",
+};
+
+/// The length of a cable, in millimetres.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Length(pub u64);
+
 /// Events per second: a clock in hertz or a rate of operations.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Frequency(pub u64);
@@ -158,6 +170,29 @@ impl Unit for Frequency {
 
     fn print(self) -> String {
         print_scaled(self.0, &FREQUENCY.units[..4])
+    }
+
+    fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    fn magnitude(self) -> f64 {
+        self.0 as f64
+    }
+}
+
+impl Unit for Length {
+    const KIND: &'static Kind = &LENGTH;
+
+    fn parse(text: &str) -> Result<Self, QuantityError> {
+        parse_scaled(text, &LENGTH).map(Length)
+    }
+
+    fn print(self) -> String {
+        if self.is_zero() {
+            return "0m".to_owned();
+        }
+        print_scaled(self.0, LENGTH.units)
     }
 
     fn is_zero(self) -> bool {

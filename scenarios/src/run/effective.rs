@@ -8,7 +8,7 @@ use doorbell_sim::world::World;
 
 use super::programs::{Placed, Role};
 use super::{Effective, Point};
-use crate::format::{Initiator, ProgramKind, RingMode};
+use crate::format::{Initiator, ProgramKind, RingMode, TopologyKind};
 use crate::quantity::Unit;
 use crate::workloads::Results;
 
@@ -16,6 +16,7 @@ use crate::workloads::Results;
 /// in another form.
 pub fn values(point: &Point, world: &World, placed: &[Placed]) -> Vec<Effective> {
     let mut out = Vec::new();
+    network(point, world, &mut out);
     let sender = placed.iter().find(|p| p.role == Role::Sender);
     let results = sender.and_then(|p| p.results(world));
     if let Some(caps) = results.and_then(|r| r.granted) {
@@ -30,6 +31,26 @@ pub fn values(point: &Point, world: &World, placed: &[Placed]) -> Vec<Effective>
 
 fn row(name: &str, requested: String, effective: String, reason: &str) -> Effective {
     Effective { name: name.into(), requested, effective, reason: reason.into() }
+}
+
+/// What a shape of several switches comes to.
+fn network(point: &Point, world: &World, out: &mut Vec<Effective>) {
+    let (t, fabric) = (&point.scenario.topology, world.fabric());
+    if fabric.switches().len() < 2 {
+        return;
+    }
+    let hosts = fabric.hosts().len();
+    let ports: usize = fabric.switches().iter().map(|s| s.ports()).sum();
+    let counts = format!(
+        "{hosts} hosts, {} switches, {} links",
+        fabric.switches().len(),
+        (ports + hosts) / 2
+    );
+    let reason = match t.kind {
+        TopologyKind::RailOptimised => "each NIC is a host of its own: host = server * nics + NIC",
+        _ => "",
+    };
+    out.push(row("topology.kind", t.kind.word().to_owned(), counts, reason));
 }
 
 fn granted(point: &Point, caps: &QpCaps, out: &mut Vec<Effective>) {

@@ -40,7 +40,7 @@ fn fault(f: &Fault) -> sim::Fault {
     }
 }
 
-fn host(host: Option<Count<0, 1023>>) -> HostId {
+fn host(host: Option<Count<0, 8191>>) -> HostId {
     HostId(host.map_or(0, |h| h.value() as u32))
 }
 
@@ -60,7 +60,7 @@ fn qpn(n: Option<Count<0, 0xFF_FFFF>>) -> Option<Qpn> {
 }
 
 fn matcher(f: &Fault) -> Matcher {
-    let host = |h: Option<Count<0, 1023>>| h.map(|h| HostId(h.value() as u32));
+    let host = |h: Option<Count<0, 8191>>| h.map(|h| HostId(h.value() as u32));
     Matcher {
         link: f.link.as_ref().and_then(|l| l.parse().ok()),
         from: f.from.as_ref().and_then(|e| e.parse().ok()),

@@ -279,6 +279,14 @@ fn nic(n: &Nic) -> NicConfig {
     }
 }
 
+/// What stands around a packet on the profile's links.
+pub fn encapsulation(p: &Profile) -> Encapsulation {
+    match p.port.link {
+        LinkKind::InfiniBand => Encapsulation::IbLocal,
+        LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
+    }
+}
+
 fn rc(p: &Profile) -> RcConfig {
     let ack_req_last = match p.rc.ack_ask {
         AckAsk::Always => AckReqLast::EveryMessage,
@@ -290,10 +298,6 @@ fn rc(p: &Profile) -> RcConfig {
             every: p.rc.ack_coalesce.min(u32::MAX.into()) as u32,
             delay: p.rc.ack_delay,
         },
-    };
-    let encapsulation = match p.port.link {
-        LinkKind::InfiniBand => Encapsulation::IbLocal,
-        LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
     };
     let window = p.rc.max_outstanding_packets as u32;
     let ask = (p.rc.ack_every as u32, ack_req_last);
@@ -331,7 +335,7 @@ fn rc(p: &Profile) -> RcConfig {
         nak_reaction: p.rc.nak_reaction,
         recovery,
         rules,
-        ..RcConfig::new(window, ask, ack, encapsulation)
+        ..RcConfig::new(window, ask, ack, encapsulation(p))
     }
 }
 

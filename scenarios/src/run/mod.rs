@@ -17,6 +17,7 @@ mod latency;
 mod mechanism_tests;
 mod metric;
 mod mistakes;
+pub(crate) mod network;
 mod outcome;
 mod programs;
 #[cfg(test)]

@@ -5,9 +5,7 @@ use std::io::{self, Write};
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::QpState;
-use doorbell_sim::fabric::{
-    Buffering, DropCause, FabricConfig, Forwarding, Link, Noise as FabricNoise, SwitchConfig,
-};
+use doorbell_sim::fabric::{DropCause, Noise as FabricNoise};
 use doorbell_sim::host::{Host, InitiatorStats, StallReason};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, World, WorldConfig};
@@ -17,11 +15,10 @@ use super::mistakes::mistake;
 use super::programs::{Placed, Role, place};
 use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
-    ResourceUse, RunError, Runner, hardware,
+    ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{deaths, effective, faults, receives, timeline};
-use crate::format::{HostModel, Noise, QpKind, SwitchMode, TopologyKind};
-use crate::profile::ForwardMode;
+use crate::format::{HostModel, Noise, QpKind};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -75,11 +72,17 @@ fn build(point: &Point) -> Result<World, RunError> {
         HostModel::Ideal => hardware::ideal_host(&point.profile),
     };
     host.nic.pkeys = s.topology.pkeys.iter().map(|key| key.0).collect();
-    let hosts = s.topology.hosts.value() as usize;
+    let bad =
+        |w: network::Wrong| RunError::BadInput { path: w.path, message: w.message, help: w.help };
+    let mut fabric = network::network(&s.topology, &point.profile).map_err(bad)?;
+    fabric.noise = match noise {
+        true => FabricNoise::Packets(point.profile.port.switch_noise),
+        false => FabricNoise::Off,
+    };
     let config = WorldConfig {
         seed: point.seed,
-        hosts: vec![host; hosts],
-        fabric: fabric(point, noise),
+        hosts: vec![host; fabric.hosts.len()],
+        fabric,
         mtu: hardware::max_mtu(&point.profile),
         bootstrap_latency: point.profile.port.bootstrap_latency,
         timeline: if s.record.timeline { TIMELINE_STAGES } else { 0 },
@@ -89,38 +92,6 @@ fn build(point: &Point) -> Result<World, RunError> {
         message: e.to_string(),
         help: "change the topology or the profile".into(),
     })
-}
-
-fn fabric(point: &Point, noise: bool) -> FabricConfig {
-    let (t, port) = (&point.scenario.topology, &point.profile.port);
-    let rate = t.rate.as_ref().map_or(port.rate, |r| r.0);
-    let propagation = t.propagation.as_ref().map_or(port.propagation, |p| p.0);
-    let link = Link::new(rate, propagation);
-    let mut config = match t.kind {
-        TopologyKind::BackToBack => FabricConfig::back_to_back(link),
-        TopologyKind::Switch => {
-            let port_bytes = t.buffer.as_ref().map_or(port.switch_buffer.0, |b| b.0.0);
-            let switch = SwitchConfig {
-                forwarding: match port.switch_forwarding {
-                    ForwardMode::CutThrough => Forwarding::CutThrough,
-                    ForwardMode::StoreAndForward => Forwarding::StoreAndForward,
-                },
-                transit: port.switch_latency,
-                buffering: match t.switch_mode() {
-                    SwitchMode::Lossless => Buffering::Lossless { port_bytes },
-                    SwitchMode::TailDrop => Buffering::TailDrop { port_bytes },
-                },
-            };
-            FabricConfig::single_switch(t.hosts.value() as u32, link, switch)
-        }
-    };
-    config.noise = if noise {
-        let packet = rate.time_for(config.max_packet_bytes.into());
-        FabricNoise::UpTo(packet.scaled(port.switch_noise))
-    } else {
-        FabricNoise::Off
-    };
-    config
 }
 
 /// What a program's failure means for the run.
@@ -177,6 +148,8 @@ fn collect(
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
     receives::metrics(world, &all, &mut out);
+    switch_links(world, &mut out);
+    oversize(world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
@@ -334,6 +307,34 @@ fn host_metrics(world: &World, out: &mut Outcome) {
     put("program_steps", Metric::count(steps));
     put("lock_waits", Metric::count(lock_waits));
     put("lock_waited", Metric::time(lock_waited));
+}
+
+/// How traffic spreads over links between switches, each direction counted by itself. Networks
+/// without such links have no such metrics.
+fn switch_links(world: &World, out: &mut Outcome) {
+    let fabric = world.fabric();
+    let hosts = fabric.hosts().len();
+    let ports = fabric.switches().iter().flat_map(|s| {
+        (0..s.ports() as u16).map(|p| s.egress(PortId(p))).filter(|e| e.peer().0.index() >= hosts)
+    });
+    let sent: Vec<u64> = ports.map(|e| e.counters(world.now()).sent.bytes).collect();
+    let Some(most) = sent.iter().max() else { return };
+    let used = sent.iter().filter(|bytes| **bytes > 0).count() as u64;
+    let mut put = |name: &str, m| out.metrics.insert(name.to_owned(), m);
+    put("switch_links", Metric::count(sent.len() as u64));
+    put("switch_links_used", Metric::count(used));
+    put("switch_link_bytes_max", Metric::bytes(*most));
+}
+
+/// Names the cause where small messages pass and large ones time out.
+fn oversize(world: &World, out: &mut Outcome) {
+    let count = world.fabric().dropped().of(DropCause::Oversize).packets;
+    if count > 0 {
+        let text = "packets that were larger than the MTU of a link on their way: nobody tells the \
+                    sender, and only what fits passes. Lower `qp.mtu`, or raise the link's `mtu`";
+        let (name, text) = ("oversize".to_owned(), text.to_owned());
+        out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
+    }
 }
 
 /// States and fills of queues, and asynchronous events.

@@ -125,13 +125,15 @@ impl Fabric {
                 b.on_links = b.on_links.plus(self.on_link(h.id, &p.egress)?);
                 b.faulted(&p.ingress);
             }
-            for (came, went) in [(h.sent, ports), (received, h.delivered)] {
+            let refused = h.dropped.total();
+            for (came, went) in [(h.sent, ports), (received, h.delivered.plus(refused))] {
                 if came != went {
                     return Err(Imbalance::Node { node: h.id, came, went });
                 }
             }
             b.sent = b.sent.plus(h.sent);
             b.delivered = b.delivered.plus(h.delivered);
+            b.dropped = b.dropped.plus(&h.dropped);
         }
         for s in &self.switches {
             let dropped = s.dropped();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use doorbell_core::units::{Span, Time};
 
+use super::choice::Choice;
 use super::config::{Buffering, ConfigError, End, FabricConfig, Forwarding, Noise, ReceiveBuffer};
 use super::egress::{EgressPort, Wiring};
 use super::event::{Drops, Tally};
@@ -232,6 +233,7 @@ impl Builder<'_> {
             sent: Tally::default(),
             delivered: Tally::default(),
             started: None,
+            dropped: Drops::default(),
         }
     }
 
@@ -251,6 +253,7 @@ impl Builder<'_> {
             cut_through: config.forwarding == Forwarding::CutThrough,
             ports: ports.collect(),
             routes,
+            choice: Choice::of(self.c.routing, self.seed, i),
             storing: Tally::default(),
             dropped: Drops::default(),
         }
@@ -285,6 +288,7 @@ impl Builder<'_> {
             peer_port: plug.peer_port,
             rate: plug.link.rate,
             propagation: plug.link.propagation,
+            max_packet_bytes: plug.link.limit(),
             head,
             transit,
             noise: self.noise(plug),
@@ -299,6 +303,7 @@ impl Builder<'_> {
             peer_port: plug.peer_port,
             rate: plug.link.rate,
             propagation: plug.link.propagation,
+            max_packet_bytes: plug.link.limit(),
             buffer: self.input_buffer(end),
             occupied: 0,
             received: Tally::default(),
@@ -317,6 +322,9 @@ impl Builder<'_> {
             Noise::Off => Span::ZERO,
             Noise::OnePacket => plug.link.rate.time_for(u64::from(self.c.max_packet_bytes)),
             Noise::UpTo(bound) => bound,
+            Noise::Packets(times) => {
+                plug.link.rate.time_for(u64::from(self.c.max_packet_bytes)).scaled(times)
+            }
         };
         let component = format!("switch{s}.port{}", plug.peer_port.0);
         let rng = SimRng::stream(self.seed, &component, "ingress_noise");

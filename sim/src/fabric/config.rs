@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use doorbell_core::units::Span;
+use doorbell_core::units::{Ratio, Span};
 
 use super::link::Link;
 use crate::wire::{HostId, PortId};
@@ -133,6 +133,8 @@ pub enum Noise {
     OnePacket,
     /// Below this time.
     UpTo(Span),
+    /// Below so many times the time of one packet of the largest size, at each link's rate.
+    Packets(Ratio),
 }
 
 /// A route that replaces the computed one.
@@ -148,6 +150,32 @@ pub struct StaticRoute {
     pub out: PortId,
 }
 
+/// How a switch chooses among output ports that lead to a destination by equally short ways.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub enum Routing {
+    /// By the destination alone, as a table by LID does: the n-th host takes the n-th way, modulo
+    /// their number. Everything for a host port meets on one way.
+    #[default]
+    Destination,
+    /// By a hash over the five-tuple of RoCEv2: source and destination address, protocol, source
+    /// and destination port of UDP. The packets of a QP keep to one way, and in order.
+    Ecmp(HashSeed),
+    /// For each packet the output with the fewest bytes in its queue; a hash over the five-tuple
+    /// and the PSN decides between equals. Packets of a flow overtake each other.
+    Adaptive,
+}
+
+/// What a switch mixes into its hash.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub enum HashSeed {
+    /// A number of its own, which the seed of the run changes.
+    #[default]
+    PerSwitch,
+    /// The same for every switch and every run. Flows that one switch sent the same way are sent
+    /// the same way by the next switch too: most of its outputs stay idle (polarisation).
+    Same,
+}
+
 /// A whole network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FabricConfig {
@@ -157,7 +185,9 @@ pub struct FabricConfig {
     pub switches: Vec<SwitchConfig>,
     /// The links.
     pub links: Vec<LinkConfig>,
-    /// Routes that differ from the shortest path.
+    /// Choice among equally short ways.
+    pub routing: Routing,
+    /// Routes that differ from the shortest path, whatever the routing is.
     pub routes: Vec<StaticRoute>,
     /// Size on the wire of the largest packet: no buffer may be smaller, and it bounds
     /// [`Noise::OnePacket`].
@@ -169,24 +199,24 @@ pub struct FabricConfig {
 impl FabricConfig {
     /// Two hosts and a cable.
     pub fn back_to_back(link: Link) -> Self {
-        Self {
-            hosts: vec![HostConfig::default(); 2],
-            switches: Vec::new(),
-            links: vec![LinkConfig { a: End::Host(0), b: End::Host(1), link }],
-            routes: Vec::new(),
-            max_packet_bytes: DEFAULT_MAX_PACKET_BYTES,
-            noise: Noise::default(),
-        }
+        Self::of(2, Vec::new(), vec![LinkConfig { a: End::Host(0), b: End::Host(1), link }])
     }
 
     /// `hosts` hosts at one switch, each by the same kind of link; host `h` at port `h`.
     pub fn single_switch(hosts: u32, link: Link, switch: SwitchConfig) -> Self {
         let links =
             (0..hosts).map(|h| LinkConfig { a: End::Host(h), b: End::Switch(0), link }).collect();
+        Self::of(hosts, vec![switch], links)
+    }
+
+    /// Hosts and switches by their numbers, and the links between them; everything else as by
+    /// default.
+    pub fn of(hosts: u32, switches: Vec<SwitchConfig>, links: Vec<LinkConfig>) -> Self {
         Self {
             hosts: vec![HostConfig::default(); hosts as usize],
-            switches: vec![switch],
+            switches,
             links,
+            routing: Routing::default(),
             routes: Vec::new(),
             max_packet_bytes: DEFAULT_MAX_PACKET_BYTES,
             noise: Noise::default(),

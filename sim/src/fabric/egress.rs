@@ -43,6 +43,8 @@ pub(super) struct Wiring {
     pub peer_port: PortId,
     pub rate: BitRate,
     pub propagation: Span,
+    /// Largest packet that the link takes, in bytes on the wire.
+    pub max_packet_bytes: u32,
     /// The peer acts on the first bit of a packet (cut-through) and not on the last.
     pub head: bool,
     /// Transit latency of the peer. Added here, so that a hop costs one event: every packet that
@@ -102,6 +104,11 @@ impl EgressPort {
     /// Rate of the link.
     pub const fn rate(&self) -> BitRate {
         self.wiring.rate
+    }
+
+    /// Whether the link takes a packet of this size.
+    pub(super) const fn takes(&self, wire_bytes: u32) -> bool {
+        wire_bytes <= self.wiring.max_packet_bytes
     }
 
     /// When the last bit of what is being sent now leaves. Packets that wait come after it.

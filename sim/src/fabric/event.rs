@@ -26,10 +26,10 @@ pub enum FabricEvent {
         node: NodeId,
         /// The port it came in by.
         port: PortId,
+        /// The output port that was chosen when its first bits came.
+        to: PortId,
         /// The packet.
         packet: PacketId,
-        /// Its size on the wire.
-        wire_bytes: u32,
     },
     /// A port has sent its last bit and a packet waits.
     PortFree {
@@ -102,12 +102,20 @@ pub enum DropCause {
     LinkDown,
     /// The host at one end of the link was dead, by a planned fault.
     PeerDead,
+    /// It is larger than the link takes that it came by or should leave by.
+    Oversize,
 }
 
 impl DropCause {
     /// Every cause, in the order of the tables that are indexed by cause.
-    pub const ALL: [Self; 5] =
-        [Self::TailDrop, Self::NoRoute, Self::Fault, Self::LinkDown, Self::PeerDead];
+    pub const ALL: [Self; 6] = [
+        Self::TailDrop,
+        Self::NoRoute,
+        Self::Fault,
+        Self::LinkDown,
+        Self::PeerDead,
+        Self::Oversize,
+    ];
 
     /// The name that reports use.
     pub const fn name(self) -> &'static str {
@@ -117,6 +125,7 @@ impl DropCause {
             Self::Fault => "fault_drop",
             Self::LinkDown => "link_down",
             Self::PeerDead => "peer_dead",
+            Self::Oversize => "oversize",
         }
     }
 }

@@ -3,7 +3,7 @@
 use doorbell_core::units::Time;
 
 use super::egress::{EgressPort, Queued, Started};
-use super::event::{Delivery, FabricEvent, Outcome, Tally};
+use super::event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, Tally};
 use super::ingress::Ingress;
 use crate::engine::Out;
 use crate::wire::{HostId, NodeId, PacketId, PortId};
@@ -42,6 +42,8 @@ pub struct HostNode {
     pub(super) delivered: Tally,
     /// A packet that had waited and whose transmission the last event began.
     pub(super) started: Option<Started>,
+    /// Packets that were larger than their link takes.
+    pub(super) dropped: Drops,
 }
 
 impl HostNode {
@@ -141,6 +143,13 @@ impl HostNode {
             FabricEvent::Arrive { port, packet, wire_bytes, .. } => {
                 let p = &mut self.ports[port.index()];
                 p.ingress.arrived(wire_bytes);
+                if wire_bytes > p.ingress.max_packet_bytes {
+                    p.ingress.give_back(now, wire_bytes, out);
+                    let cause = DropCause::Oversize;
+                    self.dropped.add(cause, wire_bytes);
+                    let node = self.id;
+                    return Outcome::Dropped(Dropped { node, port, packet, wire_bytes, cause });
+                }
                 if !p.held {
                     p.ingress.give_back(now, wire_bytes, out);
                 }

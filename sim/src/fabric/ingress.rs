@@ -13,6 +13,8 @@ pub struct Ingress {
     pub(super) peer_port: PortId,
     pub(super) rate: BitRate,
     pub(super) propagation: Span,
+    /// Largest packet that the link takes, in bytes on the wire.
+    pub(super) max_packet_bytes: u32,
     /// Size of the buffer in bytes, `None` when this side never pushes back.
     pub(super) buffer: Option<u64>,
     pub(super) occupied: u64,

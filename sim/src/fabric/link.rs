@@ -13,17 +13,33 @@ pub struct Link {
     /// Time from a bit's departure to its arrival; at least 1 ps, because what is joined by a
     /// link of no delay could not be simulated apart.
     pub propagation: Span,
+    /// Largest packet that the link takes, in bytes on the wire; a larger one is dropped with
+    /// [`DropCause::Oversize`](super::DropCause::Oversize). `None`: any. An MTU in the words of a
+    /// link layer becomes such a number by
+    /// [`Encapsulation::largest_packet`](crate::wire::Encapsulation::largest_packet).
+    pub max_packet_bytes: Option<u32>,
 }
 
 impl Link {
     /// A link of the given delay.
     pub const fn new(rate: BitRate, propagation: Span) -> Self {
-        Self { rate, propagation }
+        Self { rate, propagation, max_packet_bytes: None }
     }
 
     /// A link of `mm` millimetres at [`PROPAGATION_PER_MM`].
     pub const fn with_length_mm(rate: BitRate, mm: u32) -> Self {
-        Self { rate, propagation: Span::from_ps(PROPAGATION_PER_MM.as_ps() * mm as u64) }
+        Self::new(rate, Span::from_ps(PROPAGATION_PER_MM.as_ps() * mm as u64))
+    }
+
+    /// The same link, which takes no packet of more than `bytes` on the wire.
+    #[must_use]
+    pub const fn up_to(self, bytes: u32) -> Self {
+        Self { max_packet_bytes: Some(bytes), ..self }
+    }
+
+    /// Largest packet, with a number for "any".
+    pub(super) fn limit(&self) -> u32 {
+        self.max_packet_bytes.unwrap_or(u32::MAX)
     }
 }
 

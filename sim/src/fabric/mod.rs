@@ -11,6 +11,7 @@
 
 mod balance;
 mod build;
+mod choice;
 mod config;
 mod egress;
 mod event;
@@ -19,6 +20,7 @@ mod ingress;
 mod link;
 mod noise;
 mod routes;
+mod shape;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -27,8 +29,8 @@ use doorbell_core::units::Time;
 
 pub use balance::{Balance, Imbalance};
 pub use config::{
-    Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, End, FabricConfig, Forwarding, HostConfig,
-    LinkConfig, Noise, ReceiveBuffer, StaticRoute, SwitchConfig,
+    Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, End, FabricConfig, Forwarding, HashSeed,
+    HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
 };
 pub use egress::EgressPort;
 pub use event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, PortCounters, Tally};
@@ -36,6 +38,7 @@ pub use host::{HostNode, TxQueueFull};
 pub use ingress::Ingress;
 pub use link::{Link, PROPAGATION_PER_MM};
 pub use routes::RouteTable;
+pub use shape::{FatTree, LeafSpine, Rails, ShapeError};
 pub use switch::SwitchNode;
 
 use crate::engine::{Out, Slab};
@@ -98,12 +101,13 @@ impl Fabric {
         (self.hosts, self.switches)
     }
 
-    /// Everything that was dropped: at switches, and on links by faults.
+    /// Everything that was dropped: at switches, at hosts, and on links by faults.
     pub fn dropped(&self) -> Drops {
-        let at_switches = self.switches.iter().map(SwitchNode::dropped);
+        let at_nodes = self.switches.iter().map(SwitchNode::dropped);
+        let at_nodes = at_nodes.chain(self.hosts.iter().map(|h| h.dropped));
         let at_hosts = self.hosts.iter().flat_map(|h| h.ports.iter().map(|p| p.ingress.lost));
         let before = self.switches.iter().flat_map(|s| s.ports.iter().map(|p| p.ingress.lost));
-        at_switches.chain(at_hosts).chain(before).fold(Drops::default(), |sum, d| sum.plus(&d))
+        at_nodes.chain(at_hosts).chain(before).fold(Drops::default(), |sum, d| sum.plus(&d))
     }
 
     /// The transmit side of a host's port.

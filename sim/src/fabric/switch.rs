@@ -2,12 +2,13 @@
 
 use doorbell_core::units::Time;
 
+use super::choice::Choice;
 use super::egress::{EgressPort, Queued, Started};
 use super::event::{DropCause, Dropped, Drops, FabricEvent, Outcome, Tally};
 use super::ingress::Ingress;
 use super::routes::RouteTable;
 use crate::engine::{Class, Out, Slab};
-use crate::wire::{NodeId, Packet, PacketId, PortId};
+use crate::wire::{NodeId, Packet, PortId};
 
 /// One port of a switch.
 #[derive(Clone, Debug)]
@@ -23,6 +24,7 @@ pub struct SwitchNode {
     pub(super) cut_through: bool,
     pub(super) ports: Vec<SwitchPort>,
     pub(super) routes: RouteTable,
+    pub(super) choice: Choice,
     /// Packets that a cut-through switch is storing.
     pub(super) storing: Tally,
     /// Drops that belong to no output port.
@@ -70,21 +72,26 @@ impl SwitchNode {
     ) -> Outcome {
         match ev {
             FabricEvent::Arrive { port, packet, wire_bytes, .. } => {
-                self.ports[port.index()].ingress.arrived(wire_bytes);
+                let input = &mut self.ports[port.index()].ingress;
+                input.arrived(wire_bytes);
+                let small = wire_bytes <= input.max_packet_bytes;
                 let item = Queued { packet, wire_bytes, ingress: port };
-                let Some(to) = self.route(packet, packets) else {
-                    return self.drop_unroutable(now, item, out);
+                let Some(to) = self.route(now, &packets[packet.0]) else {
+                    return self.refuse(now, item, DropCause::NoRoute, out);
                 };
+                if !small || !self.ports[to.index()].egress.takes(wire_bytes) {
+                    return self.refuse(now, item, DropCause::Oversize, out);
+                }
                 if self.cut_through && self.is_faster(to, port) {
-                    self.store(now, item, out);
+                    self.store(now, item, to, out);
                     return Outcome::Nothing;
                 }
                 self.forward(now, item, to, out)
             }
-            FabricEvent::Stored { port, packet, wire_bytes, .. } => {
+            FabricEvent::Stored { port, to, packet, .. } => {
+                let wire_bytes = packets[packet.0].wire_bytes;
                 self.storing.remove(wire_bytes);
                 let item = Queued { packet, wire_bytes, ingress: port };
-                let to = self.route(packet, packets).expect("it had a route when it came");
                 self.forward(now, item, to, out)
             }
             FabricEvent::PortFree { port, .. } => {
@@ -100,9 +107,15 @@ impl SwitchNode {
         }
     }
 
-    fn route(&self, packet: PacketId, packets: &Slab<Packet>) -> Option<PortId> {
-        let p = &packets[packet.0];
-        self.routes.port(p.dst, p.dst_port)
+    fn route(&self, now: Time, p: &Packet) -> Option<PortId> {
+        match self.routes.ways(p.dst, p.dst_port) {
+            [] => None,
+            [only] => Some(*only),
+            ways => {
+                let load = |port: PortId| self.ports[port.index()].egress.queue_bytes(now);
+                Some(self.choice.among(ways, p, load))
+            }
+        }
     }
 
     fn is_faster(&self, output: PortId, input: PortId) -> bool {
@@ -112,13 +125,13 @@ impl SwitchNode {
 
     /// Waits for the last bit. Noise may have moved packets together, hence the bound by the
     /// last bit before: a short packet must not overtake a long one.
-    fn store(&mut self, now: Time, item: Queued, out: &mut Out<FabricEvent>) {
+    fn store(&mut self, now: Time, item: Queued, to: PortId, out: &mut Out<FabricEvent>) {
         let Queued { packet, wire_bytes, ingress: port } = item;
         self.storing.add(wire_bytes);
         let input = &mut self.ports[port.index()].ingress;
         let last_bit = now + input.rate.time_for(u64::from(wire_bytes));
         input.last_stored = last_bit.max(input.last_stored);
-        let ev = FabricEvent::Stored { node: self.id, port, packet, wire_bytes };
+        let ev = FabricEvent::Stored { node: self.id, port, to, packet };
         out.at(input.last_stored, Class::Arrival, ev);
     }
 
@@ -144,9 +157,15 @@ impl SwitchNode {
         }
     }
 
-    fn drop_unroutable(&mut self, now: Time, item: Queued, out: &mut Out<FabricEvent>) -> Outcome {
+    /// Drops a packet that may not enter any queue.
+    fn refuse(
+        &mut self,
+        now: Time,
+        item: Queued,
+        cause: DropCause,
+        out: &mut Out<FabricEvent>,
+    ) -> Outcome {
         let Queued { packet, wire_bytes, ingress: port } = item;
-        let cause = DropCause::NoRoute;
         self.dropped.add(cause, wire_bytes);
         self.ports[port.index()].ingress.give_back(now, wire_bytes, out);
         Outcome::Dropped(Dropped { node: self.id, port, packet, wire_bytes, cause })

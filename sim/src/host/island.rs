@@ -62,11 +62,6 @@ impl Shared {
         }
         self.engine.schedule_all(origin, &mut self.fabric_out, Event::Fabric);
     }
-
-    /// Whether an island has found that its programs cannot go on.
-    pub fn fault_seen(&self, hosts: &[Host]) -> bool {
-        hosts.iter().any(|h| h.fault.is_some())
-    }
 }
 
 /// The lock of a shared QP.

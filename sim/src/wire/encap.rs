@@ -59,6 +59,20 @@ impl Encapsulation {
         }
     }
 
+    /// Largest packet on a link of this MTU, in bytes on the wire.
+    ///
+    /// An Ethernet MTU (1500, 4200, 9000) counts what stands between the Ethernet header and the
+    /// FCS, IP header and ICRC included. That of native InfiniBand, and of headers that are a
+    /// mere number, counts the payload; the model allows every such packet the longest headers.
+    pub const fn largest_packet(self, mtu: u32) -> u32 {
+        match self {
+            Self::RoceV2Ipv4 | Self::RoceV2Ipv6 | Self::RoceV1 => ETH + mtu,
+            Self::RoceV2Ipv4Vlan => ETH + VLAN_TAG + mtu,
+            Self::IbLocal | Self::IbGlobal => self.outer_bytes() + LONGEST_HEADERS + mtu,
+            Self::Custom { header_bytes } => header_bytes as u32 + mtu,
+        }
+    }
+
     /// Fewest bytes that a packet takes: the padded minimum frame of Ethernet, else none.
     ///
     /// A tagged frame has the same minimum as an untagged one: a sender need not pad for the tag.
@@ -94,6 +108,18 @@ const HEADER_BYTES: [u8; 256] = {
         i += 1;
     }
     table
+};
+
+/// BTH and extension headers of the opcode that has most.
+const LONGEST_HEADERS: u32 = {
+    let (mut i, mut most) = (0, 0);
+    while i < HEADER_BYTES.len() {
+        if HEADER_BYTES[i] > most {
+            most = HEADER_BYTES[i];
+        }
+        i += 1;
+    }
+    most as u32
 };
 
 /// Bytes on the wire of a packet with `opcode` and `payload` bytes of payload. The 16 zero bytes
@@ -239,5 +265,30 @@ mod tests {
         assert_eq!(wire_bytes(c, Opcode::RcRdmaWriteFirst, 1000), 1038);
         assert_eq!(wire_bytes(c, Opcode::RcRdmaWriteMiddle, 1001), 1039, "no pad");
         assert_eq!(wire_bytes(c, Opcode::RcAcknowledge, 0), 38, "no minimum");
+    }
+
+    /// An Ethernet of MTU 1500 takes a path MTU of 1024 with every header, and 4096 on none below
+    /// 4136: 20 + 8 + 12 + 4096 + 4 bytes lie between Ethernet header and FCS of a SEND.
+    #[test]
+    fn an_ethernet_mtu_counts_from_the_ip_header_to_the_icrc() {
+        let send = |payload| wire_bytes(RoceV2Ipv4, Opcode::RcSendMiddle, payload);
+        assert!(
+            wire_bytes(RoceV2Ipv6, Opcode::RcRdmaWriteOnlyImm, 1024)
+                <= RoceV2Ipv6.largest_packet(1500)
+        );
+        assert!(send(2048) > RoceV2Ipv4.largest_packet(1500));
+        assert_eq!(send(4096), RoceV2Ipv4.largest_packet(20 + 8 + 12 + 4096 + 4));
+        let tagged = wire_bytes(RoceV2Ipv4Vlan, Opcode::RcSendMiddle, 4096);
+        assert_eq!(tagged, RoceV2Ipv4Vlan.largest_packet(4140), "the tag is no part of the MTU");
+    }
+
+    #[test]
+    fn an_infiniband_mtu_counts_the_payload() {
+        for encap in [IbLocal, IbGlobal, Custom { header_bytes: 38 }] {
+            for opcode in Opcode::ALL {
+                assert!(wire_bytes(encap, *opcode, 1024) <= encap.largest_packet(1024));
+            }
+            assert!(wire_bytes(encap, Opcode::RcSendMiddle, 2048) > encap.largest_packet(1024));
+        }
     }
 }

@@ -5,6 +5,9 @@
 /// `IB_ROCE_UDP_ENCAP_VALID_PORT_MIN`).
 pub const UDP_SOURCE_PORT_MIN: u16 = 0xC000;
 
+use super::id::address;
+use super::packet::Packet;
+
 const FLOW_LABEL_MASK: u64 = 0xF_FFFF;
 
 /// The 20-bit flow label that Linux gives a QP whose address vector leaves it zero.
@@ -26,6 +29,17 @@ pub const fn udp_source_port(label: u32, local_qpn: u32, remote_qpn: u32) -> u16
     let given = label & FLOW_LABEL_MASK as u32;
     let fl = if given == 0 { flow_label(local_qpn, remote_qpn) } else { given };
     ((fl & 0x3FFF) ^ ((fl & 0xF_C000) >> 14)) as u16 | UDP_SOURCE_PORT_MIN
+}
+
+/// What differs between the five-tuples of packets, without loss: source address in bits 63 to 40,
+/// destination address in 39 to 16, UDP source port below. Protocol (17) and destination port
+/// (4791) are the same for every packet.
+///
+/// The label is the same in both directions of a connection, the five-tuple is not: requests and
+/// acknowledgements may take different ways.
+pub fn five_tuple(p: &Packet) -> u64 {
+    let (src, dst) = (address(p.src, p.src_port), address(p.dst, p.dst_port));
+    u64::from(src) << 40 | u64::from(dst) << 16 | u64::from(p.udp_source_port)
 }
 
 #[cfg(test)]

@@ -47,3 +47,9 @@ id! {
     /// hash.
     PacketId(u32), "packet"
 }
+
+/// The 24 bits in which the addresses of host ports differ: the port in bits 23 to 20, the host + 1
+/// below. Unique below 2^20 - 1 hosts of 16 ports.
+pub const fn address(HostId(host): HostId, PortId(port): PortId) -> u32 {
+    ((port as u32) << 20 | (host.wrapping_add(1) & 0xF_FFFF)) & 0xFF_FFFF
+}

@@ -189,15 +189,28 @@ impl World {
                 }
                 Ok(Some((now, class, event))) if self.comes(now, class, event) => {
                     self.dispatch(now, event);
+                    if self.stopped_by(event) {
+                        return self.no_progress();
+                    }
                 }
                 Ok(Some(_)) => self.unheard += 1,
                 Ok(None) => return self.ended(),
                 Err(e) => return RunEnd::Livelock(e),
             }
-            if self.shared.fault_seen(&self.hosts) {
-                return self.no_progress();
-            }
         }
+    }
+
+    /// Whether the island of an event has found that its programs cannot go on. An event changes
+    /// its own island only; all are asked where a planned fault is not of one.
+    fn stopped_by(&self, event: Event) -> bool {
+        let host = match event {
+            Event::Host(host, _) | Event::Bootstrap { host, .. } | Event::Ended { host, .. } => {
+                host.index()
+            }
+            Event::Fabric(ev) => ev.node().index(),
+            Event::Fault(_) => return self.hosts.iter().any(|h| h.fault().is_some()),
+        };
+        self.hosts.get(host).is_some_and(|h| h.fault().is_some())
     }
 
     /// The limit has come. Deadlines that were overtaken may still be pending; they mean nothing.

@@ -16,11 +16,12 @@ pub struct Flow {
     pub start: Time,
     pub packets: u32,
     pub wire_bytes: u32,
+    pub udp_source_port: u16,
 }
 
 impl Flow {
     pub fn new(src: u32, dst: u32, packets: u32, wire_bytes: u32) -> Self {
-        Self { src, dst, start: Time::ZERO, packets, wire_bytes }
+        Self { src, dst, start: Time::ZERO, packets, wire_bytes, udp_source_port: 0 }
     }
 }
 
@@ -62,7 +63,7 @@ pub struct Net {
     /// Flow and number of the packet at each arena index.
     names: Vec<(u32, u32)>,
     out: Out<FabricEvent>,
-    /// The fabric never looks at it.
+    /// Of each packet, save its PSN.
     desc: PacketDesc,
 }
 
@@ -113,12 +114,12 @@ impl Net {
             dst: HostId(f.dst),
             dst_port: to,
             wire_bytes: f.wire_bytes,
-            udp_source_port: 0,
+            udp_source_port: f.udp_source_port,
             src_qp: 0,
             pkey: Default::default(),
             corrupt: false,
             reason: None,
-            desc: self.desc,
+            desc: PacketDesc { psn: Psn::new(seq), ..self.desc },
             payload: Payload::Lengths,
         });
         self.names.resize(self.names.len().max(id as usize + 1), (0, 0));

@@ -1,0 +1,169 @@
+//! Contradictions of the topology: keys without a use, numbers that make no network, limits.
+
+use doorbell_core::units::Bytes;
+use serde_json::Value as Json;
+
+use super::check::{Checked, refuse};
+use super::topology::MAX_HOSTS;
+use super::{HostModel, RoutingMode, Scenario, Topology, TopologyKind};
+use crate::profile::{LinkKind, Profile};
+use crate::quantity::{Positive, Unit};
+use crate::run::network::{Wrong, check_explicit, hosts_of_shape, network};
+
+/// Most hosts with every stage of the host path; each takes some hundred kilobytes.
+const MAX_FULL_HOSTS: u64 = 1024;
+
+/// Keys that have a use in every shape.
+const ALWAYS: [&str; 7] = ["kind", "hosts", "rate", "propagation", "length", "mtu", "pkeys"];
+
+pub(super) fn check_topology(s: &Scenario, profile: &Profile) -> Checked {
+    let t = &s.topology;
+    check_keys(t)?;
+    check_links(t, profile)?;
+    check_hash(t, profile)?;
+    check_hosts(s, profile)?;
+    check_pkeys(t)?;
+    if t.kind == TopologyKind::Explicit {
+        return network(t, profile).and_then(|c| check_explicit(&c)).or_else(refuse_wrong);
+    }
+    Ok(())
+}
+
+fn check_pkeys(t: &Topology) -> Checked {
+    if (1..=128).contains(&t.pkeys.len()) {
+        return Ok(());
+    }
+    let text = format!("a P_Key table of {} entries", t.pkeys.len());
+    refuse("topology.pkeys", text, "1 to 128, such as [\"0xffff\", \"0x8001\"]")
+}
+
+fn refuse_wrong(w: Wrong) -> Checked {
+    refuse(w.path, w.message, w.help)
+}
+
+fn check_keys(t: &Topology) -> Checked {
+    let json = serde_json::to_value(t).unwrap_or_default();
+    let empty = serde_json::Map::new();
+    let given = json.as_object().unwrap_or(&empty);
+    let (kind, word) = (t.kind, t.kind.word());
+    let (needed, more) = (kind.needed(), kind.more_keys());
+    let useful = |k: &str| ALWAYS.contains(&k) || needed.contains(&k) || more.contains(&k);
+    if let Some(key) = given.keys().find(|k| !useful(k)) {
+        let path = format!("topology.{key}");
+        let of_switches =
+            kind == TopologyKind::BackToBack && ["switch", "buffer"].contains(&&**key);
+        if of_switches {
+            let text = format!("`{key}` is about a switch, and `back-to-back` has none");
+            return refuse(path, text, "write `kind = \"switch\"`");
+        }
+        let text = format!("`{key}` has no use in `{word}`");
+        let keys: Vec<_> = needed.iter().chain(more).map(|k| format!("`{k}`")).collect();
+        let help = match keys.is_empty() {
+            true => "leave it out".to_owned(),
+            false => format!("leave it out; this kind has {}", keys.join(", ")),
+        };
+        return refuse(path, text, help);
+    }
+    let has = |key: &str| given.get(key).is_some_and(|v| *v != Json::Null);
+    match needed.iter().find(|k| !has(k)) {
+        Some(key) => refuse("topology.kind", format!("`{word}` without `{key}`"), example(key)),
+        None => Ok(()),
+    }
+}
+
+/// How a key is written.
+fn example(key: &str) -> &'static str {
+    match key {
+        "leaves" => "say how many switches have hosts: leaves = 16",
+        "hosts_per_leaf" => "say how many hosts a leaf has: hosts_per_leaf = 8",
+        "spines" => "say how many switches join the leaves: spines = 8",
+        "k" => "say how many ports a switch has: k = 16 makes 1024 hosts",
+        "servers" => "say how many: servers = 16",
+        "nics" => "say how many NICs a server has: nics = 8",
+        _ => "list them: [[topology.link]] with between = \"host0..3-switch0\"",
+    }
+}
+
+/// Propagation or length, and an MTU that carries something.
+fn check_links(t: &Topology, profile: &Profile) -> Checked {
+    let all = (String::new(), t.length.is_some(), t.propagation.is_some(), t.mtu);
+    let each =
+        t.link.iter().enumerate().map(|(i, l)| {
+            (format!("link.{i}."), l.length.is_some(), l.propagation.is_some(), l.mtu)
+        });
+    for (at, length, propagation, mtu) in std::iter::once(all).chain(each) {
+        if length && propagation {
+            let text = "`length` and `propagation`".to_owned();
+            let help = "give one of the two; a metre takes 5 ns";
+            return refuse(format!("topology.{at}length"), text, help);
+        }
+        check_mtu(&at, mtu, profile)?;
+    }
+    Ok(())
+}
+
+/// What the smallest path MTU needs: 256 bytes, and with RoCEv2 on IPv4 60 of headers and ICRC.
+fn check_mtu(at: &str, mtu: Option<Positive<Bytes>>, profile: &Profile) -> Checked {
+    let least = match profile.port.link {
+        LinkKind::InfiniBand => Bytes(256),
+        LinkKind::RoceV2 => Bytes(320),
+    };
+    match mtu {
+        Some(mtu) if mtu.0.0 < least.0 => {
+            let text = format!(
+                "a link of MTU {} takes no packet of the smallest path MTU, 256B",
+                mtu.0.print()
+            );
+            let help = format!("at least {}, the headers included", least.print());
+            refuse(format!("topology.{at}mtu"), text, help)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_hash(t: &Topology, profile: &Profile) -> Checked {
+    let hashes = match t.routing {
+        Some(routing) => routing == RoutingMode::Ecmp,
+        None => profile.port.link == LinkKind::RoceV2,
+    };
+    if t.hash_seed.is_some() && !hashes {
+        let text = "`hash_seed` without a hash".to_owned();
+        return refuse("topology.hash_seed", text, "write `routing = \"ecmp\"`, or leave it out");
+    }
+    Ok(())
+}
+
+fn check_hosts(s: &Scenario, profile: &Profile) -> Checked {
+    let t = &s.topology;
+    let word = t.kind.word();
+    let mut hosts = t.hosts.value();
+    match hosts_of_shape(t, profile) {
+        Err(wrong) => return refuse_wrong(wrong),
+        Ok(Some(n)) if n > MAX_HOSTS => {
+            let text = format!("this `{word}` has {n} hosts, and at most {MAX_HOSTS} are possible");
+            let first = t.kind.needed().first().copied().unwrap_or("kind");
+            return refuse(format!("topology.{first}"), text, "make it smaller");
+        }
+        Ok(Some(n)) if n != hosts => {
+            let text = format!("`hosts` is {hosts}, and this `{word}` has {n}");
+            return refuse("topology.hosts", text, "leave `hosts` out");
+        }
+        Ok(Some(n)) => hosts = n,
+        Ok(None) => {}
+    }
+    if hosts < 2 {
+        return refuse("topology.hosts", "a network of one host".to_owned(), "at least two");
+    }
+    if t.kind == TopologyKind::BackToBack && hosts != 2 {
+        let text = format!("`back-to-back` connects two hosts, not {hosts}");
+        return refuse("topology.hosts", text, "write `kind = \"switch\"` for more");
+    }
+    if hosts > MAX_FULL_HOSTS && s.run.host == HostModel::Full {
+        let text = format!(
+            "{hosts} hosts with every stage of the host path, and at most {MAX_FULL_HOSTS} are \
+             possible"
+        );
+        return refuse("topology.hosts", text, "write `host = \"ideal\"` in [run]");
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Topologies: both sides of every limit, and what is said about those that make no network.
+
+use crate::format::Scenario;
+use crate::input::InputError;
+use crate::profile::Profile;
+use crate::run::network::network;
+use crate::testing;
+
+fn expanded(topology: &str) -> Result<(Scenario, Profile), InputError> {
+    let text = format!(
+        "title = 't'\nprofile = 'generic-400g'\n[run]\nhost = 'ideal'\n[[program]]\n\
+         kind = 'latency'\n[topology]\n{topology}\n"
+    );
+    let point = testing::expanded(&text, &[])?.remove(0).point;
+    Ok((point.scenario, (*point.profile).clone()))
+}
+
+fn hosts(topology: &str) -> u64 {
+    expanded(topology).expect(topology).0.topology.hosts.value()
+}
+
+/// The message with line and column; the topology begins at line 8.
+fn refused(topology: &str, place: &str, message: &str, help: &str) {
+    let e = expanded(topology).expect_err(topology);
+    assert_eq!(e.to_string(), format!("t.toml:{place}: {message}"), "{topology}");
+    assert!(e.remedy().unwrap_or("").contains(help), "{topology}: {:?}", e.remedy());
+}
+
+const LEAF_SPINE: &str = "kind = 'leaf-spine'\nleaves = 4\nhosts_per_leaf = 3\nspines = 2";
+const RAILS: &str = "kind = 'rail-optimised'\nservers = 6\nnics = 4\nspines = 2";
+const EXPLICIT: &str = "kind = 'explicit'\nhosts = 3\nswitches = 2\n\
+                        [[topology.link]]\nbetween = 'host0..1-switch0'\n\
+                        [[topology.link]]\nbetween = 'host2-switch1'\nlength = '3m'\n\
+                        [[topology.link]]\nbetween = 'switch0-switch1'\ncount = 2\nmtu = '1500B'";
+
+#[test]
+fn shapes_count_their_hosts() {
+    assert_eq!(hosts(LEAF_SPINE), 12);
+    assert_eq!(hosts("kind = 'fat-tree'\nk = 16"), 1024);
+    assert_eq!(hosts(RAILS), 24);
+    assert_eq!(hosts(&format!("{LEAF_SPINE}\nhosts = 12")), 12, "as a report writes it out");
+    assert_eq!(hosts(EXPLICIT), 3);
+    let message = "`hosts` is 13, and this `leaf-spine` has 12";
+    refused(&format!("{LEAF_SPINE}\nhosts = 13"), "12:9", message, "leave `hosts` out");
+}
+
+#[test]
+fn the_largest_network_and_one_more() {
+    assert_eq!(hosts("kind = 'fat-tree'\nk = 32"), 8192);
+    let message = "this `fat-tree` has 9826 hosts, and at most 8192 are possible";
+    refused("kind = 'fat-tree'\nk = 34", "9:5", message, "smaller");
+    assert_eq!(hosts("kind = 'switch'\nhosts = 8192"), 8192);
+    let range = "from 1 to 8192";
+    refused("kind = 'switch'\nhosts = 8193", "9:9", "impossible value: found 8193", range);
+    let full = "kind = 'switch'\nhosts = 1025\n[settings]";
+    assert!(expanded(full).is_ok());
+    let with = |hosts: u32| {
+        let text = format!(
+            "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'latency'\n[topology]\n\
+             kind = 'switch'\nhosts = {hosts}\n"
+        );
+        testing::expanded(&text, &[])
+    };
+    assert!(with(1024).is_ok());
+    let e = with(1025).expect_err("too many for the full host model");
+    assert!(e.to_string().starts_with("t.toml:7:9: 1025 hosts with every stage"), "{e}");
+    assert_eq!(e.remedy(), Some("write `host = \"ideal\"` in [run]"));
+}
+
+#[test]
+fn shapes_that_are_none() {
+    let odd = "`k` is 5, and half of a switch's ports go up: it must be even";
+    refused("kind = 'fat-tree'\nk = 5", "9:5", odd, "write k = 4 or k = 6");
+    let zero = "impossible value: found 0";
+    refused("kind = 'fat-tree'\nk = 0", "9:5", zero, "from 1 to 1024");
+    let spineless = LEAF_SPINE.replace("spines = 2", "spines = 0");
+    refused(&spineless, "11:10", zero, "from 1 to 8192");
+    let without = LEAF_SPINE.replace("\nspines = 2", "");
+    refused(&without, "8:8", "`leaf-spine` without `spines`", "spines = 8");
+    refused("kind = 'fat-tree'", "8:8", "`fat-tree` without `k`", "k = 16");
+    refused("kind = 'explicit'", "8:8", "`explicit` without `link`", "[[topology.link]]");
+    let part = "6 servers make no whole groups of 4: `servers_per_leaf` must divide `servers`";
+    let group = |n| format!("{RAILS}\nservers_per_leaf = {n}");
+    refused(&group(4), "12:20", part, "one group");
+    assert!(expanded(&group(3)).is_ok());
+    let useless = "`leaves` has no use in `fat-tree`";
+    refused("kind = 'fat-tree'\nk = 4\nleaves = 2", "10:10", useless, "this kind has `k`");
+    let cable = "`routing` has no use in `back-to-back`";
+    refused("routing = 'ecmp'", "8:11", cable, "leave it out");
+}
+
+#[test]
+fn hashes_and_delays() {
+    let with = |more: &str| format!("{LEAF_SPINE}\n{more}");
+    assert!(expanded(&with("hash_seed = 'same'")).is_ok());
+    assert!(expanded(&with("routing = 'ecmp'\nhash_seed = 'same'")).is_ok());
+    let no_hash = "`hash_seed` without a hash";
+    let adaptive = with("routing = 'adaptive'\nhash_seed = 'same'");
+    refused(&adaptive, "13:13", no_hash, "routing = \"ecmp\"");
+    let both = "`length` and `propagation`";
+    refused(&with("length = '3m'\npropagation = '15ns'"), "12:10", both, "one of the two");
+    refused(&with("length = '0m'"), "12:10", "\"0m\" is zero, which is impossible here", "3m");
+    let small = "a link of MTU 319B takes no packet of the smallest path MTU, 256B";
+    refused(&with("mtu = '319B'"), "12:7", small, "at least 320B");
+    assert!(expanded(&with("mtu = '320B'")).is_ok());
+}
+
+#[test]
+fn explicit_networks_that_do_not_hang_together() {
+    let with = |old: &str, new: &str| EXPLICIT.replacen(old, new, 1);
+    let text = "there is no switch2: `switches` is 2";
+    refused(&with("host2-switch1", "host2-switch2"), "14:11", text, "raise `topology.switches`");
+    let text = "there is no host3: `hosts` is 3";
+    refused(&with("host2-switch1", "host3-switch1"), "14:11", text, "raise `topology.hosts`");
+    for bad in ["host2", "host2-spine1", "host1..0-switch1", "host-switch1", "host+1-switch1"] {
+        let text = format!("\"{bad}\" names no link");
+        refused(&with("host2-switch1", bad), "14:11", &text, "host0..7-switch0");
+    }
+    let text = "host 1 and switch 0 are joined by link 0 already";
+    refused(&with("host2-switch1", "host1-switch0"), "14:11", text, "count = 2");
+    let text = "host 1 has more than one link, and its NIC has one port";
+    refused(&with("host2-switch1", "host1-switch1"), "14:11", text, "make each NIC a host");
+    refused(&with("length = '3m'", "count = 2"), "14:11", &text.replace('1', "2"), "one link");
+    let text = "a link from switch 1 to itself";
+    refused(&with("switch0-switch1", "switch1-switch1"), "17:11", text, "two nodes");
+    let text = "host 2 has no link";
+    let last = with("host2-switch1", "switch0-switch1");
+    let without = last.replacen("'switch0-switch1'\ncount", "'switch0-switch2'\ncount", 1);
+    refused(&without.replacen("switches = 2", "switches = 3", 1), "9:9", text, "host2-switch0");
+    let apart = with("switches = 2", "switches = 3");
+    let apart = apart.replacen("switch0-switch1", "switch0-switch2", 1);
+    refused(&apart, "11:1", "no path from host 0 to host 2", "joins the parts");
+}
+
+#[test]
+fn links_say_what_differs() {
+    let links = |topology: &str| {
+        let (scenario, profile) = expanded(topology).expect("good");
+        network(&scenario.topology, &profile).expect("good").links
+    };
+    let c = links(EXPLICIT);
+    let usual = c[0].link;
+    assert_eq!(c.len(), 2 + 1 + 2);
+    assert_eq!(c[1].link, usual);
+    assert_eq!(c[2].link.propagation.as_ps(), 15_000, "three metres");
+    assert_eq!(c[4].link.max_packet_bytes, Some(1_538), "14 + 4 + 20 around the MTU");
+    assert_eq!(usual.max_packet_bytes, None);
+    let faster = format!("{LEAF_SPINE}\nrate = '100Gbps'\nswitch_rate = '400Gbps'");
+    let c = links(&faster);
+    let rates = [0, 11, 12, 19].map(|i: usize| c[i].link.rate.as_bps() / 1_000_000_000);
+    assert_eq!((c.len(), rates), (12 + 8, [100, 100, 400, 400]));
+}
+
+#[test]
+fn faults_name_the_links_of_every_shape() {
+    let fault = |link: &str| {
+        format!("{LEAF_SPINE}\n[[fault]]\nid = 'f'\nkind = 'drop'\nlink = '{link}'\nmaybe = true")
+    };
+    for good in ["host11-switch3", "switch0-switch4", "switch5-switch3"] {
+        assert!(expanded(&fault(good)).is_ok(), "{good}");
+    }
+    for bad in ["host11-switch2", "switch0-switch1", "host0-host1", "switch0-switch6"] {
+        let e = expanded(&fault(bad)).expect_err(bad);
+        assert_eq!(e.to_string(), format!("t.toml:15:8: there is no link \"{bad}\""));
+    }
+}

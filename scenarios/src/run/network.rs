@@ -1,0 +1,305 @@
+//! From the topology of a file and a hardware profile to the simulator's network.
+
+use std::collections::BTreeMap;
+
+use doorbell_core::units::{Bytes, Span};
+use doorbell_sim::fabric::{
+    Buffering, ConfigError, End, Fabric, FabricConfig, FatTree, Forwarding, HashSeed, LeafSpine,
+    Link, LinkConfig, PROPAGATION_PER_MM, Rails, Routing, ShapeError, SwitchConfig,
+};
+
+use super::hardware::encapsulation;
+use crate::format::{HashMode, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink};
+use crate::profile::{ForwardMode, LinkKind, Profile};
+use crate::quantity::{Count, Length, Positive};
+
+/// What is wrong, at which path of the file, and what to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Wrong {
+    pub path: String,
+    pub message: String,
+    pub help: String,
+}
+
+impl Wrong {
+    fn new(key: impl AsRef<str>, message: String, help: impl Into<String>) -> Self {
+        Self { path: format!("topology.{}", key.as_ref()), message, help: help.into() }
+    }
+
+    fn shape(e: ShapeError) -> Self {
+        let help = match e {
+            ShapeError::OddPorts { k } => format!("write k = {} or k = {}", k - 1, k + 1),
+            ShapeError::PartGroup { .. } => "leave it out for one group of all servers".to_owned(),
+            ShapeError::Zero { .. } | ShapeError::TooManyHosts { .. } => {
+                "change the number".to_owned()
+            }
+        };
+        Self::new(e.key(), e.to_string(), help)
+    }
+}
+
+/// The network that the topology describes, without noise. What it leaves open is the profile's.
+///
+/// # Errors
+/// [`Wrong`] with the place.
+pub(crate) fn network(t: &Topology, profile: &Profile) -> Result<FabricConfig, Wrong> {
+    let parts = Parts { t, profile };
+    let mut c = match t.kind {
+        TopologyKind::BackToBack => FabricConfig::back_to_back(parts.link(false)),
+        TopologyKind::Switch => {
+            FabricConfig::single_switch(t.hosts.value() as u32, parts.link(false), parts.switch())
+        }
+        TopologyKind::LeafSpine => parts.leaf_spine().config().map_err(Wrong::shape)?,
+        TopologyKind::FatTree => parts.fat_tree().config().map_err(Wrong::shape)?,
+        TopologyKind::RailOptimised => parts.rails().config().map_err(Wrong::shape)?,
+        TopologyKind::Explicit => parts.explicit()?,
+    };
+    c.routing = parts.routing();
+    Ok(c)
+}
+
+/// Hosts of a shape that counts them by other keys than `hosts`; `None` for the others.
+///
+/// # Errors
+/// [`Wrong`] with the place.
+pub(crate) fn hosts_of_shape(t: &Topology, profile: &Profile) -> Result<Option<u64>, Wrong> {
+    let parts = Parts { t, profile };
+    let hosts = match t.kind {
+        TopologyKind::BackToBack | TopologyKind::Switch | TopologyKind::Explicit => {
+            return Ok(None);
+        }
+        TopologyKind::LeafSpine => parts.leaf_spine().hosts(),
+        TopologyKind::FatTree => parts.fat_tree().hosts(),
+        TopologyKind::RailOptimised => parts.rails().hosts(),
+    };
+    hosts.map(|n| Some(u64::from(n))).map_err(Wrong::shape)
+}
+
+/// Whether an explicit network hangs together.
+///
+/// # Errors
+/// [`Wrong`] with the place.
+pub(crate) fn check_explicit(c: &FabricConfig) -> Result<(), Wrong> {
+    let Err(e) = Fabric::new(c, 0) else { return Ok(()) };
+    let (key, help) = match e {
+        ConfigError::Unconnected { host } => {
+            ("hosts", format!("join it: between = \"host{host}-switch0\"; or lower `hosts`"))
+        }
+        ConfigError::Unreachable { .. } => {
+            ("link", "add a link that joins the parts of the network".to_owned())
+        }
+        ConfigError::BufferTooSmall { .. } => ("buffer", "raise it".to_owned()),
+        _ => ("link", "change the links".to_owned()),
+    };
+    Err(Wrong::new(key, e.to_string(), help))
+}
+
+struct Parts<'a> {
+    t: &'a Topology,
+    profile: &'a Profile,
+}
+
+fn number<const MAX: u64>(n: Option<Count<1, MAX>>) -> u32 {
+    n.map_or(0, |n| n.value() as u32)
+}
+
+fn propagation(
+    length: Option<Positive<Length>>,
+    propagation: Option<Positive<Span>>,
+) -> Option<Span> {
+    let by_length = |l: Positive<Length>| PROPAGATION_PER_MM * l.0.0;
+    propagation.map(|p| p.0).or(length.map(by_length))
+}
+
+impl Parts<'_> {
+    /// The link of a host, or one between switches.
+    fn link(&self, between_switches: bool) -> Link {
+        let (t, port) = (self.t, &self.profile.port);
+        let rate = t.switch_rate.filter(|_| between_switches).or(t.rate);
+        let delay = propagation(t.length, t.propagation).unwrap_or(port.propagation);
+        self.with_mtu(Link::new(rate.map_or(port.rate, |r| r.0), delay), t.mtu)
+    }
+
+    fn with_mtu(&self, link: Link, mtu: Option<Positive<Bytes>>) -> Link {
+        let Some(mtu) = mtu else { return link };
+        let mtu = u32::try_from(mtu.0.0).unwrap_or(u32::MAX / 2).min(u32::MAX / 2);
+        let framing = self.profile.port.framing.0 as u32;
+        link.up_to(encapsulation(self.profile).largest_packet(mtu) + framing)
+    }
+
+    fn switch(&self) -> SwitchConfig {
+        let (t, port) = (self.t, &self.profile.port);
+        let port_bytes = t.buffer.as_ref().map_or(port.switch_buffer.0, |b| b.0.0);
+        SwitchConfig {
+            forwarding: match port.switch_forwarding {
+                ForwardMode::CutThrough => Forwarding::CutThrough,
+                ForwardMode::StoreAndForward => Forwarding::StoreAndForward,
+            },
+            transit: port.switch_latency,
+            buffering: match t.switch_mode() {
+                SwitchMode::Lossless => Buffering::Lossless { port_bytes },
+                SwitchMode::TailDrop => Buffering::TailDrop { port_bytes },
+            },
+        }
+    }
+
+    fn routing(&self) -> Routing {
+        let usual = match self.profile.port.link {
+            LinkKind::RoceV2 => RoutingMode::Ecmp,
+            LinkKind::InfiniBand => RoutingMode::Destination,
+        };
+        match self.t.routing.unwrap_or(usual) {
+            RoutingMode::Destination => Routing::Destination,
+            RoutingMode::Adaptive => Routing::Adaptive,
+            RoutingMode::Ecmp => Routing::Ecmp(match self.t.hash_seed.unwrap_or_default() {
+                HashMode::PerSwitch => HashSeed::PerSwitch,
+                HashMode::Same => HashSeed::Same,
+            }),
+        }
+    }
+
+    fn leaf_spine(&self) -> LeafSpine {
+        LeafSpine {
+            leaves: number(self.t.leaves),
+            hosts_per_leaf: number(self.t.hosts_per_leaf),
+            spines: number(self.t.spines),
+            links_per_pair: self.t.links_per_pair.unwrap_or_default().value() as u32,
+            host_link: self.link(false),
+            spine_link: self.link(true),
+            switch: self.switch(),
+        }
+    }
+
+    fn fat_tree(&self) -> FatTree {
+        FatTree {
+            k: number(self.t.k),
+            host_link: self.link(false),
+            switch_link: self.link(true),
+            switch: self.switch(),
+        }
+    }
+
+    fn rails(&self) -> Rails {
+        Rails {
+            servers: number(self.t.servers),
+            nics: number(self.t.nics),
+            servers_per_leaf: number(self.t.servers_per_leaf.or(self.t.servers)),
+            spines: number(self.t.spines),
+            links_per_pair: self.t.links_per_pair.unwrap_or_default().value() as u32,
+            host_link: self.link(false),
+            spine_link: self.link(true),
+            switch: self.switch(),
+        }
+    }
+
+    fn explicit(&self) -> Result<FabricConfig, Wrong> {
+        let hosts = self.t.hosts.value() as u32;
+        let mut joined = Joined { first: BTreeMap::new(), host: BTreeMap::new() };
+        let mut links = Vec::new();
+        for (index, l) in self.t.link.iter().enumerate() {
+            let (from, to) = self.ends(index, l)?;
+            for (a, b) in from.all().flat_map(|a| to.all().map(move |b| (a, b))) {
+                joined.add(index, l, a, b)?;
+                let cable = LinkConfig { a, b, link: self.explicit_link(l, a, b) };
+                links.extend((0..l.count.value()).map(|_| cable));
+            }
+        }
+        let switches = vec![self.switch(); number(self.t.switches) as usize];
+        Ok(FabricConfig::of(hosts, switches, links))
+    }
+
+    fn explicit_link(&self, l: &TopologyLink, a: End, b: End) -> Link {
+        let usual = self.link(matches!((a, b), (End::Switch(_), End::Switch(_))));
+        let link = Link {
+            rate: l.rate.map_or(usual.rate, |r| r.0),
+            propagation: propagation(l.length, l.propagation).unwrap_or(usual.propagation),
+            ..usual
+        };
+        self.with_mtu(link, l.mtu)
+    }
+
+    /// The nodes at both ends of links.
+    fn ends(&self, index: usize, l: &TopologyLink) -> Result<(Nodes, Nodes), Wrong> {
+        let key = format!("link.{index}.between");
+        let parsed = l.between.split_once('-').and_then(|(a, b)| Some((nodes(a)?, nodes(b)?)));
+        let Some(ends) = parsed else {
+            let text = format!("\"{}\" names no link", l.between);
+            let help = "write \"host0-switch0\", or \"host0..7-switch0\" for several";
+            return Err(Wrong::new(key, text, help));
+        };
+        for n in [ends.0, ends.1] {
+            let (known, word, raise) = match n.host {
+                true => (self.t.hosts.value(), "host", "hosts"),
+                false => (number(self.t.switches).into(), "switch", "switches"),
+            };
+            if u64::from(n.last) >= known {
+                let text = format!("there is no {word}{}: `{raise}` is {known}", n.last);
+                let help = format!("raise `topology.{raise}`, or name another");
+                return Err(Wrong::new(key, text, help));
+            }
+        }
+        Ok(ends)
+    }
+}
+
+/// What is joined already, and by which entry of the list.
+struct Joined {
+    first: BTreeMap<(End, End), usize>,
+    host: BTreeMap<u32, End>,
+}
+
+impl Joined {
+    fn add(&mut self, index: usize, l: &TopologyLink, a: End, b: End) -> Result<(), Wrong> {
+        let wrong = |text, help: &str| Err(Wrong::new(format!("link.{index}.between"), text, help));
+        let name = |e: End| e.to_string();
+        if a == b {
+            return wrong(format!("a link from {} to itself", name(a)), "name two nodes");
+        }
+        if let Some(before) = self.first.insert((a.min(b), a.max(b)), index) {
+            let text = format!("{} and {} are joined by link {before} already", name(a), name(b));
+            return wrong(text, "for cables side by side write `count = 2` there");
+        }
+        for (end, other) in [(a, b), (b, a)] {
+            let End::Host(h) = end else { continue };
+            let before = self.host.insert(h, other);
+            if before.is_none() && l.count.value() == 1 {
+                continue;
+            }
+            let text = format!("host {h} has more than one link, and its NIC has one port");
+            let help = "give it one link; for servers of several NICs make each NIC a host, as \
+                        `rail-optimised` does";
+            return wrong(text, help);
+        }
+        Ok(())
+    }
+}
+
+/// Nodes of one kind, in a row.
+#[derive(Copy, Clone)]
+struct Nodes {
+    host: bool,
+    first: u32,
+    last: u32,
+}
+
+impl Nodes {
+    fn all(self) -> impl Iterator<Item = End> + Clone {
+        let Self { host, first, last } = self;
+        (first..=last).map(move |n| if host { End::Host(n) } else { End::Switch(n) })
+    }
+}
+
+/// `host3`, `switch0..7`.
+fn nodes(text: &str) -> Option<Nodes> {
+    let (host, numbers) = match text.strip_prefix("host") {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix("switch")?),
+    };
+    let plain = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    let number = |n: &str| n.parse::<u32>().ok().filter(|_| plain(n));
+    let (first, last) = match numbers.split_once("..") {
+        Some((first, last)) => (number(first)?, number(last)?),
+        None => (number(numbers)?, number(numbers)?),
+    };
+    (first <= last).then_some(Nodes { host, first, last })
+}
