@@ -120,7 +120,7 @@ pub(super) fn cq_rule(s: &Scenario, out: &mut Outcome) {
         let name = if p.name.is_empty() { p.kind.word() } else { p.name.as_str() };
         let text = format!(
             "{name}: {qps} queue pairs x {signalled} signalled sends outstanding + 0 receives, \
-             which have a queue of their own = {sum} {holds} {depth} entries of the completion queue"
+             which complete elsewhere = {sum} {holds} {depth} entries of the completion queue"
         );
         out.notes.push(Note { kind, name: note.to_owned(), text, count: 1 });
     }
