@@ -264,7 +264,9 @@ impl Responder {
             self.replies.push_back(Reply::Sack { psn: self.expected, msn, held: psn });
             return Accept::Hold;
         }
-        let nak = (self.open != Open::Gap || mutant!(NakForEachOfGap)) && !mutant!(NoNakAfterGap);
+        let mut nak = self.open != Open::Gap;
+        nak |= mutant!(NakForEachOfGap);
+        nak &= !mutant!(NoNakAfterGap);
         if nak {
             self.open = Open::Gap;
             self.counters.sequence_naks_sent += 1;
