@@ -1,5 +1,5 @@
-//! The corpora of the fuzz targets, replayed: each input, and what becomes of it when a byte changes
-//! or the end is missing.
+//! The corpora of the fuzz targets, replayed: each input, and what becomes of it when a byte
+//! changes or the end is missing.
 
 use std::fs;
 use std::path::Path;
