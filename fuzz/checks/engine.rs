@@ -227,7 +227,7 @@ impl<'a> Run<'a> {
         let job = SendJob {
             wqe: self.jobs.len() as u32,
             op,
-            len: if atomic && len % 7 != 0 { 8 } else { len },
+            len: if atomic && !len.is_multiple_of(7) { 8 } else { len },
             remote_va: u64::from(self.input.byte()) * 8,
             rkey: Rkey(5),
             imm_or_inv: 7,
@@ -486,6 +486,6 @@ fn look_up(code: u8, fits: bool, service: QpType) -> Opcode {
         QpType::Ud => 0x60,
         _ => 0,
     };
-    let code = if fits { family | code % 0x18 } else { code };
+    let code = if fits { family | (code % 0x18) } else { code };
     Opcode::try_from(code).unwrap_or(Opcode::RcAcknowledge)
 }

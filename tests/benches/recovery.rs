@@ -89,7 +89,8 @@ fn machines() -> bool {
 
 /// One flow at 100 Gb/s, 1000 bytes in packets of 1038, a loop of 8.3 us, a timer of 4 ms: what two
 /// other simulators were run with. They repeat the NAK every 4 us, so that a retransmission that is
-/// lost too waits 4 us and not for the timer; ours sends one NAK per gap, as the specification has it.
+/// lost too waits 4 us and not for the timer; ours sends one NAK per gap, as the specification has
+/// it.
 fn others() {
     let packet = Span::from_ps(83_040);
     let goodput = |per_packet: f64| 8_000_000.0 / (per_packet * packet.as_ps() as f64);

@@ -1,5 +1,5 @@
-//! The corpora of the fuzz targets, replayed: each input, and what becomes of it when a byte changes
-//! or the end is missing.
+//! The corpora of the fuzz targets, replayed: each input, and what becomes of it when a byte
+//! changes or the end is missing.
 
 use std::fs;
 use std::path::Path;
@@ -94,8 +94,8 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], rng: &mut SimRng) {
 
 /// Inputs of each corpus in the minute of `.ci/run fuzz`.
 const ROUNDS: [(&str, u64); 2] = [("decode", DECODES), ("engine", PROGRAMS)];
-const DECODES: u64 = 4_000_000;
-const PROGRAMS: u64 = 600_000;
+const DECODES: u64 = 48_000_000;
+const PROGRAMS: u64 = 12_000_000;
 
 #[test]
 #[ignore = "takes a minute; .ci/run fuzz runs it"]

@@ -125,8 +125,9 @@ impl Recovery {
 ///   with it, m = 1 + p² C packets, so such a wait comes once per C + 1 / p² packets; and with
 ///   p m it is not the last, since one of these is lost a third time.
 ///
-/// Hence 1 / (1 - p) + p max(0, 2 W - C) / (1 + p C) + p² (T + 2 W - C) / (m (1 - p m)) per packet. A
-/// lost NAK costs next to nothing, since each packet that is kept brings another. The benchmark
+/// Hence, per packet,
+/// 1 / (1 - p) + p max(0, 2 W - C) / (1 + p C) + p² (T + 2 W - C) / (m (1 - p m)).
+/// A lost NAK costs next to nothing, since each packet that is kept brings another. The benchmark
 /// `recovery` of `doorbell-tests` holds runs against this, and Go-Back-N against its own form.
 ///
 /// # Differences

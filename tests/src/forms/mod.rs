@@ -52,7 +52,8 @@ fn form(without: f64, stalls: (f64, f64), timeouts: (f64, f64)) -> Form {
     let per_packet = without + timer;
     // Both come as Poisson processes: their variances add.
     let variance = |(rate, cost): (f64, f64)| rate * cost * cost;
-    let calm = (variance(stalls) + variance(timeouts)) / (CHANCE * per_packet).powi(2);
+    let wanted = CHANCE * per_packet;
+    let calm = (variance(stalls) + variance(timeouts)) / (wanted * wanted);
     // Half as many again as have to be seen.
     let seen = if timer > BOUND * per_packet { 1.5 * TIMEOUTS as f64 / timeouts.0 } else { 0.0 };
     Form { per_packet, timer, packets: calm.max(seen).max(200.0 / stalls.0) as u64 }
