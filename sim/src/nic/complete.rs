@@ -159,14 +159,13 @@ impl Nic {
         }
     }
 
-    /// A QP in ERR takes nothing from its SRQ any more. Once the last CQE of a receive that it had
-    /// taken is written, the program hears of it, once (protocol.md §3.3).
+    /// A QP in ERR takes nothing from its SRQ any more, so the CQEs of its receives run out once.
+    /// When the last one is written the program hears of it (protocol.md §3.3).
     fn tell_last_wqe(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qp_mut(qp) else { return };
-        if q.srq.is_none() || q.state != QpState::Err || q.recv_cqes > 0 || q.told_last_wqe {
+        if q.srq.is_none() || q.state != QpState::Err || q.recv_cqes > 0 {
             return;
         }
-        q.told_last_wqe = true;
         let owner = q.owner;
         self.raise(env, owner, AsyncEventKind::QpLastWqeReached, qp);
     }

@@ -97,7 +97,6 @@ impl Nic {
             timers: Vec::new(),
             kept: Vec::new(),
             recv_cqes: 0,
-            told_last_wqe: false,
             tells_drained: false,
             asked_in_port: 0,
             asked_before_reset: 0,
@@ -237,7 +236,6 @@ impl Nic {
         q.atomics = 0;
         q.tells_drained = false;
         q.recv_cqes = 0;
-        q.told_last_wqe = false;
         q.asked_before_reset = q.asked_in_port;
         let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();
         packets.extend(q.kept.drain(..).map(|(_, packet)| packet));

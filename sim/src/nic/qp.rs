@@ -194,8 +194,6 @@ pub struct NicQp {
     pub(super) kept: Vec<(Psn, PacketId)>,
     /// CQEs of receives on their way to memory.
     pub(super) recv_cqes: u32,
-    /// QP_LAST_WQE_REACHED has been raised.
-    pub(super) told_last_wqe: bool,
     /// SQD was entered, and SQ_DRAINED is owed.
     pub(super) tells_drained: bool,
     /// Requests in the port's queue that ask for a response, and how many of these are of an
