@@ -17,6 +17,8 @@
 //!   (8 and 9 of `protocol.md` §2.3: keys, receive buffers) are made at once, so that
 //!   [`Responder::reject`] is the next call if one fails.
 //! - A CQE is written after the payload that it announces.
+//! - RC: the requester is told when the last bit of each packet that asks for a response leaves,
+//!   in the order of polling: the ack timer runs from there.
 //!
 //! # Example
 //!

@@ -94,10 +94,10 @@ impl AckTimeoutMode for TimeoutMode {
 /// `RETRY_EXC_ERR`. `None`: it never comes, because there is no timer, or because `retry_cnt` 7
 /// is without end.
 ///
-/// The rule: the timer starts with the packet. Each of the first `retry_cnt` expiries sends the
-/// packet again and starts the timer again; the next one ends the QP. So it is the sum of
-/// `retry_cnt` + 1 intervals: (`retry_cnt` + 1) · T for [`TimeoutMode::T`]. The time that a
-/// retransmission waits in the sending NIC comes on top.
+/// The rule: the timer starts when the packet's last bit has left. Each of the first `retry_cnt`
+/// expiries sends the packet again, which starts it anew; the next one ends the QP. So it is the
+/// sum of `retry_cnt` + 1 intervals: (`retry_cnt` + 1) · T for [`TimeoutMode::T`]. The time that a
+/// retransmission takes to its own last bit comes on top.
 ///
 /// ```
 /// use doorbell_core::units::Span;
