@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
                 self.place(target, len, first);
                 self.arriving = self.arriving.filter(|_| !last);
                 if reject {
-                    self.responder.reject(NakCode::RemoteAccessError);
+                    self.responder.reject(BadRequest::UnknownKey);
                 }
             }
             Accept::Read { job, va, len, .. } => {
@@ -296,13 +296,13 @@ impl<'a> Run<'a> {
                 let skipped = va.wrapping_sub(whole.va);
                 assert!(skipped + u64::from(len) <= u64::from(whole.len), "{packet:?}: {whole:?}");
                 if reject {
-                    self.responder.reject(NakCode::RemoteAccessError);
+                    self.responder.reject(BadRequest::UnknownKey);
                 }
             }
             Accept::Atomic { job, va, .. } => {
                 assert_eq!(va % 8, 0);
                 if reject {
-                    self.responder.reject(NakCode::RemoteOperationalError);
+                    self.responder.reject(BadRequest::LocalMemory);
                 } else {
                     self.atomics.push(job);
                 }

@@ -195,8 +195,15 @@ fn a_nak_says_what_the_responder_saw() {
     for resent in [first, second] {
         assert_eq!(*resent, ('0', "retransmission 1 of 7, sequence NAK".to_owned()));
     }
-    let misaligned = &built_in("case_h05_misaligned_atomic")[1];
-    expect(misaligned, &[('1', "NAK: ATOMIC address not a multiple of 8")]);
+    for (post, why) in [
+        ("fetch-add remote=4B", "ATOMIC address not a multiple of 8"),
+        ("write 8B remote=end+1B", "the range is not inside the region"),
+        ("write 8B rkey=wrong", "no region has this remote key (any more)"),
+        ("write 8B rkey=foreign", "the region of the remote key is of another protection domain"),
+    ] {
+        let steps = format!("'post {post} anyway', 'ring', 'wait'");
+        expect(&script(&steps, ""), &[('1', &format!("NAK: {why}"))]);
+    }
 }
 
 #[test]

@@ -70,7 +70,8 @@ impl Ideal {
             }
             _ => return true,
         };
-        self.push_cqe(cq, Cqe { qp: q, wr_id: wqe.wr_id, what, frees });
+        let solicited = matches!(what, What::Error { .. });
+        self.push_cqe(cq, Cqe { qp: q, wr_id: wqe.wr_id, what, solicited, frees });
         if let Outcome::Failed(_) = outcome {
             self.send_failed(q);
         }
@@ -112,7 +113,8 @@ impl Ideal {
 
     fn fail_recv(&mut self, q: usize, wr_id: u64, status: WcStatus) {
         let what = What::Error { queue: WorkQueue::Recv, status };
-        self.push_cqe(self.qps[q].recv_cq, Cqe { qp: q, wr_id, what, frees: None });
+        let cqe = Cqe { qp: q, wr_id, what, solicited: true, frees: None };
+        self.push_cqe(self.qps[q].recv_cq, cqe);
     }
 
     fn push_cqe(&mut self, cq: usize, cqe: Cqe) {
@@ -164,7 +166,7 @@ impl Ideal {
         let done = match wqe.op {
             SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => self.deliver(p, wqe, &bytes),
             SendOp::Write(r) => self.write_remote(p, r, &bytes).map(|()| true),
-            SendOp::WriteImm(r, imm) => self.write_imm(p, r, imm, &bytes),
+            SendOp::WriteImm(r, imm) => self.write_imm(p, wqe, (r, imm), &bytes),
             SendOp::Read(r) => self.read_remote(p, r, len).map(|d| self.land(wqe, d)),
             SendOp::CmpSwap { remote, .. } | SendOp::FetchAdd { remote, .. } => {
                 self.atomic(p, remote, &wqe.op).map(|d| self.land(wqe, d))
@@ -210,12 +212,14 @@ impl Ideal {
             self.regions[i].alive = false;
         }
         let len = bytes.len + header;
-        self.received(p, wr.wr_id, What::Recv { op: WcOpcode::Recv, len, imm, invalidated });
+        let what = What::Recv { op: WcOpcode::Recv, len, imm, invalidated };
+        self.received(p, wr.wr_id, wqe.solicited, what);
         Ok(true)
     }
 
-    fn received(&mut self, p: usize, wr_id: u64, what: What) {
-        self.push_cqe(self.qps[p].recv_cq, Cqe { qp: p, wr_id, what, frees: None });
+    fn received(&mut self, p: usize, wr_id: u64, solicited: bool, what: What) {
+        let cqe = Cqe { qp: p, wr_id, what, solicited, frees: None };
+        self.push_cqe(self.qps[p].recv_cq, cqe);
     }
 
     fn take_recv(&mut self, p: usize) -> Option<RecvWr> {
@@ -232,7 +236,13 @@ impl Ideal {
         Some(wr)
     }
 
-    fn write_imm(&mut self, p: usize, r: Remote, imm: u32, b: &Bytes) -> Result<bool, WcStatus> {
+    fn write_imm(
+        &mut self,
+        p: usize,
+        wqe: &Wqe,
+        (r, imm): (Remote, u32),
+        b: &Bytes,
+    ) -> Result<bool, WcStatus> {
         let empty = match self.qps[p].srq {
             Some(s) => self.srqs[s].rq.is_empty(),
             None => self.qps[p].rq.is_empty(),
@@ -243,7 +253,8 @@ impl Ideal {
         self.write_remote(p, r, b)?;
         let wr = self.take_recv(p).expect("just seen");
         let (op, imm) = (WcOpcode::RecvRdmaWithImm, Some(imm));
-        self.received(p, wr.wr_id, What::Recv { op, len: b.len, imm, invalidated: None });
+        let what = What::Recv { op, len: b.len, imm, invalidated: None };
+        self.received(p, wr.wr_id, wqe.solicited, what);
         Ok(true)
     }
 

@@ -195,8 +195,9 @@ impl Transport for Handle<'_> {
         };
         let qp = &mut self.w.qps[q];
         let signaled = qp.sig_all || wr.flags.contains(SendFlags::SIGNALED);
+        let solicited = wr.flags.contains(SendFlags::SOLICITED);
         let (wr_id, op, dest, rank) = (wr.wr_id, wr.op, wr.dest, self.rank);
-        qp.staged.push(Wqe { wr_id, op, data, signaled, dest, rank });
+        qp.staged.push(Wqe { wr_id, op, data, signaled, solicited, dest, rank });
         Ok(())
     }
 
@@ -278,7 +279,8 @@ impl Transport for Handle<'_> {
             return Err(PollError::CqLost);
         }
         while !out.is_full() {
-            let Some(Cqe { qp: q, wr_id, what, frees }) = self.w.cqs[c].entries.pop_front() else {
+            let Some(Cqe { qp: q, wr_id, what, frees, .. }) = self.w.cqs[c].entries.pop_front()
+            else {
                 break;
             };
             let life = self.w.qps[q].life;

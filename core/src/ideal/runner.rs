@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::handle::Handle;
-use super::state::Ideal;
+use super::state::{Cqe, Ideal};
 use crate::transport::{Next, Program, WaitSet};
 use crate::units::Time;
 
@@ -162,7 +162,10 @@ fn is_ready(w: &Ideal, rank: usize, next: Next) -> bool {
     let Next::Wait { on, until } = next else { return next == Next::Again };
     let r = &w.ranks[rank];
     let completed = on.cq_indices().any(|i| {
-        r.cqs.get(i as usize).is_some_and(|&c| w.cqs[c].lost || !w.cqs[c].entries.is_empty())
+        r.cqs.get(i as usize).is_some_and(|&c| {
+            let counts = |e: &Cqe| e.solicited || !on.only_solicited(i);
+            w.cqs[c].lost || w.cqs[c].entries.iter().any(counts)
+        })
     });
     let event = on.intersects(WaitSet::EVENTS) && !r.events.is_empty();
     completed || event || on.intersects(r.ready) || until.is_some_and(|t| t <= w.now)

@@ -126,6 +126,7 @@ pub(super) struct Wqe {
     pub op: SendOp,
     pub data: Payload,
     pub signaled: bool,
+    pub solicited: bool,
     pub dest: Option<UdDest>,
     /// Rank that staged it: a ring announces only its own.
     pub rank: usize,
@@ -191,6 +192,8 @@ pub(super) struct Cqe {
     pub qp: usize,
     pub wr_id: u64,
     pub what: What,
+    /// Wakes who waits for solicited completions only.
+    pub solicited: bool,
     /// Life of the QP and number of send slots that are free after it; send queue only.
     pub frees: Option<(u32, u64)>,
 }

@@ -368,6 +368,10 @@ parameters! {
         recovery_cap: u64 => [within(1, 8_388_607)],
         /// Whose choices are made where implementations differ.
         rules: RuleSet,
+        /// End-to-end credits: acknowledgements say how many receives are free, and the requester
+        /// sends no more messages that take one, but one beyond them. An empty queue makes it wait
+        /// for an acknowledgement instead of RNR NAKs. Off, as in all adapters known: code 31.
+        credits: bool,
         /// Whether a queue pair with an SRQ that has gone to ERR says by an event that it takes no
         /// more receives. Without it, whoever waits for the event waits for ever.
         last_wqe_event: bool,

@@ -324,6 +324,7 @@ fn rc(p: &Profile) -> RcConfig {
         }
     };
     let rules = Rules {
+        credits: p.rc.credits,
         last_wqe_event: p.rc.last_wqe_event,
         flush_late_sends: p.rc.flush_late_sends,
         flush_receives: p.rc.flush_receives,

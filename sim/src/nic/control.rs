@@ -85,6 +85,7 @@ impl Nic {
             last_request: None,
             accepts_since: None,
             death: None,
+            bad_memory: None,
             pu: (index % u32::from(self.cfg.pu_count)) as u16,
             rx: (index % u32::from(self.cfg.rx_count)) as u16,
             in_pu: false,
@@ -245,6 +246,7 @@ impl Nic {
         q.requester = None;
         q.responder = None;
         (q.accepts_since, q.acknowledged, q.death) = (None, None, None);
+        q.bad_memory = None;
         q.current_recv = None;
         q.atomics = 0;
         q.tells_drained = false;

@@ -223,7 +223,7 @@ impl Nic {
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
         self.stats.wqes += 1;
         q.sq.fetched = index.wrapping_add(1);
-        let NicQp { sq, requester, pd, stats, .. } = q;
+        let NicQp { sq, requester, pd, stats, bad_memory, .. } = q;
         let (Some(slot), Some(requester)) = (sq.slot_mut(index), requester.as_mut()) else {
             return;
         };
@@ -238,12 +238,12 @@ impl Nic {
         };
         let write = op.opcode().is_read_or_atomic();
         let need = if write { AccessFlags::LOCAL_WRITE } else { AccessFlags::empty() };
-        let bad = wqe.data.sges().iter().any(|s| {
-            let check = || env.regions.check_local(s.lkey, Pd(*pd), s.addr, s.len.into(), need);
-            s.len > 0 && check().is_err()
+        let bad = wqe.data.sges().iter().filter(|s| s.len > 0).find_map(|s| {
+            env.regions.check_local(s.lkey, Pd(*pd), s.addr, s.len.into(), need).err()
         });
         requester.push(wqe.job(index));
-        if bad {
+        if bad.is_some() {
+            *bad_memory = bad_memory.or(bad);
             requester.fail(index, WcStatus::LocProtErr);
         }
         if requester.failed() {

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::mem::discriminant;
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{NakCode, PKey, QKey, QpState, QpType, Qpn, Service};
+use doorbell_core::verbs::{PKey, QKey, QpState, QpType, Qpn, Service};
 
 use super::{Nic, NicQp};
-use crate::rc::{DropReason, Ended};
+use crate::memory::MemoryError;
+use crate::rc::{BadRequest, DropReason, Ended};
 use crate::wire::{HostId, Packet};
 
 /// What moved a QP to ERR (SQE for UC and UD).
@@ -19,7 +20,7 @@ pub enum Why {
     /// One of its own work requests failed: [`Death::ended`] says which.
     Requester,
     /// It refused a request of the peer.
-    Responder(NakCode),
+    Responder(BadRequest),
     /// The completion queue with this index overran.
     CqOverrun(u32),
     /// The device gave it up: a planned fault, or a damaged doorbell.
@@ -37,6 +38,8 @@ pub struct Death {
     pub ended: Option<Ended>,
     /// `wr_id` of the oldest work request that had not ended, if there was one.
     pub wr_id: Option<u64>,
+    /// What is wrong with the memory of a work request, where that is the cause.
+    pub memory: Option<MemoryError>,
 }
 
 /// Who sent a packet. The QP number of the sender does not travel, so no device could tell it; the
@@ -143,7 +146,7 @@ impl NicQp {
         let ended = self.requester.as_ref().and_then(|r| r.ended().copied());
         let oldest = ended.and_then(|e| e.oldest).map(|(wqe, ..)| wqe);
         let wr_id = oldest.and_then(|wqe| self.sq.slot(wqe)).map(|slot| slot.wqe.wr_id);
-        self.death = Some(Box::new(Death { at, why, ended, wr_id }));
+        self.death = Some(Box::new(Death { at, why, ended, wr_id, memory: self.bad_memory }));
     }
 }
 

@@ -9,7 +9,7 @@ use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
 use super::postmortem::Death;
 use super::queues::{RecvQueue, SendQueue};
 use super::wqe::RqWqe;
-use crate::memory::RegionKind;
+use crate::memory::{MemoryError, RegionKind};
 use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason, Requester, Responder};
 use crate::wire::{HostId, PacketId};
 
@@ -179,6 +179,8 @@ pub struct NicQp {
     pub accepts_since: Option<Time>,
     /// How it came to ERR, in this life.
     pub death: Option<Box<Death>>,
+    /// The first check of local memory that failed a work request.
+    pub(super) bad_memory: Option<MemoryError>,
     pub(super) pu: u16,
     pub(super) rx: u16,
     pub(super) in_pu: bool,

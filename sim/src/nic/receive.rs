@@ -13,9 +13,11 @@ use super::qp::{Deferred, HostWrite};
 use super::queues::{CqeKind, RecvQueue};
 use super::{Nic, NicQp};
 use crate::engine::Class;
-use crate::memory::{Pd, RegionId, RegionKind};
+use crate::memory::{MemoryError, Pd, RegionId, RegionKind};
 use crate::pcie::{Cause, Kind};
-use crate::rc::{Accept, BadInvalidate, DropReason, Ext, PacketDesc, Received, RecvDone, Target};
+use crate::rc::{
+    Accept, BadInvalidate, BadRequest, DropReason, Ext, PacketDesc, Received, RecvDone, Target,
+};
 use crate::wire::{PacketId, Payload};
 
 /// Payload on its way to memory.
@@ -208,16 +210,18 @@ impl Nic {
         match verdict {
             Accept::Place { target, len, first, takes_recv, completes_recv, .. } => {
                 let place = Place { target, len, first, takes_recv, completes_recv, subject };
-                if let Err((code, told)) = self.place(env, qp, place, payload) {
-                    self.refuse(env, qp, code, told);
+                if let Err((why, told)) = self.place(env, qp, place, payload) {
+                    self.refuse(env, qp, why, told);
                 }
             }
             Accept::Read { va, rkey, len, .. } => {
                 let pd = q.pd;
                 let right = AccessFlags::REMOTE_READ;
                 let check = || env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
-                if len > 0 && check().is_err() {
-                    self.refuse(env, qp, NakCode::RemoteAccessError, false);
+                if len > 0
+                    && let Err(e) = check()
+                {
+                    self.refuse(env, qp, of_key(e), false);
                 }
             }
             Accept::Atomic { job, add, va: addr, rkey, swap_add, compare } => {
@@ -226,7 +230,7 @@ impl Nic {
                 let region = env.regions.check_remote(rkey, Pd(pd), addr, 8, right).map(|r| r.id);
                 let (bucket, orig) = (addr as u32 % self.cfg.atomic.buckets, 0);
                 match region {
-                    Err(_) => self.refuse(env, qp, NakCode::RemoteAccessError, false),
+                    Err(e) => self.refuse(env, qp, of_key(e), false),
                     Ok(region) => {
                         let operands = Operands { add, swap_add, compare, orig };
                         let job = AtomicJob { qp, life, job, region, addr, operands, bucket };
@@ -271,13 +275,13 @@ impl Nic {
         self.respond(env, qp);
     }
 
-    fn refuse(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode, told: bool) {
+    fn refuse(&mut self, env: &mut Env<'_>, qp: u32, why: BadRequest, told: bool) {
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         if let Some(r) = q.responder.as_mut() {
-            r.reject(code);
+            r.reject(why);
         }
         if q.ty == QpType::Rc {
-            self.refused(env, qp, code, told);
+            self.refused(env, qp, why.code(), told);
         }
     }
 
@@ -367,7 +371,7 @@ impl Nic {
         qp: u32,
         p: Place,
         payload: Payload,
-    ) -> Result<(), (NakCode, bool)> {
+    ) -> Result<(), (BadRequest, bool)> {
         if p.takes_recv {
             self.take_recv(env, qp);
         }
@@ -379,22 +383,23 @@ impl Nic {
                     let len = if p.first { dma_len } else { p.len };
                     let right = AccessFlags::REMOTE_WRITE;
                     let region = env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
-                    (region.map_err(|_| (NakCode::RemoteAccessError, false))?.id, va)
+                    (region.map_err(|e| (of_key(e), false))?.id, va)
                 }
                 Target::Recv { offset } => {
                     let recv = q.current_recv.expect("the verdict took one");
                     let addr = recv.sge.addr + u64::from(offset);
                     if u64::from(offset) + u64::from(p.len) > u64::from(recv.sge.len) {
                         self.recv_failed(env, qp, WcStatus::LocLenErr);
-                        return Err((NakCode::InvalidRequest, true));
+                        return Err((BadRequest::ShortReceive, true));
                     }
                     let need = AccessFlags::LOCAL_WRITE;
                     let lkey = recv.sge.lkey;
                     match env.regions.check_local(lkey, Pd(pd), addr, p.len.into(), need) {
                         Ok(region) => (region.id, addr),
-                        Err(_) => {
+                        Err(e) => {
+                            q.bad_memory = q.bad_memory.or(Some(e));
                             self.recv_failed(env, qp, WcStatus::LocProtErr);
-                            return Err((NakCode::RemoteOperationalError, true));
+                            return Err((BadRequest::LocalMemory, true));
                         }
                     }
                 }
@@ -423,7 +428,7 @@ impl Nic {
                     (None, BadInvalidate::PlainSend) => done.invalidate = None,
                     (None, BadInvalidate::Error) => {
                         self.recv_failed(env, qp, WcStatus::RemInvReqErr);
-                        return Err((NakCode::InvalidRequest, true));
+                        return Err((BadRequest::BadInvalidate, true));
                     }
                 }
             }
@@ -640,11 +645,11 @@ impl Nic {
         if lost {
             // The key was good when the WQE was executed, and is not when the answer comes.
             let q = self.qps[qp as usize].as_deref_mut().expect("checked");
-            return q
-                .requester
-                .as_mut()
-                .into_iter()
-                .for_each(|r| r.fail(wqe, WcStatus::LocProtErr));
+            q.bad_memory = q.bad_memory.or(Some(MemoryError::InvalidKey));
+            if let Some(r) = q.requester.as_mut() {
+                r.fail(wqe, WcStatus::LocProtErr);
+            }
+            return;
         }
         self.stats.rx_payload += u64::from(len);
     }
@@ -753,6 +758,16 @@ impl Nic {
         {
             self.respond_soon(env, qp);
         }
+    }
+}
+
+/// What a check of a remote key says of the request.
+const fn of_key(e: MemoryError) -> BadRequest {
+    match e {
+        MemoryError::InvalidKey => BadRequest::UnknownKey,
+        MemoryError::PdMismatch { .. } => BadRequest::OtherDomain,
+        MemoryError::AccessDenied { .. } => BadRequest::MissingRight,
+        MemoryError::OutOfRange => BadRequest::OutOfRange,
     }
 }
 

@@ -9,7 +9,7 @@ use super::qp::{NextPacket, NicQp};
 use super::wqe::WqeData;
 use super::{Nic, Running};
 use crate::engine::{Class, Slab};
-use crate::memory::{Region, RegionKind};
+use crate::memory::{MemoryError, Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::{Packet, PacketId, Payload, PortId};
@@ -232,6 +232,7 @@ impl Nic {
             self.refused(env, qp, NakCode::RemoteAccessError, false);
         } else if let Some(r) = q.requester.as_mut() {
             r.fail(desc.wqe, WcStatus::LocProtErr);
+            q.bad_memory = q.bad_memory.or(Some(MemoryError::InvalidKey));
             self.completions(env, qp);
         }
     }

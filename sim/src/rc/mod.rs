@@ -92,7 +92,7 @@ pub use accept::{Accept, ReadJob, RecvDone, Target};
 pub use config::{AckPolicy, AckReqLast, GRH_BYTES, MAX_UNACKED, RequesterConfig, ResponderConfig};
 pub use counters::HwCounters;
 pub use packet::{DropReason, Ext, PacketDesc};
-pub use reason::{Reason, Refused};
+pub use reason::{BadRequest, Reason};
 pub use recovery::{Flight, LossRecovery, Recovery, RecoveryFactory, SelectiveRepeat};
 pub use requester::{Ended, Received, RecoverCause, Requester, SendDone, SendJob, Stall, Standing};
 pub use responder::Responder;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use doorbell_core::verbs::Psn;
+use doorbell_core::verbs::{NakCode, Psn};
 
 use super::requester::RecoverCause;
 
@@ -46,12 +46,12 @@ pub enum Reason {
     /// An RNR NAK.
     NoReceive,
     /// A fatal NAK.
-    Refused(Refused),
+    Refused(BadRequest),
 }
 
 /// Which check refuses a request for good.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum BadRequest {
     /// First, Middle and Last in an order that makes no message.
     Order,
     /// The QP's access flags lack the operation.
@@ -62,10 +62,18 @@ pub enum Refused {
     Length,
     /// An ATOMIC on an address that is not a multiple of 8.
     Alignment,
-    /// The remote key: unknown, of another domain, without the right, or out of range.
-    Key,
-    /// The receive is too short, or the key to invalidate is unknown.
-    Receive,
+    /// No region has the remote key: it is wrong, or its region was deregistered or invalidated.
+    UnknownKey,
+    /// The region of the remote key is of another protection domain than the QP.
+    OtherDomain,
+    /// The region of the remote key lacks the right.
+    MissingRight,
+    /// The range is not inside the region of the remote key.
+    OutOfRange,
+    /// The receive is shorter than the message.
+    ShortReceive,
+    /// No region of the QP's domain has the key that a SEND invalidates.
+    BadInvalidate,
     /// Memory of the receive cannot be used.
     LocalMemory,
 }
@@ -103,7 +111,20 @@ impl fmt::Display for Reason {
     }
 }
 
-impl fmt::Display for Refused {
+impl BadRequest {
+    /// The NAK that says so (`protocol.md` §4.2).
+    pub const fn code(self) -> NakCode {
+        match self {
+            Self::UnknownKey | Self::OtherDomain | Self::MissingRight | Self::OutOfRange => {
+                NakCode::RemoteAccessError
+            }
+            Self::LocalMemory => NakCode::RemoteOperationalError,
+            _ => NakCode::InvalidRequest,
+        }
+    }
+}
+
+impl fmt::Display for BadRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Order => "packet out of its message's order",
@@ -111,8 +132,12 @@ impl fmt::Display for Refused {
             Self::Resources => "more READs and ATOMICs than max_dest_rd_atomic",
             Self::Length => "illegal length",
             Self::Alignment => "ATOMIC address not a multiple of 8",
-            Self::Key => "remote key invalid for this access",
-            Self::Receive => "receive too short, or no such key to invalidate",
+            Self::UnknownKey => "no region has this remote key (any more)",
+            Self::OtherDomain => "the region of the remote key is of another protection domain",
+            Self::MissingRight => "the region lacks the right that the operation needs",
+            Self::OutOfRange => "the range is not inside the region",
+            Self::ShortReceive => "the receive is shorter than the message",
+            Self::BadInvalidate => "no region has the key to invalidate",
             Self::LocalMemory => "memory of the receive cannot be used",
         })
     }
@@ -143,7 +168,7 @@ mod tests {
                 Reason::SequenceNak { expected: psn(5), got: psn(6), kept: false },
                 "sequence NAK: expected PSN 5, got 6",
             ),
-            (Reason::Refused(Refused::Key), "NAK: remote key invalid for this access"),
+            (Reason::Refused(BadRequest::OutOfRange), "NAK: the range is not inside the region"),
         ] {
             assert_eq!(reason.to_string(), words);
         }

@@ -6,6 +6,7 @@ use doorbell_core::units::Time;
 use doorbell_core::verbs::{QpState, QpType, Qpn, WcStatus, WrOpcode};
 use doorbell_sim::fabric::DropCause;
 use doorbell_sim::host::StallReason;
+use doorbell_sim::memory::MemoryError;
 use doorbell_sim::nic::{Dropped, Nic, NicQp, Refused, Sender, Why};
 use doorbell_sim::rc::{HwCounters, RetrySeven, Stall, Standing, TimeoutMode};
 use doorbell_sim::wire::HostId;
@@ -68,6 +69,7 @@ pub(super) struct Peer {
 pub(super) struct PeerQp {
     pub state: QpState,
     pub death: Option<(Time, Why, Option<WcStatus>)>,
+    pub memory: Option<MemoryError>,
     pub attr: QpAttr,
     pub dest_host: u32,
     pub accepts_since: Option<Time>,
@@ -87,6 +89,8 @@ pub(super) struct Facts {
     pub state: QpState,
     pub how: How,
     pub work: Option<Work>,
+    /// What is wrong with the memory of a work request, where that is the cause.
+    pub memory: Option<MemoryError>,
     pub attr: QpAttr,
     pub mode: TimeoutMode,
     pub seven: RetrySeven,
@@ -243,6 +247,7 @@ fn facts(world: &World, s: &Scenario, host: u32, (index, q): (u32, &NicQp), how:
         state: q.state,
         how,
         work: oldest.map(|(wqe, op, bytes)| Work { wr_id: wr_id(wqe), op, bytes }),
+        memory: q.death.as_ref().and_then(|d| d.memory),
         attr: q.attr,
         mode: rc.timeout_mode.clone(),
         seven: rc.rules.retry_seven,
@@ -265,6 +270,7 @@ fn peer(world: &World, host: u32, q: &NicQp) -> Peer {
     let qp = found.map(|(_, p)| PeerQp {
         state: p.state,
         death: p.death.as_ref().map(|d| (d.at, d.why, d.ended.map(|e| e.status))),
+        memory: p.death.as_ref().and_then(|d| d.memory),
         attr: p.attr,
         dest_host: p.peer.0,
         accepts_since: p.accepts_since,

@@ -335,3 +335,35 @@ fn the_table_of_settings_is_the_one_rule() {
         assert_eq!(s.dies_after_ps, Some((dies, dies)), "{s:?}");
     }
 }
+
+#[test]
+fn the_check_that_refused_is_named_on_both_sides() {
+    for (steps, set, refused, detail) in [
+        ("'post write 8B rkey=wrong'", "", "no region has this remote key", ""),
+        ("'post write 8B remote=end+1B'", "", "the range is not inside the region", ""),
+        ("'post read 8B rkey=foreign'", "", "of another protection domain", ""),
+        ("'post write 8B'", "program.0.peer_access=['remote-read']", "lacks the right", ""),
+        ("'post write 8B'", "qp.access=['remote-read']", "not in the QP's access flags", ""),
+        ("'post fetch-add remote=4B anyway'", "", "not a multiple of 8", ""),
+        ("'recv 8B', 'post send 9B'", "", "the receive is shorter", ""),
+        (
+            "'recv 8B read-only', 'post send 8B'",
+            "",
+            "memory of the receive cannot be used",
+            ": the region lacks",
+        ),
+    ] {
+        let set: Vec<&str> = [set].into_iter().filter(|s| !s.is_empty()).collect();
+        let o = run(&format!("{steps}, 'ring', 'wait'"), "", &set);
+        for (host, cause) in [(0, "refused"), (1, "refused-peer")] {
+            let there = o.qps.iter().find(|q| q.host == host && q.qpn == 16);
+            let d = there.and_then(|q| q.death.as_ref()).expect(steps);
+            assert_eq!(d.cause, cause, "{steps}");
+            let says = d.verdict.contains(refused) && d.verdict.contains(detail);
+            assert!(says, "{steps}: {}", d.verdict);
+        }
+    }
+    let o = run("'post write 8B lkey=wrong', 'ring', 'wait'", "", &[]);
+    let text = &death(&o).expect("it died").verdict;
+    assert!(text.ends_with("no region has this key (of a local buffer)"), "{text}");
+}

@@ -4,8 +4,9 @@
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{QpState, WcStatus};
 use doorbell_sim::fabric::DropCause;
+use doorbell_sim::memory::MemoryError;
 use doorbell_sim::nic::{Dropped, Refused, Why};
-use doorbell_sim::rc::{RecoverCause, Stall};
+use doorbell_sim::rc::{BadRequest, RecoverCause, Stall};
 
 use super::facts::{Facts, Fates, How, Loss, PeerQp};
 use super::words::{gap, plural, qp_name, time};
@@ -102,10 +103,13 @@ pub(super) fn judge(f: &Facts) -> Verdict {
         (Why::Requester, Some(WcStatus::RetryExcErr)) => judge_silence(f),
         (Why::Requester, Some(WcStatus::RnrRetryExcErr)) => no_receive(f),
         (Why::Requester, Some(status)) => judge_status(f, status),
-        (Why::Responder(code), _) => {
-            let text =
-                format!("it refused a request of its peer (NAK {code}), which moves it to ERR");
-            verdict(Cause::RefusedPeer, &code.to_string(), text)
+        (Why::Responder(why), _) => {
+            let text = format!(
+                "it refused a request of its peer, which moves it to ERR: {} (NAK {})",
+                refusal(why, f.memory),
+                why.code()
+            );
+            verdict(Cause::RefusedPeer, &why.code().to_string(), text)
         }
         (Why::CqOverrun(cq), _) => {
             let text = format!("completion queue {cq} overran, and every queue pair on it is lost");
@@ -435,7 +439,8 @@ fn judge_status(f: &Facts, status: WcStatus) -> Verdict {
         WcStatus::RemAccessErr => "remote access error",
         WcStatus::RemOpErr => "remote operational error",
         _ => {
-            let text = format!("this side could not execute the work request: {status}");
+            let memory = f.memory.map_or(String::new(), |e| format!(": {e} (of a local buffer)"));
+            let text = format!("this side could not execute the work request: {status}{memory}");
             return verdict(Cause::LocalError, status.as_str_name(), text);
         }
     };
@@ -457,7 +462,20 @@ fn judge_status(f: &Facts, status: WcStatus) -> Verdict {
             return v;
         }
     }
-    verdict(Cause::Refused, code, format!("the peer refused the request: {code}"))
+    let why = f.peer.qp.as_ref().and_then(|q| match q.death {
+        Some((_, Why::Responder(why), _)) => Some(refusal(why, q.memory)),
+        _ => None,
+    });
+    let why = why.map_or(code.to_owned(), |why| format!("{why} ({code})"));
+    verdict(Cause::Refused, code, format!("the peer refused the request: {why}"))
+}
+
+/// Which check of a responder failed, and what of its own memory, where it was that.
+fn refusal(why: BadRequest, memory: Option<MemoryError>) -> String {
+    match (why, memory) {
+        (BadRequest::LocalMemory, Some(e)) => format!("{why}: {e}"),
+        _ => why.to_string(),
+    }
 }
 
 // ---- stalls ----------------------------------------------------------------------------------

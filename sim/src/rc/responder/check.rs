@@ -3,13 +3,13 @@
 use doorbell_core::verbs::{AccessFlags, MAX_MESSAGE_BYTES, Operation};
 
 use super::super::packet::{DropReason, Ext, PacketDesc};
-use super::super::reason::Refused;
+use super::super::reason::BadRequest;
 use super::{Responder, Run};
 
 /// Why a packet is refused.
 pub(super) enum Refusal {
     NoReceive,
-    For(Refused),
+    For(BadRequest),
 }
 
 impl Responder {
@@ -26,7 +26,7 @@ impl Responder {
             Run::Write { .. } => operation.is_rdma_write() && !operation.starts_message(),
         };
         if !follows {
-            return Err(Refusal::For(Refused::Order));
+            return Err(Refusal::For(BadRequest::Order));
         }
         let needed = match operation {
             o if o.is_send() => AccessFlags::empty(),
@@ -34,17 +34,17 @@ impl Responder {
             Operation::RdmaReadRequest => AccessFlags::REMOTE_READ,
             o if o.is_atomic() => AccessFlags::REMOTE_ATOMIC,
             // FLUSH and ATOMIC WRITE are not offered.
-            _ => return Err(Refusal::For(Refused::Access)),
+            _ => return Err(Refusal::For(BadRequest::Access)),
         };
         if !self.cfg.access.contains(needed) && !mutant!(AccessUnchecked) {
-            return Err(Refusal::For(Refused::Access));
+            return Err(Refusal::For(BadRequest::Access));
         }
         if operation.consumes_recv() && !recv && !mutant!(ReceiveUnchecked) {
             return Err(Refusal::NoReceive);
         }
         let uses_slot = operation == Operation::RdmaReadRequest || operation.is_atomic();
         if uses_slot && !self.slot_free() {
-            return Err(Refusal::For(Refused::Resources));
+            return Err(Refusal::For(BadRequest::Resources));
         }
         self.check_length(pkt, operation)
     }
@@ -54,19 +54,19 @@ impl Responder {
             return Ok(());
         }
         if !operation.payload().allows(pkt.len, self.mtu) {
-            return Err(Refusal::For(Refused::Length));
+            return Err(Refusal::For(BadRequest::Length));
         }
         let (total, limit) = match (self.run, pkt.ext) {
             (Run::Send { got }, _) => (got + pkt.len, MAX_MESSAGE_BYTES),
             (Run::Write { got, dma_len, .. }, _) => (got + pkt.len, dma_len),
             (Run::None, Ext::Reth { dma_len, .. } | Ext::RethImm { dma_len, .. }) => {
                 if dma_len > MAX_MESSAGE_BYTES {
-                    return Err(Refusal::For(Refused::Length));
+                    return Err(Refusal::For(BadRequest::Length));
                 }
                 (pkt.len, dma_len)
             }
             (Run::None, Ext::Atomic { va, .. }) => {
-                let refused = Refusal::For(Refused::Alignment);
+                let refused = Refusal::For(BadRequest::Alignment);
                 return if va % 8 == 0 { Ok(()) } else { Err(refused) };
             }
             (Run::None, _) => (pkt.len, MAX_MESSAGE_BYTES),
@@ -74,7 +74,7 @@ impl Responder {
         // A WRITE has to end exactly where its RETH says.
         let ends_short = operation.is_rdma_write() && operation.ends_message() && total != limit;
         if total > limit || ends_short {
-            return Err(Refusal::For(Refused::Length));
+            return Err(Refusal::For(BadRequest::Length));
         }
         Ok(())
     }
@@ -96,9 +96,9 @@ impl Refusal {
     pub(super) fn reason(&self) -> DropReason {
         match self {
             Self::NoReceive => DropReason::NoReceive,
-            Self::For(Refused::Order) => DropReason::Sequence,
-            Self::For(Refused::Access) => DropReason::Access,
-            Self::For(Refused::Length) => DropReason::Length,
+            Self::For(BadRequest::Order) => DropReason::Sequence,
+            Self::For(BadRequest::Access) => DropReason::Access,
+            Self::For(BadRequest::Length) => DropReason::Length,
             Self::For(_) => DropReason::Opcode,
         }
     }

@@ -20,7 +20,7 @@ use super::accept::{Accept, RecvDone, Target};
 use super::config::{AckPolicy, GRH_BYTES, ResponderConfig};
 use super::counters::HwCounters;
 use super::packet::{DropReason, Ext, PacketDesc, opcode};
-use super::reason::{Reason, Refused};
+use super::reason::{BadRequest, Reason};
 use super::rules::DuplicateAck;
 use check::{Refusal, header_fits};
 use reply::{Job, JobKind, Reply};
@@ -66,7 +66,7 @@ pub struct Responder {
     open: Open,
     failed: bool,
     /// The fatal NAK that it failed with.
-    refusal: Option<NakCode>,
+    refusal: Option<BadRequest>,
     /// Responses not yet polled, in PSN order.
     replies: VecDeque<Reply>,
     /// Responder resources in PSN order, at most `max_dest_rd_atomic`; ids begin at `first_job`.
@@ -180,7 +180,7 @@ impl Responder {
                 return Accept::RnrNak;
             }
             Err(Refusal::For(why)) => {
-                return self.refuse(pkt.psn, NakCode::InvalidRequest, why);
+                return self.refuse(pkt.psn, why);
             }
         }
         self.open = Open::Nothing;
@@ -374,29 +374,22 @@ impl Responder {
         Accept::Place { target, len, first, last, takes_recv, completes_recv, ack }
     }
 
-    pub(super) fn refuse(&mut self, psn: Psn, code: NakCode, why: Refused) -> Accept {
+    pub(super) fn refuse(&mut self, psn: Psn, why: BadRequest) -> Accept {
+        let code = why.code();
         self.reply(psn, Syndrome::Nak { code }, Some(Reason::Refused(why)));
         self.run = Run::None;
         self.failed = true;
-        self.refusal = Some(code);
+        self.refusal = Some(why);
         Accept::Nak(code)
     }
 
     /// Takes back the verdict that [`on_packet`](Self::on_packet) gave last, because a check of
-    /// the owner failed: key (`RemoteAccessError`), receive buffer (`InvalidRequest`), local
-    /// memory (`RemoteOperationalError`). RC: what the packet had changed is undone, a NAK leaves
-    /// behind the responses of earlier requests, and the QP is in the error state. UC, UD: the
-    /// rest of the message is dropped.
-    ///
-    /// # Panics
-    /// When `code` is not one of these three.
-    pub fn reject(&mut self, code: NakCode) {
-        assert!(
-            code.is_fatal() && code != NakCode::InvalidRdRequest,
-            "a verdict cannot be rejected with {code}"
-        );
+    /// the owner failed: of the key, the receive buffer or local memory. RC: what the packet had
+    /// changed is undone, a NAK leaves behind the responses of earlier requests, and the QP is in
+    /// the error state. UC, UD: the rest of the message is dropped.
+    pub fn reject(&mut self, why: BadRequest) {
         self.run = Run::None;
-        if code == NakCode::RemoteAccessError {
+        if why.code() == NakCode::RemoteAccessError {
             self.counters.resp_remote_access_errors += 1;
         }
         if self.cfg.service != QpType::Rc || self.failed {
@@ -408,12 +401,7 @@ impl Responder {
             self.expected = expected;
         }
         self.msn = msn;
-        let why = match code {
-            NakCode::RemoteAccessError => Refused::Key,
-            NakCode::InvalidRequest => Refused::Receive,
-            _ => Refused::LocalMemory,
-        };
-        self.refuse(psn, code, why);
+        self.refuse(psn, why);
     }
 
     /// The QP was moved to the error state: nothing is answered any more.
@@ -441,8 +429,8 @@ impl Responder {
         self.failed
     }
 
-    /// The fatal NAK that it has answered a request with, if it has.
-    pub const fn refusal(&self) -> Option<NakCode> {
+    /// Why it has answered a request with a fatal NAK, if it has.
+    pub const fn refusal(&self) -> Option<BadRequest> {
         self.refusal
     }
 

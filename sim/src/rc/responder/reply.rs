@@ -1,12 +1,12 @@
 //! Responder resources, and the responses in their order.
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{CreditCode, Msn, NakCode, Opcode, Psn, QpType, Rkey, Syndrome};
+use doorbell_core::verbs::{CreditCode, Msn, Opcode, Psn, QpType, Rkey, Syndrome};
 
 use super::super::accept::{Accept, ReadJob};
 use super::super::config::AckPolicy;
 use super::super::packet::{Ext, PacketDesc, distance, opcode, read_response};
-use super::super::reason::{Reason, Refused};
+use super::super::reason::{BadRequest, Reason};
 use super::super::rules::DuplicateRead;
 use super::Responder;
 
@@ -225,7 +225,7 @@ impl Responder {
     pub fn refuse_response(&mut self, psn: Psn) {
         self.counters.resp_remote_access_errors += 1;
         self.replies.clear();
-        self.refuse(psn, NakCode::RemoteAccessError, Refused::Key);
+        self.refuse(psn, BadRequest::UnknownKey);
     }
 
     /// The original value of the word that an ATOMIC changed; its response can leave. No effect

@@ -481,7 +481,7 @@ fn a_deregistered_key_refuses_the_repetition_of_a_read() {
     responder.on_packet(NOW, &request(Opcode::RcSendOnly, Psn::new(4), 1, 0), true);
     respond_all(&mut responder);
     responder.on_packet(NOW, &read(2, 512, 388), true);
-    responder.reject(NakCode::RemoteAccessError);
+    responder.reject(BadRequest::UnknownKey);
     let [nak] = respond_all(&mut responder)[..] else { panic!("the NAK alone") };
     let syndrome = Syndrome::Nak { code: NakCode::RemoteAccessError };
     assert_eq!((nak.psn, nak.ext), (Psn::new(2), Ext::Aeth { syndrome, msn: Msn::new(2) }));

@@ -123,8 +123,7 @@ fn an_ack_never_overtakes_a_read_or_an_atomic() {
 
 #[test]
 fn a_rejected_packet_is_undone_and_answered_by_a_nak() {
-    let codes =
-        [NakCode::InvalidRequest, NakCode::RemoteAccessError, NakCode::RemoteOperationalError];
+    let reasons = [BadRequest::ShortReceive, BadRequest::OutOfRange, BadRequest::LocalMemory];
     let rejected = [
         send(3),
         PacketDesc { ack_req: false, ..send(3) },
@@ -133,13 +132,13 @@ fn a_rejected_packet_is_undone_and_answered_by_a_nak() {
         legal(Opcode::RcCompareSwap, 3),
     ];
     for ack in [AckPolicy::IMMEDIATE, AckPolicy::EachRequest] {
-        for code in codes {
+        for why in reasons {
             for packet in rejected {
                 let mut responder = rc_with(|cfg| cfg.ack = ack);
                 responder.on_packet(NOW, &read(0, 300), true);
                 responder.on_packet(NOW, &send(2), true);
                 assert!(accepted(responder.on_packet(NOW, &packet, true)));
-                responder.reject(code);
+                responder.reject(why);
                 assert_eq!(responder.expected_psn(), Psn::new(3));
                 assert!(responder.failed());
                 let verdict = responder.on_packet(NOW, &send(3), true);
@@ -149,7 +148,7 @@ fn a_rejected_packet_is_undone_and_answered_by_a_nak() {
                 assert_eq!(replies[0].opcode, Opcode::RcRdmaReadResponseFirst);
                 assert_eq!(replies[1].opcode, Opcode::RcRdmaReadResponseLast);
                 let (last, before) = replies[2..].split_last().unwrap();
-                assert_eq!(aeth(last), (3, 2, nak(code)), "{packet:?}");
+                assert_eq!(aeth(last), (3, 2, nak(why.code())), "{packet:?}");
                 assert!(before.iter().all(|p| aeth(p) == (2, 2, ACK)));
             }
         }
@@ -163,7 +162,7 @@ fn a_rejected_read_is_not_remembered() {
         panic!("a READ");
     };
     assert!(responder.read_job(job).is_some());
-    responder.reject(NakCode::RemoteAccessError);
+    responder.reject(BadRequest::UnknownKey);
     assert_eq!(responder.read_job(job), None);
 }
 

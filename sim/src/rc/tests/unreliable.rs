@@ -1,7 +1,7 @@
 //! UC and UD: no acknowledgements, a message completes when it is handed to the link.
 
 use doorbell_core::verbs::{
-    AccessFlags, NakCode, Opcode, Psn, QKey, QpType, Qpn, SendFlags, WcOpcode, WcStatus, WrOpcode,
+    AccessFlags, Opcode, Psn, QKey, QpType, Qpn, SendFlags, WcOpcode, WcStatus, WrOpcode,
 };
 
 use super::super::*;
@@ -212,7 +212,7 @@ fn uc_drops_what_rc_would_refuse() {
     let expected = Target::Remote { va: BASE, rkey: RKEY, dma_len: 512 };
     let verdict = uc.on_packet(NOW, &first, true);
     assert!(matches!(verdict, Accept::Place { target, ack: false, .. } if target == expected));
-    uc.reject(NakCode::RemoteAccessError);
+    uc.reject(BadRequest::UnknownKey);
     let last = request(Opcode::UcRdmaWriteLast, Psn::new(4), 256, 0);
     assert_eq!(uc.on_packet(NOW, &last, true), Accept::Drop(DropReason::Sequence));
     assert!(!uc.failed());
