@@ -1,6 +1,6 @@
 //! Running the points of a scenario one after the other.
 
-use super::{Outcome, Point, RunError, Runner};
+use super::{Outcome, Point, RunError, Runner, sick};
 use crate::format::expand::Expanded;
 use crate::input::{InputError, Node, Path};
 
@@ -27,7 +27,9 @@ pub fn run_points(
         let outcome = runner.run(point).map_err(|e| at_setting(e, tree))?;
         Ok(Run { point: point.clone(), outcome })
     };
-    points.iter().map(run).collect()
+    let mut runs = points.iter().map(run).collect::<Result<Vec<_>, _>>()?;
+    sick::compare(&mut runs);
+    Ok(runs)
 }
 
 /// The refusal at the place of the setting that it is about.

@@ -23,6 +23,7 @@ mod programs;
 #[cfg(test)]
 mod receive_tests;
 mod receives;
+mod sick;
 mod simulate;
 #[cfg(test)]
 mod simulate_tests;
