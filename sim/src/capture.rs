@@ -10,7 +10,9 @@
 //! | | what was too large for a link, marked, at the port it came by | it came |
 //!
 //! So a packet through one switch is there three times, and one that a switch dropped twice, the
-//! second time with a comment. What a port sends and a fault takes from the cable is there once.
+//! second time with a comment. What a fault takes from the cable is there where the cable ends,
+//! with a comment that names the fault. What a fault damages has a wrong ICRC from the end of that
+//! link on, also where a switch passes it on, and a comment at each port.
 //!
 //! A capture returns nothing to the model, draws nothing and schedules nothing: a run with it has
 //! the same trace hash as one without. It holds at most one frame per port, the one being sent,
@@ -33,7 +35,7 @@ use doorbell_core::verbs::{NakCode, Syndrome};
 use crate::engine::{Out, Slab};
 use crate::fabric::{Dropped, EgressPort, Fabric, FabricEvent};
 use crate::rc::{Ext, PacketDesc};
-use crate::wire::codec::{BthBits, Ethernet, Ip, Mac, Outer, Udp, UdpChecksum, encode};
+use crate::wire::codec::{BthBits, Ethernet, ICRC_BYTES, Ip, Mac, Outer, Udp, UdpChecksum, encode};
 use crate::wire::{Encapsulation, HostId, NodeId, Packet, PacketId, PortId, address};
 
 /// One port of the network.
@@ -104,6 +106,8 @@ pub struct Capture {
     pending: BTreeMap<(Time, u64), Pending>,
     transmissions: u64,
     frame: Vec<u8>,
+    /// Names of the faults of the plan, for comments.
+    faults: Vec<String>,
 }
 
 impl fmt::Debug for Capture {
@@ -140,7 +144,19 @@ impl Capture {
             }
         }
         let (pending, frame) = (BTreeMap::new(), Vec::new());
-        Self { sink, first, encapsulations, pending, transmissions: 0, frame }
+        let faults = Vec::new();
+        Self { sink, first, encapsulations, pending, transmissions: 0, frame, faults }
+    }
+
+    /// Tells the names of the faults of the plan, in its order.
+    pub(crate) fn name_faults(&mut self, ids: Vec<String>) {
+        self.faults = ids;
+    }
+
+    /// What a damaged packet has as a comment.
+    fn damage(&self, packet: &Packet) -> Option<String> {
+        let fault = self.faults.get(packet.corrupt? as usize)?;
+        Some(format!("damaged by fault `{fault}`: wrong ICRC"))
     }
 
     const fn interface(first: &[u32], NodeId(node): NodeId, PortId(port): PortId) -> u32 {
@@ -183,10 +199,11 @@ impl Capture {
             let mut frame = Vec::new();
             let error = self.encode(packet, &mut frame);
             let reason = packet.reason.as_ref().map(|r| r.to_string());
+            let damage = self.damage(packet);
             let pending = Pending {
                 interface: Self::interface(&self.first, from, from_port),
                 frame,
-                comment: join(&[reason.as_deref(), error.as_deref()]),
+                comment: join(&[reason.as_deref(), damage.as_deref(), error.as_deref()]),
             };
             self.pending.insert((end, self.transmissions), pending);
             self.transmissions += 1;
@@ -196,7 +213,8 @@ impl Capture {
     /// A packet has arrived at a host's port.
     pub fn received(&mut self, now: Time, host: HostId, port: PortId, packet: &Packet) {
         let HostId(node) = host;
-        self.record(now, (NodeId(node), port), Direction::Inbound, packet, None);
+        let text = packet.corrupt.map(|_| "dropped here");
+        self.record(now, (NodeId(node), port), Direction::Inbound, packet, text);
     }
 
     /// A switch has dropped a packet.
@@ -223,7 +241,11 @@ impl Capture {
         let mut frame = std::mem::take(&mut self.frame);
         let error = self.encode(packet, &mut frame);
         let reason = packet.reason.as_ref().map(|r| r.to_string());
-        let comment = join(&[reason.as_deref(), text, error.as_deref()]);
+        let damage = match (self.damage(packet), text) {
+            (Some(damage), Some(text)) => Some(format!("{damage}, {text}")),
+            (damage, text) => damage.or(text.map(str::to_owned)),
+        };
+        let comment = join(&[reason.as_deref(), damage.as_deref(), error.as_deref()]);
         self.sink.packet(&Seen {
             at: now,
             interface: Self::interface(&self.first, node, port),
@@ -246,6 +268,9 @@ impl Capture {
         };
         let desc = PacketDesc { ext, ..packet.desc };
         let error = encode(&outer, &desc, packet.payload.bytes(), frame).err();
+        if error.is_none() && packet.corrupt.is_some() {
+            damage(&outer, frame);
+        }
         error.map(|e| format!("not shown: {e}"))
     }
 
@@ -265,6 +290,14 @@ fn egress(fabric: &Fabric, NodeId(node): NodeId, port: PortId) -> &EgressPort {
         None => hosts[node as usize].egress(port),
         Some(s) => fabric.switches()[s].egress(port),
     }
+}
+
+/// Turns a bit of the ICRC over, so that everything else can be read.
+fn damage(outer: &Outer, frame: &mut [u8]) {
+    let ip = 14 + if outer.eth.vlan.is_some() { 4 } else { 0 };
+    let udp = ip + if matches!(outer.ip, Ip::V6 { .. }) { 40 } else { 20 };
+    let len = usize::from(u16::from_be_bytes([frame[udp + 4], frame[udp + 5]]));
+    frame[udp + len - ICRC_BYTES] ^= 1;
 }
 
 fn join(parts: &[Option<&str>]) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use doorbell::run::{Metric, MetricValue, Outcome, Runner, Simulator};
-use doorbell_sim::wire::codec::{MIN_FRAME, decode};
+use doorbell_sim::wire::codec::{DecodeError, MIN_FRAME, decode};
 use doorbell_tests::captured::{Record, built_in, captured, points, records};
 use doorbell_tests::command::{Folder, run};
 
@@ -222,5 +222,36 @@ fn reasons_change_no_hash() {
             let plain = Simulator.run(&point).unwrap();
             assert!(outcome == plain, "{name}, {}", point.label());
         }
+    }
+}
+
+/// Damage is in the bytes from the end of the link on, also behind a switch, and the last port that
+/// saw a packet says what became of it and by which fault.
+#[test]
+fn what_faults_do_is_in_the_file() {
+    let fault = |id: &str, rest: &str| format!("[[fault]]\nid = '{id}'\nclass = 'write'\n{rest}\n");
+    let rest = format!(
+        "[topology]\nkind = 'switch'\n{}{}",
+        fault("damage", "kind = 'corrupt'\nlink = 'host0-switch0'\nnth = 1"),
+        fault("loss", "kind = 'drop'\nlink = 'host1-switch0'\nnth = 2"),
+    );
+    let steps = "'post write 8B x3', 'ring', 'wait 3'";
+    let (outcome, file) = captured(&script(steps, &rest));
+    assert_eq!(outcome.counters["rx_icrc_encapsulated"], 1);
+    let records = records(&file);
+    let said = |word: &str| -> Vec<(&str, &str)> {
+        let all = records.iter().filter(|r| r.comment.contains(word));
+        all.map(|r| (r.interface.as_str(), r.comment.as_str())).collect()
+    };
+    let damaged = "damaged by fault `damage`: wrong ICRC";
+    let dropped = format!("{damaged}, dropped here");
+    assert_eq!(said("damage"), [("switch0.port1", damaged), ("host1.port0", &dropped)]);
+    let [(at, text)] = said("loss")[..] else { panic!("{:?}", said("loss")) };
+    assert_eq!(at, "host1.port0");
+    assert!(text.ends_with("dropped here: fault_drop, by fault `loss`"), "{text}");
+    for r in &records {
+        let read = decode(&r.frame);
+        let wrong = matches!(read, Err(DecodeError::Icrc { .. }));
+        assert_eq!(wrong, r.comment.contains(damaged), "{r:?}: {read:?}");
     }
 }

@@ -22,3 +22,4 @@ mod revoked;
 mod srq;
 mod stalls;
 mod tour;
+mod variants;

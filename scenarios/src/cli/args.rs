@@ -77,6 +77,9 @@ pub struct RunArgs {
     /// The scenario.
     #[command(flatten)]
     pub target: Target,
+    /// Run only this variant of the file
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,

@@ -31,6 +31,20 @@ pub(super) fn ready(target: &Target) -> Result<Ready, InputError> {
     Ok(Ready { name: short_name(&target.scenario), loaded, points })
 }
 
+/// Leaves the points of one variant.
+pub(super) fn only_variant(ready: &mut Ready, name: &str) -> Result<(), InputError> {
+    let names = ready.loaded.variant_names();
+    if !names.contains(&name) {
+        let error = InputError::new(format!("the file has no variant \"{name}\""));
+        return Err(error.help(match names.is_empty() {
+            true => "it has no variants: leave --variant out".to_owned(),
+            false => format!("it has {}", names.join(", ")),
+        }));
+    }
+    ready.points.retain(|p| p.point.variant.as_deref() == Some(name));
+    Ok(())
+}
+
 /// The file's name without folder and ending, so that results do not depend on where it lies.
 fn short_name(target: &str) -> String {
     let file = Path::new(target).file_name().map_or(target.into(), |f| f.to_string_lossy());

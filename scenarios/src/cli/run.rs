@@ -7,22 +7,26 @@ use doorbell_sim::engine::TraceHash;
 use super::ExitStatus;
 use super::args::RunArgs;
 use super::capture::Capturing;
-use super::common::{Ready, cannot_write, complain, print, ready, run_all};
+use super::common::{Ready, cannot_write, complain, only_variant, print, ready, run_all};
 use crate::expect::Status;
 use crate::input::InputError;
-use crate::report::{Report, timeline_svg, to_json, to_text, verdict_lines, write_whole};
+use crate::report::{
+    Report, dead_line, timeline_svg, to_json, to_text, verdict_lines, write_whole,
+};
 use crate::run::Runner;
 
 /// Runs one scenario and tells what happened.
 pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
     let clock = Clock::start();
-    let ready = match ready(&args.target) {
+    let ready = match chosen(args) {
         Ok(ready) => ready,
         Err(error) => return complain(&error),
     };
     if args.trace_hash.is_some() && ready.points.len() != 1 {
         let text = format!("--trace-hash with {} points", ready.points.len());
-        return complain(&InputError::new(text).help("fix variants and axes until one is left"));
+        return complain(
+            &InputError::new(text).help("choose one by --variant NAME and --set PATH=VALUE"),
+        );
     }
     if let Some(hash) = &args.trace_hash
         && hash.parse::<TraceHash>().is_err()
@@ -67,6 +71,15 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
         .max(printed)
 }
 
+/// The points that were asked for.
+fn chosen(args: &RunArgs) -> Result<Ready, InputError> {
+    let mut ready = ready(&args.target)?;
+    if let Some(name) = &args.variant {
+        only_variant(&mut ready, name)?;
+    }
+    Ok(ready)
+}
+
 /// Runs all points, with a capture of each where that was asked for.
 fn run_points(runner: &dyn Runner, ready: &Ready, args: &RunArgs) -> Result<Report, ExitStatus> {
     let all = |runner| run_all(runner, ready, args.quiet).map_err(|error| complain(&error));
@@ -85,7 +98,16 @@ fn verdicts_of_file(report: &Report, ready: &Ready) -> Vec<crate::expect::Verdic
     report.verdicts.iter().take(ready.loaded.expects.len()).cloned().collect()
 }
 
+/// Expectations that failed; and, on stderr, queue pairs that died: in a script they are a result,
+/// and no failure by themselves.
 fn print_unexpected(report: &Report) -> ExitStatus {
+    for run in &report.runs {
+        if let Some(line) = dead_line(&run.outcome.qps) {
+            let label = run.point.label();
+            let at = if label.is_empty() { report.name.clone() } else { label };
+            let _ = writeln!(std::io::stderr(), "{at}: {line}");
+        }
+    }
     let bad = |s| matches!(s, Status::Failed | Status::Invalid);
     let lines = report.verdicts.iter().filter(|v| bad(v.status)).map(verdict_lines);
     print(&lines.collect::<String>())

@@ -41,6 +41,7 @@ fn run_args(scenario: &str, set: &[&str]) -> RunArgs {
     let target = Target { scenario: scenario.to_owned(), set, seed: None };
     RunArgs {
         target,
+        variant: None,
         json: false,
         quiet: true,
         out: None,

@@ -1,7 +1,7 @@
 //! Expectations about two points: quotients and differences.
 
 use super::Check;
-use super::select::{Judged, Results, Trouble, comparable, find_metric};
+use super::select::{Judged, Results, Trouble, comparable, find_metric, left_out};
 use crate::format::{Bound, PairExpect, Where};
 use crate::run::{Metric, MetricUnit, Point, Run, number_text};
 
@@ -48,6 +48,9 @@ fn partner<'a>(results: &Results<'a>, run: &Run, e: &PairExpect) -> Result<&'a R
         {
             return Ok(candidate);
         }
+    }
+    if let Some(to) = e.to.as_ref().filter(|to| results.none_of(std::slice::from_ref(*to))) {
+        return Err(left_out(to));
     }
     Err(Trouble::Invalid(format!("no point to compare \"{}\" with", run.point.label())))
 }

@@ -46,6 +46,12 @@ impl<'a> Results<'a> {
         Ok(true)
     }
 
+    /// Whether no run is of one of these variants.
+    pub(super) fn none_of(&self, variants: &[String]) -> bool {
+        let of = |run: &Run| run.point.variant.as_ref().is_some_and(|v| variants.contains(v));
+        !self.runs.iter().any(of)
+    }
+
     /// The points of these variants (none: all) with these values of axes; at least one.
     pub(super) fn select(
         &self,
@@ -61,11 +67,19 @@ impl<'a> Results<'a> {
             }
         }
         if selected.is_empty() {
+            if let Some(name) = variants.first().filter(|_| self.none_of(variants)) {
+                return Err(left_out(name));
+            }
             let text = "no point has these values of `in` and `where`";
             return Err(Trouble::Invalid(text.to_owned()));
         }
         Ok(selected)
     }
+}
+
+/// Every variant of the file is among the runs, but for those that the command line left out.
+pub(super) fn left_out(variant: &str) -> Trouble {
+    Trouble::Skipped(format!("--variant leaves out \"{variant}\""))
 }
 
 fn same_value(axis: &AxisValue, wanted: &SettingValue) -> bool {

@@ -60,7 +60,7 @@ fn kinds_and_keys_have_a_nearest() {
     refused(
         "id = 'a'\nkind = 'drop'\ndelay = '1us'",
         "11:9: `delay` has no use in a fault of kind `drop`",
-        "the possible keys are link, from",
+        "the nearest of 16 keys are dest, class",
     );
     refused(
         "id = 'a'\nkind = 'peer-dead'\nhost = 1\nbefore = '1us'",

@@ -1,5 +1,7 @@
 //! The nearest valid name to a misspelt one.
 
+use std::cmp::Reverse;
+
 /// Levenshtein distance with swapped neighbours counted once, in characters.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
@@ -37,10 +39,42 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     near.then_some(best)
 }
 
-/// Longer lists are not printed in an error.
-const MAX_LISTED: usize = 40;
+/// Names printed in an error; of longer lists, the nearest.
+const MAX_LISTED: usize = 8;
 
-/// "did you mean `x`?", with the known names when no one is near. `what` is their plural.
+/// Characters of the longest text that both have.
+fn common(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut last = vec![0; b.len() + 1];
+    let mut most = 0;
+    for x in &a {
+        let mut row = vec![0; b.len() + 1];
+        for (j, y) in b.iter().enumerate() {
+            row[j + 1] = if x == y { last[j] + 1 } else { 0 };
+            most = most.max(row[j + 1]);
+        }
+        last = row;
+    }
+    most
+}
+
+/// Those of `known` that have most in common with `name`, the nearest first.
+fn ranked<'a>(name: &str, known: Vec<&'a str>) -> Vec<&'a str> {
+    let wanted = name.to_lowercase();
+    let mut scored: Vec<_> = known
+        .into_iter()
+        .map(|k| {
+            let candidate = k.to_lowercase();
+            (Reverse(common(&wanted, &candidate)), distance(&wanted, &candidate), k)
+        })
+        .collect();
+    // Stable: of equals, the first of the list.
+    scored.sort_by_key(|(common, distance, _)| (*common, *distance));
+    scored.into_iter().map(|(.., k)| k).collect()
+}
+
+/// "did you mean `x`?"; when no one is near, the known names, or of many the nearest. `what` is
+/// their plural.
 pub fn suggestion<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str> + Clone,
@@ -53,9 +87,12 @@ pub fn suggestion<'a>(
     if all.is_empty() {
         return format!("no {what} are possible here");
     }
-    let more = if all.len() > MAX_LISTED { ", …" } else { "" };
-    let listed: Vec<&str> = all.into_iter().take(MAX_LISTED).collect();
-    format!("the possible {what} are {}{more}", listed.join(", "))
+    if all.len() <= MAX_LISTED {
+        return format!("the possible {what} are {}", all.join(", "));
+    }
+    let (n, mut nearest) = (all.len(), ranked(name, all));
+    nearest.truncate(MAX_LISTED);
+    format!("the nearest of {n} {what} are {}", nearest.join(", "))
 }
 
 #[cfg(test)]
@@ -80,6 +117,17 @@ mod tests {
         assert_eq!(nearest("MTU", known), Some("mtu"));
         assert_eq!(nearest("banana", known), None);
         assert_eq!(nearest("x", []), None);
+    }
+
+    #[test]
+    fn of_many_names_the_nearest_are_listed() {
+        let eight = ["aa", "bb", "cc", "dd", "ee", "ff", "gg", "hh"];
+        let all = suggestion("zz", eight, "keys");
+        assert_eq!(all, "the possible keys are aa, bb, cc, dd, ee, ff, gg, hh");
+        let nine = ["n.aaaa", "n.bb", "n.cc", "n.dd", "n.ee", "n.ff", "n.gg", "n.retried", "x.re"];
+        let text = suggestion("n.retransmits", nine, "names");
+        assert!(text.starts_with("the nearest of 9 names are n.retried, x.re, n."), "{text}");
+        assert_eq!(text.matches(", ").count(), 7, "{text}");
     }
 
     #[test]

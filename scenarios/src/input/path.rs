@@ -15,7 +15,7 @@ pub struct Path {
 pub enum Segment {
     /// A key of a table.
     Key(String),
-    /// The n-th element of a list, from zero.
+    /// The n-th element of a list, from zero. A key stands for the element with this `id`.
     Index(usize),
     /// Every element of a list.
     All,
@@ -98,9 +98,12 @@ impl Path {
                     None => Err(self.no_way(depth, format!("it has {len} elements"), key_at)),
                 }
             }
-            (Value::Array(_), Segment::Key(_)) => {
-                let why = "it is a list: name an element by its number, or all by `*`";
-                Err(self.no_way(depth, why.to_owned(), key_at))
+            (Value::Array(items), Segment::Key(name)) => {
+                let known = ids(items);
+                match items.iter_mut().find(|item| id(item) == Some(name)) {
+                    Some(item) => self.set_from(depth + 1, item, value, key_at),
+                    None => Err(self.no_way(depth, by_what(&known), key_at)),
+                }
             }
             (Value::Table(_), Segment::Index(_) | Segment::All) => {
                 let above = Self { segments: self.segments[..depth].to_vec() };
@@ -128,6 +131,9 @@ impl Path {
                 (Value::Table(table), Segment::Key(name)) => table.get(name),
                 (Value::Array(items), Segment::Index(n)) => items.get(*n),
                 (Value::Array(items), Segment::All) => items.first(),
+                (Value::Array(items), Segment::Key(name)) => {
+                    items.iter().find(|item| id(item) == Some(name))
+                }
                 _ => None,
             };
             match next {
@@ -138,6 +144,30 @@ impl Path {
         }
         found
     }
+}
+
+/// The `id` of a table in a list.
+fn id(item: &Node) -> Option<&str> {
+    match &item.value {
+        Value::Table(table) => match &table.get("id")?.value {
+            Value::String(id) => Some(id),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn ids(items: &[Node]) -> Vec<String> {
+    items.iter().filter_map(id).map(str::to_owned).collect()
+}
+
+/// How elements of a list are named.
+fn by_what(ids: &[String]) -> String {
+    let by_id = match ids.is_empty() {
+        true => String::new(),
+        false => format!(", by its id ({})", ids.join(", ")),
+    };
+    format!("it is a list: name an element by its number{by_id}, or all by `*`")
 }
 
 impl fmt::Display for Segment {
@@ -180,6 +210,24 @@ mod tests {
         assert_eq!(set("t.y.z", "2").unwrap(), "{a=1, t={x=1, y={z=2}}, p=[{x=1}, {x=2}]}");
         assert_eq!(set("p.1.x", "5").unwrap(), "{a=1, t={x=1}, p=[{x=1}, {x=5}]}");
         assert_eq!(set("p.*.x", "5").unwrap(), "{a=1, t={x=1}, p=[{x=5}, {x=5}]}");
+    }
+
+    #[test]
+    fn elements_with_an_id_have_it_as_a_name() {
+        let set = |path: &str| {
+            let text = "[[f]]\nid = 'a'\n[[f]]\nid = 'b-c'\n";
+            let mut root = Node::parse(&Source::new("t.toml", text)).unwrap();
+            let value = Node::parse_value(&Source::new("--set", "1"), 0).unwrap();
+            let path = Path::parse(path)?;
+            path.set(&mut root, &value, &value.origin)?;
+            Ok::<_, InputError>((root.text(), path.origin(&root).cloned()))
+        };
+        let (text, at) = set("f.b-c.n").unwrap();
+        assert_eq!(text, "{f=[{id=a}, {id=b-c, n=1}]}");
+        assert_eq!(at.unwrap().source.name, "--set", "where the value stands");
+        let e = set("f.b.n").unwrap_err();
+        let by = "it is a list: name an element by its number, by its id (a, b-c), or all by `*`";
+        assert_eq!(e.remedy(), Some(by));
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn paragraph(d: &DeathRow) -> String {
 }
 
 /// A text in lines of at most [`WIDTH`] columns: the first behind `head`, the others indented.
-fn wrapped(head: &str, text: &str, indent: usize) -> String {
+pub(super) fn wrapped(head: &str, text: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut line = head.to_owned();
     let mut empty = true;
@@ -127,6 +127,24 @@ pub(super) fn deaths_line(qps: &[QpRow]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n  "))
 }
 
+/// Queue pairs named in a line; the rest is counted.
+const MAX_NAMED: usize = 8;
+
+/// The queue pairs that died, each with its cause, in one line.
+pub(crate) fn dead_line(qps: &[QpRow]) -> Option<String> {
+    let dead = || qps.iter().filter_map(|q| Some((q, q.death.as_ref().filter(|d| d.died)?)));
+    let n = dead().count();
+    let named: Vec<String> = dead()
+        .take(MAX_NAMED)
+        .map(|(q, d)| format!("QP {} of host {} ({})", q.qpn, q.host, d.cause))
+        .collect();
+    let more = match n.saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    (n > 0).then(|| format!("died: {}{more}", named.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +156,23 @@ mod tests {
         assert_eq!(wrapped("", &format!("abc {fits}"), 2).lines().count(), 1);
         let over = format!("abcd {fits} y");
         assert_eq!(wrapped("", &over, 2), format!("abcd\n  {fits} y\n"));
+    }
+
+    #[test]
+    fn the_dead_are_named_and_those_that_wait_are_not() {
+        let row = |qpn, died| QpRow {
+            qpn,
+            host: 3,
+            death: Some(DeathRow { died, cause: "refused", ..DeathRow::default() }),
+            ..QpRow::default()
+        };
+        let line = dead_line(&[row(16, true), row(17, false), QpRow::default()]);
+        assert_eq!(line.as_deref(), Some("died: QP 16 of host 3 (refused)"));
+        assert_eq!(dead_line(&[row(17, false)]), None);
+        let many: Vec<QpRow> = (0..10).map(|n| row(n, true)).collect();
+        let line = dead_line(&many).unwrap();
+        assert!(line.contains("QP 7 ") && line.ends_with("(refused), and 2 more"), "{line}");
+        assert!(!dead_line(&many[..8]).unwrap().contains("more"));
     }
 
     #[test]

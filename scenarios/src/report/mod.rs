@@ -21,6 +21,7 @@ use crate::format::load::Loaded;
 use crate::run::Run;
 
 pub use claims::claims_markdown;
+pub(crate) use deaths::dead_line;
 #[cfg(feature = "hw")]
 pub(crate) use detail::measured_text;
 pub use figure::timeline_svg;

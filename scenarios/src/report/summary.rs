@@ -1,10 +1,17 @@
 //! The table of several points: what was varied, and the figures that matter.
+//!
+//! Columns, in this order and as far as a line reaches: what expectations name, error counters that
+//! differ between the points, throughput and latency where they differ, other counters that differ.
+//! What is the same at every point is told once, below.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use super::Report;
 use super::table::{Align, Table};
 use crate::run::{ExitKind, Run};
 
-/// Figures shown when they are there and no expectation names others.
+/// Figures shown when they differ and no expectation names others.
 const USUAL: [&str; 7] = [
     "throughput",
     "message_rate",
@@ -15,60 +22,217 @@ const USUAL: [&str; 7] = [
     "pcie.bytes",
 ];
 
-/// Columns beyond this number make lines that nobody can read.
-const MAX_METRICS: usize = 10;
+/// Counters that are zero in a healthy run, the telling ones first.
+const ERRORS: [&str; 24] = [
+    "req_transport_retries_exceeded",
+    "req_rnr_retries_exceeded",
+    "local_ack_timeout_err",
+    "packet_seq_err",
+    "implied_nak_seq_err",
+    "rnr_nak_retry_err",
+    "out_of_buffer",
+    "out_of_sequence",
+    "duplicate_request",
+    "retransmitted_packets",
+    "req_remote_access_errors",
+    "req_remote_invalid_request",
+    "resp_remote_access_errors",
+    "resp_local_length_error",
+    "req_cqe_error",
+    "resp_cqe_error",
+    "rx_icrc_encapsulated",
+    "tail_drop",
+    "fault_drop",
+    "link_down",
+    "oversize",
+    "no_route",
+    "rx_dropped",
+    "cq_overruns",
+];
 
-/// Columns for error counters that are not zero.
-const MAX_COUNTERS: usize = 4;
+/// Longest line of a table.
+const MAX_LINE: usize = 199;
 
 pub(super) fn summary_text(report: &Report) -> String {
     let Some(first) = report.runs.first() else {
         return String::new();
     };
     let axes: Vec<&str> = first.point.axes.iter().map(|a| a.name.as_str()).collect();
-    let metrics = metric_columns(report);
+    let mut chosen = Columns::of(report);
+    chosen.fit(report);
     let mut columns = vec![("variant", Align::Left)];
     columns.extend(axes.iter().map(|name| (*name, Align::Right)));
-    columns.extend(metrics.iter().map(|name| (name.as_str(), Align::Right)));
+    columns.extend(chosen.shown.iter().map(|name| (name.as_str(), Align::Right)));
     columns.extend([("limited by", Align::Left), ("exit", Align::Left)]);
     let mut table = Table::new(&columns);
     for run in &report.runs {
-        table.row(row(run, &metrics));
+        table.row(row(run, &chosen.shown));
     }
-    table.without_empty_columns().render(0)
+    table.without_empty_columns().render(0) + &chosen.rest()
+}
+
+fn value(run: &Run, name: &str) -> String {
+    run.outcome.find(name).map(|f| f.text()).unwrap_or_default()
+}
+
+/// Cells that every row has, in front of the metrics and behind them.
+fn fixed(run: &Run) -> (Vec<String>, [String; 2]) {
+    let mut front = vec![run.point.variant.clone().unwrap_or_default()];
+    front.extend(run.point.axes.iter().map(|a| a.text.clone()));
+    let exit = match run.outcome.exit.kind {
+        ExitKind::Ok => String::new(),
+        kind => kind.word().to_owned(),
+    };
+    (front, [run.outcome.limiting.clone().unwrap_or_default(), exit])
 }
 
 fn row(run: &Run, metrics: &[String]) -> Vec<String> {
-    let mut cells = vec![run.point.variant.clone().unwrap_or_default()];
-    cells.extend(run.point.axes.iter().map(|a| a.text.clone()));
-    let text = |name: &String| run.outcome.find(name).map(|f| f.text()).unwrap_or_default();
-    cells.extend(metrics.iter().map(text));
-    cells.push(run.outcome.limiting.clone().unwrap_or_default());
-    cells.push(match run.outcome.exit.kind {
-        ExitKind::Ok => String::new(),
-        kind => kind.word().to_owned(),
-    });
+    let (mut cells, behind) = fixed(run);
+    cells.extend(metrics.iter().map(|name| value(run, name)));
+    cells.extend(behind);
     cells
 }
 
-/// The metrics of the expectations first, then the usual ones, then error counters.
-fn metric_columns(report: &Report) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    let there = |name: &str| report.runs.iter().any(|r| r.outcome.find(name).is_some());
-    let words = ["exit", "exit.reason", "limiting"];
-    let expected = report.metrics.iter().map(String::as_str);
-    for name in expected.chain(USUAL) {
-        let new = !names.iter().any(|n| n == name) && !words.contains(&name);
-        if new && names.len() < MAX_METRICS && there(name) {
-            names.push(name.to_owned());
+/// What is told about the metrics of the points.
+struct Columns {
+    /// Columns of the table.
+    shown: Vec<String>,
+    /// Usual figures and error counters that are the same everywhere, with their value.
+    same: Vec<String>,
+    /// Columns for which there is no room.
+    left_out: usize,
+}
+
+impl Columns {
+    fn of(report: &Report) -> Self {
+        let runs = &report.runs;
+        let there = |name: &str| runs.iter().any(|r| r.outcome.find(name).is_some());
+        let differs = |name: &str| {
+            let first = runs.first().map(|r| r.outcome.find(name));
+            runs.iter().any(|r| Some(r.outcome.find(name)) != first)
+        };
+        let words = ["exit", "exit.reason", "limiting"];
+        let mut shown: Vec<String> = Vec::new();
+        for name in &report.metrics {
+            if !shown.contains(name) && !words.contains(&name.as_str()) && there(name) {
+                shown.push(name.clone());
+            }
         }
-    }
-    // A run that is fast and sick must not look like a fast one.
-    let sick = report.runs.iter().flat_map(|r| &r.outcome.counters).filter(|(_, n)| **n > 0);
-    for name in sick.map(|(name, _)| format!("counter.{name}")) {
-        if names.len() < MAX_METRICS + MAX_COUNTERS && !names.contains(&name) {
-            names.push(name);
+        let errors = ERRORS.map(|name| format!("counter.{name}"));
+        let usual = USUAL.map(str::to_owned);
+        let all: BTreeSet<&String> = runs.iter().flat_map(|r| r.outcome.counters.keys()).collect();
+        let others = all.into_iter().map(|name| format!("counter.{name}"));
+        let mut same = Vec::new();
+        for name in errors.iter().cloned().chain(usual).chain(others) {
+            if shown.contains(&name) || !there(&name) {
+                continue;
+            }
+            if differs(&name) {
+                shown.push(name);
+            } else if let Some(text) = runs.first().map(|r| value(r, &name))
+                && text != "0"
+                && (errors.contains(&name) || USUAL.contains(&name.as_str()))
+            {
+                same.push(format!("{name} {text}"));
+            }
         }
+        Self { shown, same, left_out: 0 }
     }
-    names
+
+    /// Leaves out what makes lines longer than [`MAX_LINE`], from the end.
+    fn fit(&mut self, report: &Report) {
+        let width = |header: &str, cells: &mut dyn Iterator<Item = String>| {
+            let widest = cells.map(|c| c.chars().count()).max().unwrap_or(0);
+            // Empty columns are not printed.
+            if widest == 0 { 0 } else { widest.max(header.chars().count()) + 2 }
+        };
+        let axes = report.runs[0].point.axes.iter().map(|a| a.name.as_str());
+        let mut line = 0;
+        for (i, header) in std::iter::once("variant").chain(axes).enumerate() {
+            line += width(header, &mut report.runs.iter().map(|r| fixed(r).0[i].clone()));
+        }
+        for (i, header) in ["limited by", "exit"].into_iter().enumerate() {
+            line += width(header, &mut report.runs.iter().map(|r| fixed(r).1[i].clone()));
+        }
+        let mut kept = 0;
+        for name in &self.shown {
+            line += width(name, &mut report.runs.iter().map(|r| value(r, name)));
+            if line > MAX_LINE {
+                break;
+            }
+            kept += 1;
+        }
+        self.left_out = self.shown.len() - kept;
+        self.shown.truncate(kept);
+    }
+
+    /// What the table does not have.
+    fn rest(&self) -> String {
+        let mut out = String::new();
+        if !self.same.is_empty() {
+            out += &super::deaths::wrapped("the same at all points: ", &self.same.join(", "), 2);
+        }
+        if self.left_out > 0 {
+            let _ = writeln!(
+                out,
+                "{} more metrics differ between the points: --json has them, and one point alone \
+                 (--variant, --set) is shown in full",
+                self.left_out
+            );
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{loaded, runs};
+
+    const TWO: &str = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'message-rate'\n\
+        iterations = 4\nsize = '8B'\n[sweep]\n'program.0.size' = ['8B', '1KiB']\n";
+
+    fn with(counters: &[(&str, [u64; 2])], expect: &str) -> String {
+        let text = format!("{TWO}{expect}");
+        let mut runs = runs(&text, &[]);
+        for (name, values) in counters {
+            for (run, value) in runs.iter_mut().zip(values) {
+                run.outcome.counters.insert((*name).to_owned(), *value);
+            }
+        }
+        summary_text(&Report::new("t".into(), &loaded(&text, &[]).unwrap(), runs))
+    }
+
+    #[test]
+    fn errors_that_differ_come_before_speed_and_before_other_counters() {
+        let text = with(
+            &[("aaa", [1, 2]), ("packet_seq_err", [0, 7]), ("local_ack_timeout_err", [0, 1])],
+            "[[expect]]\nkind='range'\nmetric='mmio_writes'\nmin=1\nwhy='w'\n",
+        );
+        let header = "size  mmio_writes  counter.local_ack_timeout_err  counter.packet_seq_err  \
+                      throughput  latency.p50  latency.p99  counter.aaa  ";
+        assert!(text.starts_with(header), "{text}");
+    }
+
+    #[test]
+    fn what_is_the_same_is_told_once_and_zero_not_at_all() {
+        let text = with(&[("packet_seq_err", [3, 3]), ("out_of_buffer", [0, 0])], "");
+        let (table, below) = text.split_once("the same at all points: ").expect(&text);
+        assert!(!table.contains("packet_seq_err") && !table.contains("doorbells"), "{text}");
+        assert!(below.starts_with("counter.packet_seq_err 3, "), "{text}");
+        assert!(below.contains("doorbells 4") && !text.contains("out_of_buffer"), "{text}");
+        assert!(!text.contains("more metrics"), "{text}");
+    }
+
+    #[test]
+    fn lines_end_before_200_columns_and_what_is_left_out_is_counted() {
+        let names: Vec<String> = (0..20).map(|n| format!("some_long_name_{n:02}")).collect();
+        let counters: Vec<_> = names.iter().map(|n| (n.as_str(), [1, 2])).collect();
+        let text = with(&counters, "");
+        let longest = text.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+        assert!((170..200).contains(&longest), "{longest}: {text}");
+        let shown = text.lines().next().unwrap().matches("some_long_name").count();
+        let rest = format!("{} more metrics differ between the points", 20 - shown);
+        assert!(shown > 0 && text.contains(&rest), "{text}");
+    }
 }

@@ -83,7 +83,8 @@ pub struct Exit {
 /// How busy a resource was.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResourceUse {
-    /// `host0.pcie.up`, `host0.nic.pu`, …
+    /// `host0.port transmit`, `host0.core 0 on NUMA node 0 (program 0)`, and of the output ports of
+    /// switches that carried something (at most 256, the busiest) `switch0.port 3 to host3`, …
     pub name: String,
     /// Time in which it was busy.
     pub busy: Span,

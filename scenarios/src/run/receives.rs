@@ -29,7 +29,7 @@ pub(super) fn metrics(world: &World, all: &[(&Placed, &Results)], out: &mut Outc
             put(format!("host{h}.receive_waste"), Metric::bytes(n));
         }
         hit +=
-            host.nic().qps().filter(|(_, q)| q.hw_counters().rnr_naks_received > 0).count() as u64;
+            host.nic().qps().filter(|(_, q)| q.hw_counters().rnr_nak_received > 0).count() as u64;
         for (i, srq) in host.nic().srqs() {
             let fill = srq.low_water.min(srq.len());
             low = Some(low.map_or(fill, |l| l.min(fill)));

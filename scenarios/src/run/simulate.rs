@@ -1,14 +1,16 @@
 //! The simulator as a [`Runner`].
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::QpState;
 use doorbell_sim::fabric::{DropCause, Noise as FabricNoise};
+use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::host::{Host, InitiatorStats, StallReason};
 use doorbell_sim::wire::{HostId, PortId};
-use doorbell_sim::world::{RunEnd, World, WorldConfig};
+use doorbell_sim::world::{RunEnd, SwitchPortUse, World, WorldConfig};
 
 use super::figures::{Member, by_name, group_metrics};
 use super::mistakes::mistake;
@@ -28,6 +30,10 @@ const TIMELINE_STAGES: usize = 1 << 16;
 
 /// Share of its time from which a resource counts as the limit, in parts per million.
 const LIMITING_PPM: u128 = 800_000;
+
+/// Output ports of switches that are resources, each with its name. Networks up to this size have
+/// them all.
+const MAX_SWITCH_PORTS: usize = 256;
 
 /// Runs points on the simulator.
 #[derive(Copy, Clone, Debug, Default)]
@@ -270,9 +276,6 @@ fn host_metrics(world: &World, out: &mut Outcome) {
         posted += host.nic().qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
         unrung += host.unrung();
         deaths::port_counters(host).into_iter().for_each(|(name, n)| sum(name, n));
-        let of_qps = host.nic().hw_counters();
-        sum("rnr_nak_sent", of_qps.rnr_naks_sent);
-        sum("rnr_nak_received", of_qps.rnr_naks_received);
         sum("wqe_fetches", s.wqe_fetches);
         sum("wqe_refetches", s.wqe_refetches);
         sum("wqe_blocks_fetched", s.wqe_blocks);
@@ -365,8 +368,21 @@ fn busy_until(world: &World, last: Time) -> Time {
     if world.hosts().iter().any(dead) { world.now().max(last) } else { last }
 }
 
+/// Output ports of switches that carried something; of large networks, the busiest.
+fn switch_ports(mut ports: Vec<SwitchPortUse>, of: Span, out: &mut Outcome) {
+    ports.retain(|p| p.served > 0);
+    ports.sort_by_key(|p| (Reverse(p.busy), p.switch, p.port));
+    for p in ports.into_iter().take(MAX_SWITCH_PORTS) {
+        let SwitchPortUse { switch, port: PortId(port), busy, served, waited, .. } = p;
+        let to = LinkEnd { node: p.peer, port: None };
+        let name = format!("switch{switch}.port {port} to {to}");
+        out.resources.push(ResourceUse { name, busy, of, served, waited });
+    }
+}
+
 fn resources(world: &World, duration: Span, out: &mut Outcome) {
     let report = world.report_after_set_up();
+    switch_ports(report.switch_ports, duration, out);
     for r in report.resources {
         let of = duration * u64::from(r.units.max(1));
         let name = format!("host{}.{}", r.host, r.name);

@@ -77,6 +77,8 @@ pub struct EgressPort {
     /// Arrival of the last packet, below which noise may not push the next one.
     last_arrival: Time,
     counters: PortCounters,
+    /// Time up to which `counters.waited` is right.
+    settled: Time,
 }
 
 impl EgressPort {
@@ -92,6 +94,7 @@ impl EgressPort {
             blocked_since: None,
             last_arrival: Time::ZERO,
             counters: PortCounters::default(),
+            settled: Time::ZERO,
             wiring,
         }
     }
@@ -141,13 +144,26 @@ impl EgressPort {
         if self.wiring.credits.is_some() { Some(self.credits) } else { None }
     }
 
-    /// What the port has done up to `now`, a block that still lasts included.
+    /// What the port has done up to `now`, a block that still lasts and packets that still wait
+    /// included.
     pub fn counters(&self, now: Time) -> PortCounters {
         let mut c = self.counters;
+        c.waited += self.unsettled(now);
         if let Some(since) = self.blocked_since {
             c.blocked += now.since(since);
         }
         c
+    }
+
+    /// Time that the packets in the queue have waited and that is not counted yet.
+    fn unsettled(&self, now: Time) -> Span {
+        now.since(self.settled) * self.queue.len() as u64
+    }
+
+    /// Counts the waiting so far; to be called before the length of the queue changes.
+    fn settle(&mut self, now: Time) {
+        self.counters.waited += self.unsettled(now);
+        self.settled = now;
     }
 
     pub(super) fn sent(&self) -> super::Tally {
@@ -184,6 +200,7 @@ impl EgressPort {
         if idle {
             self.blocked_since = Some(now);
         }
+        self.settle(now);
         self.queue.push_back(item);
         self.waiting += u64::from(item.wire_bytes);
         self.wake_if_waiting(out);
@@ -224,6 +241,7 @@ impl EgressPort {
             self.blocked_since = Some(now);
             return None;
         }
+        self.settle(now);
         self.queue.pop_front();
         self.waiting -= u64::from(item.wire_bytes);
         let started = self.start(now, item, out);

@@ -233,6 +233,9 @@ pub struct PortCounters {
     pub busy: Span,
     /// Time during which a packet waited, the port was free and the far end had no room.
     pub blocked: Span,
+    /// Time for which packets waited in the queue, summed over them, for their turn or for room at
+    /// the far end.
+    pub waited: Span,
 }
 
 #[cfg(test)]

@@ -418,6 +418,11 @@ impl FaultState {
         &self.faults[fault as usize].fault.id
     }
 
+    /// Names of all faults, in the plan's order.
+    pub fn ids(&self) -> Vec<String> {
+        self.faults.iter().map(|f| f.fault.id.clone()).collect()
+    }
+
     /// A fault of a time has come to pass.
     pub fn happened(&mut self, fault: u32, now: Time) {
         let active = &mut self.faults[fault as usize];

@@ -114,7 +114,7 @@ pub struct QpStats {
     /// Most READs and ATOMICs without an answer.
     pub rd_atomic_peak: u8,
     /// RNR NAKs that this QP sent.
-    pub rnr_naks_sent: u64,
+    pub rnr_nak_sent: u64,
     /// Requests that a receive unit took for this QP.
     pub rx_requests: u64,
     /// Responses, likewise.

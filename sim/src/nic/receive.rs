@@ -238,7 +238,7 @@ impl Nic {
                     }
                 }
             }
-            Accept::RnrNak => q.stats.rnr_naks_sent += 1,
+            Accept::RnrNak => q.stats.rnr_nak_sent += 1,
             // The QP goes to ERR when the NAK has left.
             Accept::Nak(code) => self.refused(env, qp, code, false),
             Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}

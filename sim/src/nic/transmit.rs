@@ -257,7 +257,7 @@ impl Nic {
             desc: *desc,
             src_qp: qp,
             pkey: self.pkey(q),
-            corrupt: false,
+            corrupt: None,
             reason: reason.map(Box::new),
         }))
     }

@@ -47,7 +47,8 @@ counters! {
     /// Responder: packets before the expected PSN.
     duplicate_request,
     /// Requester: sequence NAKs received, limit not exceeded. Those included that change nothing
-    /// because what they ask for is under way.
+    /// because what they ask for is under way: with selective repeat a responder answers each packet
+    /// beyond a gap by one, so that one loss counts as often as packets were in flight behind it.
     packet_seq_err,
     /// Requester: responses beyond an unanswered READ or ATOMIC, limit not exceeded. Those that
     /// follow the first one count again only when something has moved or was sent again.
@@ -79,11 +80,11 @@ counters! {
     /// Requester: packets sent again. Not a counter of Linux.
     retransmitted_packets,
     /// Responder: RNR NAKs sent. rxe calls it `send_rnr_err`.
-    rnr_naks_sent,
+    rnr_nak_sent,
     /// Responder: sequence NAKs sent. Not a counter of Linux.
     sequence_naks_sent,
     /// Requester: RNR NAKs received. rxe calls it `rcvd_rnr_err`.
-    rnr_naks_received,
+    rnr_nak_received,
     /// Requester: sequence NAKs received. rxe calls it `rcvd_seq_err`.
     sequence_naks_received,
     /// Requester: responses without effect: older than all that is outstanding, or never asked

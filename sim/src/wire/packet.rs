@@ -87,8 +87,8 @@ pub struct Packet {
     pub src_qp: u32,
     /// BTH partition key: that of the sending QP.
     pub pkey: PKey,
-    /// Damaged on its way: its ICRC is wrong.
-    pub corrupt: bool,
+    /// Position in the plan of the fault that damaged it on its way: its ICRC is wrong.
+    pub corrupt: Option<u32>,
     /// Transport headers, and where the payload came from.
     pub desc: PacketDesc,
     /// The payload bytes.
@@ -123,7 +123,7 @@ impl Packet {
             udp_source_port,
             src_qp: 0,
             pkey: PKey::DEFAULT,
-            corrupt: false,
+            corrupt: None,
             desc,
             payload,
             reason: None,

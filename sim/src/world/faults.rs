@@ -65,6 +65,9 @@ impl World {
         if faults.component.is_some() {
             return;
         }
+        if let Some(capture) = &mut self.shared.capture {
+            capture.name_faults(faults.state.ids());
+        }
         let component = self.shared.engine.add_component("faults");
         faults.component = Some(component);
         for change in faults.state.changes() {
@@ -232,7 +235,8 @@ impl World {
                 self.keep(Held { behind, ..held }, Some(now + within));
             }
             Decision::Corrupt => {
-                self.shared.packets[packet.0].corrupt = true;
+                // Who damaged it first is told: a packet that is wrong stays wrong.
+                self.shared.packets[packet.0].corrupt.get_or_insert(held.fault);
                 self.arrive(now, (node, port), packet, wire_bytes);
             }
             Decision::Copy(copies) => {
@@ -268,7 +272,9 @@ impl World {
         let fault = (cause != DropCause::PeerDead).then_some(fault);
         self.losses.add(now, &packet, LossPlace::Link { into: at.0, fault }, cause);
         if let Some(capture) = &mut s.capture {
-            let text = format!("dropped here: {}", cause.name());
+            let by = fault.zip(self.faults.as_deref()).map(|(n, f)| f.state.id(n));
+            let by = by.map_or(String::new(), |id| format!(", by fault `{id}`"));
+            let text = format!("dropped here: {}{by}", cause.name());
             capture.record(now, at, Direction::Inbound, &packet, Some(&text));
         }
     }

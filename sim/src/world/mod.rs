@@ -12,7 +12,7 @@ use doorbell_core::verbs::Mtu;
 use faults::Faults;
 use postmortem::Losses;
 pub use postmortem::{LossPlace, Lost};
-pub use report::{LinkUse, ResourceUse, RunReport};
+pub use report::{LinkUse, ResourceUse, RunReport, SwitchPortUse};
 
 use crate::capture::{Capture, CaptureSink};
 use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
@@ -331,7 +331,7 @@ impl World {
                     capture.received(now, d.host, d.port, &s.packets[d.packet.0]);
                 }
                 let host = &mut self.hosts[d.host.index()];
-                if s.packets[d.packet.0].corrupt {
+                if s.packets[d.packet.0].corrupt.is_some() {
                     host.corrupt_packet(s, d.packet);
                 } else {
                     host.on_packet(s, now, d.packet);

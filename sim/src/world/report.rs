@@ -3,8 +3,9 @@
 use doorbell_core::units::{Span, Time};
 
 use super::World;
+use crate::fabric::End;
 use crate::pcie::{Cause, Direction};
-use crate::wire::PortId;
+use crate::wire::{NodeId, PortId};
 
 /// A resource and how long it was busy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +35,23 @@ impl ResourceUse {
     }
 }
 
+/// An output port of a switch and how long it was busy.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SwitchPortUse {
+    /// The switch, from 0.
+    pub switch: u32,
+    /// The port.
+    pub port: PortId,
+    /// The node at the other end of the link.
+    pub peer: End,
+    /// Time spent sending.
+    pub busy: Span,
+    /// Packets sent.
+    pub served: u64,
+    /// Time for which packets waited in its queue, summed.
+    pub waited: Span,
+}
+
 /// PCIe bytes of one link, direction and cause.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkUse {
@@ -58,6 +76,8 @@ pub struct RunReport {
     pub elapsed: Span,
     /// Resources in no particular order.
     pub resources: Vec<ResourceUse>,
+    /// Output ports of all switches, in order.
+    pub switch_ports: Vec<SwitchPortUse>,
     /// PCIe bytes, only where there are any.
     pub links: Vec<LinkUse>,
 }
@@ -69,6 +89,11 @@ impl World {
         let mut report = self.report();
         let Some(before) = &self.set_up else { return report };
         for (r, b) in report.resources.iter_mut().zip(&before.resources) {
+            r.busy = r.busy.saturating_sub(b.busy);
+            r.served = r.served.saturating_sub(b.served);
+            r.waited = r.waited.saturating_sub(b.waited);
+        }
+        for (r, b) in report.switch_ports.iter_mut().zip(&before.switch_ports) {
             r.busy = r.busy.saturating_sub(b.busy);
             r.served = r.served.saturating_sub(b.served);
             r.waited = r.waited.saturating_sub(b.waited);
@@ -125,7 +150,28 @@ impl World {
             let c = port.counters(now);
             add("port transmit".into(), c.busy, 1, c.sent.packets, c.blocked);
         }
-        RunReport { elapsed: now.since(Time::ZERO), resources, links }
+        let switch_ports = self.switch_ports(now);
+        RunReport { elapsed: now.since(Time::ZERO), resources, switch_ports, links }
+    }
+
+    fn switch_ports(&self, now: Time) -> Vec<SwitchPortUse> {
+        let fabric = &self.shared.fabric;
+        let hosts = fabric.hosts().len() as u32;
+        let end = |NodeId(node): NodeId| match node.checked_sub(hosts) {
+            None => End::Host(node),
+            Some(switch) => End::Switch(switch),
+        };
+        let switches = fabric.switches().iter().enumerate();
+        let ports = switches.flat_map(|(switch, s)| {
+            (0..s.ports() as u16).map(move |p| (switch as u32, PortId(p), s.egress(PortId(p))))
+        });
+        let used = ports.map(|(switch, port, egress)| {
+            let c = egress.counters(now);
+            let peer = end(egress.peer().0);
+            let (busy, served, waited) = (c.busy, c.sent.packets, c.waited);
+            SwitchPortUse { switch, port, peer, busy, served, waited }
+        });
+        used.collect()
     }
 }
 

@@ -108,8 +108,8 @@ fn counters_agree(world: &World, faults: &FaultPlan) -> Result<(), TestCaseError
     let sides = [0, 1].map(|h: usize| world.hosts()[h].nic().hw_counters());
     for (me, peer) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
         prop_assert!(me.packet_seq_err <= peer.sequence_naks_sent + copies);
-        prop_assert!(me.rnr_nak_retry_err <= peer.rnr_naks_sent + copies);
-        prop_assert_eq!(peer.rnr_naks_sent, peer.out_of_buffer);
+        prop_assert!(me.rnr_nak_retry_err <= peer.rnr_nak_sent + copies);
+        prop_assert_eq!(peer.rnr_nak_sent, peer.out_of_buffer);
         prop_assert!(peer.sequence_naks_sent <= peer.out_of_sequence);
         let rounds = me.packet_seq_err
             + me.implied_nak_seq_err

@@ -16,7 +16,7 @@ fn short_rnr(rnr_retry: u8) -> Setup {
 }
 
 #[test]
-fn rnr_naks_sent_are_those_received_the_fatal_one_included() {
+fn rnr_nak_sent_are_those_received_the_fatal_one_included() {
     for n in 0..=6u8 {
         let mut pair = short_rnr(n).connect();
         burst(&mut pair, SendOp::Send, 1, 8);
@@ -24,12 +24,9 @@ fn rnr_naks_sent_are_those_received_the_fatal_one_included() {
         assert_eq!(errors(&pair.sent(0)), [(0, WcStatus::RnrRetryExcErr)]);
         let (req, resp) = (counted(&pair, 0), counted(&pair, 1));
         let all = u64::from(n) + 1;
-        assert_eq!(
-            (resp.rnr_naks_sent, resp.out_of_buffer, req.rnr_naks_received),
-            (all, all, all)
-        );
+        assert_eq!((resp.rnr_nak_sent, resp.out_of_buffer, req.rnr_nak_received), (all, all, all));
         assert_eq!((req.rnr_nak_retry_err, req.req_rnr_retries_exceeded), (all - 1, 1));
-        assert_eq!((req.rnr_naks_sent, resp.rnr_naks_received), (0, 0), "not on the other side");
+        assert_eq!((req.rnr_nak_sent, resp.rnr_nak_received), (0, 0), "not on the other side");
     }
 }
 
@@ -42,7 +39,7 @@ fn an_rnr_nak_that_is_lost_makes_the_difference() {
     pair.lab.settle();
     assert_eq!(errors(&pair.sent(0)), [(0, WcStatus::RnrRetryExcErr)]);
     let (req, resp) = (counted(&pair, 0), counted(&pair, 1));
-    assert_eq!((resp.rnr_naks_sent, req.rnr_naks_received), (3, 2));
+    assert_eq!((resp.rnr_nak_sent, req.rnr_nak_received), (3, 2));
     assert_eq!((req.rnr_nak_retry_err, req.local_ack_timeout_err), (1, 1));
 }
 
@@ -87,7 +84,7 @@ fn a_datagram_without_a_receive_is_out_of_buffer() {
         burst(&mut pair, SendOp::Send, 1, 8);
         pair.lab.settle();
         assert_eq!(counted(&pair, 1).out_of_buffer, 1, "{ty}");
-        assert_eq!(counted(&pair, 1).rnr_naks_sent, u64::from(ty == QpType::Rc), "{ty}");
+        assert_eq!(counted(&pair, 1).rnr_nak_sent, u64::from(ty == QpType::Rc), "{ty}");
     }
 }
 

@@ -38,7 +38,7 @@ fn without_credits_overload_shows_as_rnr_naks_and_with_them_as_a_wait() {
         pair.lab.settle();
         burst(&mut pair, SendOp::Send, 3, 8);
         pair.lab.settle();
-        assert_eq!(counted(&pair, 1).rnr_naks_sent, 0);
+        assert_eq!(counted(&pair, 1).rnr_nak_sent, 0);
         assert_eq!(good(&pair.sent(0)).len(), 4);
         // One more: one message has a credit, the next is the limited one, and the others wait.
         post_receives(&mut pair, 4..5);
@@ -46,7 +46,7 @@ fn without_credits_overload_shows_as_rnr_naks_and_with_them_as_a_wait() {
         burst(&mut pair, SendOp::Send, 4, 8);
         pair.lab.settle();
         assert_eq!(super::nic(&pair, 0).stats.tx_packets - before, sent, "credits {credits}");
-        assert_eq!(counted(&pair, 1).rnr_naks_sent, 1, "for the first that has no receive");
+        assert_eq!(counted(&pair, 1).rnr_nak_sent, 1, "for the first that has no receive");
         assert_eq!(good(&pair.sent(0)).len(), 1);
     }
 }
@@ -59,7 +59,7 @@ fn the_limited_message_sends_its_first_packet_or_all_of_it() {
         pair.lab.settle();
         // No credit was ever given: the first message is the limited one, and it got an RNR NAK.
         assert_eq!(super::nic(&pair, 0).stats.tx_packets, sent, "{rule:?}");
-        assert_eq!(counted(&pair, 1).rnr_naks_sent, 1, "{rule:?}");
+        assert_eq!(counted(&pair, 1).rnr_nak_sent, 1, "{rule:?}");
         assert_eq!(stall(&pair), Some(Stall::Rnr));
     }
 }
@@ -104,5 +104,5 @@ fn a_blocked_sender_is_freed_by_a_ghost_ack() {
         t.ring(me.qp, Ring::Doorbell).unwrap();
     });
     assert_eq!(good(&pair.sent(0)), [1, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(counted(&pair, 1).rnr_naks_sent, 0);
+    assert_eq!(counted(&pair, 1).rnr_nak_sent, 0);
 }

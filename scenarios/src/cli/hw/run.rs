@@ -26,7 +26,7 @@ use super::settings;
 use super::trouble::Trouble;
 use crate::cli::ExitStatus;
 use crate::cli::args::HwRunArgs;
-use crate::cli::common::{Ready, print, ready};
+use crate::cli::common::{Ready, only_variant, print, ready};
 use crate::format::expand::Expanded;
 use crate::input::InputError;
 use crate::report::measured_text;
@@ -96,18 +96,7 @@ fn measure(
 /// Leaves one point.
 fn choose(ready: &mut Ready, variant: Option<&str>) -> Result<(), InputError> {
     if let Some(name) = variant {
-        let names: Vec<String> =
-            ready.points.iter().filter_map(|p| p.point.variant.clone()).collect();
-        ready.points.retain(|p| p.point.variant.as_deref() == Some(name));
-        if ready.points.is_empty() {
-            let error = InputError::new(format!("the file has no variant \"{name}\""));
-            let mut names = names;
-            names.dedup();
-            return Err(error.help(match names.is_empty() {
-                true => "it has no variants: leave --variant out".to_owned(),
-                false => format!("it has {}", names.join(", ")),
-            }));
-        }
+        only_variant(ready, name)?;
     }
     if ready.points.len() == 1 {
         return Ok(());

@@ -145,7 +145,7 @@ pub(super) fn other_side(f: &Facts) -> Vec<String> {
             let seen = [
                 ("out_of_sequence", q.counters.out_of_sequence),
                 ("duplicate_request", q.counters.duplicate_request),
-                ("rnr_naks_sent", q.counters.rnr_naks_sent),
+                ("rnr_nak_sent", q.counters.rnr_nak_sent),
                 ("resp_remote_access_errors", q.counters.resp_remote_access_errors),
             ];
             let seen: Vec<String> =

@@ -117,7 +117,7 @@ impl Net {
             udp_source_port: f.udp_source_port,
             src_qp: 0,
             pkey: Default::default(),
-            corrupt: false,
+            corrupt: None,
             reason: None,
             desc: PacketDesc { psn: Psn::new(seq), ..self.desc },
             payload: Payload::Lengths,

@@ -67,7 +67,7 @@ fn packet(opcode: Opcode, psn: u32) -> Packet {
         udp_source_port: 0,
         src_qp: 0,
         pkey: Default::default(),
-        corrupt: false,
+        corrupt: None,
         reason: None,
         desc: PacketDesc {
             opcode,

@@ -55,7 +55,7 @@ impl Requester {
         let sequence = NakCode::PsnSequenceError;
         match pkt.ext {
             Ext::Aeth { syndrome: Syndrome::RnrNak { .. }, .. } => {
-                self.counters.rnr_naks_received += 1;
+                self.counters.rnr_nak_received += 1;
             }
             Ext::Sack { .. } => self.counters.sequence_naks_received += 1,
             Ext::Aeth { syndrome: Syndrome::Nak { code }, .. } if code == sequence => {

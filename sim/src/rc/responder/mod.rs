@@ -173,7 +173,7 @@ impl Responder {
             Err(Refusal::NoReceive) => {
                 self.open = Open::Rnr;
                 self.counters.out_of_buffer += 1;
-                self.counters.rnr_naks_sent += 1;
+                self.counters.rnr_nak_sent += 1;
                 let timer = self.cfg.min_rnr_timer;
                 let why = Some(Reason::NoReceive);
                 self.reply(pkt.psn, Syndrome::RnrNak { timer }, why);

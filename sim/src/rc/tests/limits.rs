@@ -97,7 +97,7 @@ fn rnr_retry_n_survives_n_naks_and_dies_of_one_more_without_a_transport_retry() 
             assert_eq!(c.local_ack_timeout_err + c.packet_seq_err, 0);
             let r = duel.responder.counters();
             assert_eq!(r.out_of_buffer, survived + u64::from(fatal));
-            assert_eq!(r.rnr_naks_sent, r.out_of_buffer);
+            assert_eq!(r.rnr_nak_sent, r.out_of_buffer);
         }
     }
 }
@@ -536,7 +536,7 @@ fn a_requester_that_waits_for_the_rnr_timer_ignores_sequence_naks() {
     assert_eq!(requester.next_deadline(), Some(us(10)));
     // All of them were received, and none was the last that the QP survives.
     let c = requester.counters();
-    assert_eq!((c.rnr_nak_retry_err, c.rnr_naks_received), (2, 2));
+    assert_eq!((c.rnr_nak_retry_err, c.rnr_nak_received), (2, 2));
     assert_eq!((c.packet_seq_err, c.sequence_naks_received), (1, 1));
 }
 

@@ -417,7 +417,7 @@ impl<'a> Duel<'a> {
     /// Every packet is in one counter of the side that has seen it, and both sides agree.
     fn check_counters(&self) {
         let (q, r) = (self.requester.counters(), self.responder.counters());
-        assert_eq!((r.sequence_naks_sent, r.rnr_naks_sent), (self.left.sequence, self.left.rnr));
+        assert_eq!((r.sequence_naks_sent, r.rnr_nak_sent), (self.left.sequence, self.left.rnr));
         let seen = self.accepted + r.duplicate_request + r.out_of_sequence + r.out_of_buffer;
         assert_eq!(self.forth.came + self.rehanded, seen, "{r:?}");
         assert_eq!(u64::from(self.forth.sent), self.fresh + q.retransmitted_packets, "{q:?}");

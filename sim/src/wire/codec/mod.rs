@@ -70,4 +70,4 @@ const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
 const PROTOCOL_UDP: u8 = 17;
 const UDP_BYTES: usize = 8;
-const ICRC_BYTES: usize = 4;
+pub(crate) const ICRC_BYTES: usize = 4;
