@@ -375,7 +375,7 @@ fn switch_ports(mut ports: Vec<SwitchPortUse>, of: Span, out: &mut Outcome) {
     for p in ports.into_iter().take(MAX_SWITCH_PORTS) {
         let SwitchPortUse { switch, port: PortId(port), busy, served, waited, .. } = p;
         let to = LinkEnd { node: p.peer, port: None };
-        let name = format!("switch{switch}.port {port} to {to}");
+        let (name, of) = (format!("switch{switch}.port {port} to {to}"), of.max(busy));
         out.resources.push(ResourceUse { name, busy, of, served, waited });
     }
 }
@@ -384,7 +384,9 @@ fn resources(world: &World, duration: Span, out: &mut Outcome) {
     let report = world.report_after_set_up();
     switch_ports(report.switch_ports, duration, out);
     for r in report.resources {
-        let of = duration * u64::from(r.units.max(1));
+        // What is sent or received behind the last completion that was measured keeps a resource
+        // busy beyond the measured time: all of it, and no more.
+        let of = (duration * u64::from(r.units.max(1))).max(r.busy);
         let name = format!("host{}.{}", r.host, r.name);
         let (served, waited) = (r.served, r.waited);
         out.resources.push(ResourceUse { name, busy: r.busy, of, served, waited });
