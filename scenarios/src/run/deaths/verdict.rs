@@ -175,7 +175,8 @@ fn open_faults(f: &Facts, which: impl Fn(&HostTrouble) -> bool) -> String {
     for t in f.troubles.iter().filter(|t| which(t)) {
         let place = t.host.map_or("of packets".to_owned(), |h| format!("of host {h}"));
         let to = t.to.map_or("without end".to_owned(), |to| format!("to {}", at(to)));
-        let (id, kind, from) = (&t.id, t.kind.word(), at(t.from));
+        let from = if t.from == Time::ZERO { "the start".to_owned() } else { at(t.from) };
+        let (id, kind) = (&t.id, t.kind.word());
         text += &format!("; fault `{id}` ({kind} {place}) was open from {from} {to}");
     }
     text
