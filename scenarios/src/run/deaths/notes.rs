@@ -90,7 +90,10 @@ fn dropped_text(
              receiver sees IBV_WC_LOC_LEN_ERR"
                 .to_owned()
         }
-        why => refused_word(&why),
+        why => {
+            let counter = counter_of(d).map_or(String::new(), |c| format!(" ({c})"));
+            format!("{}{counter}", refused_word(&why))
+        }
     };
     let moved = [counter_of(d), Some("rx_dropped"), Some("resp_local_length_error")];
     let named: Vec<String> = counters

@@ -314,11 +314,11 @@ fn note<'o>(o: &'o Outcome, name: &str) -> Option<&'o str> {
 
 #[test]
 fn datagrams_that_nobody_takes_are_named_with_their_cause() {
-    let own = "'state reset', 'state init qkey=7', 'state rtr', 'state rts'";
+    let other = "'state reset peer', 'state init peer qkey=7', 'state rtr peer', 'recv 64B'";
     let send = "'post send 8B', 'ring', 'wait'";
-    let ud = ["qp.type=ud"];
+    let ud = ["qp.type=UD"];
     for (steps, says) in [
-        (format!("'recv 64B', {own}, {send}"), "Q_Key 0x7, expected"),
+        (format!("{other}, {send}"), ", expected 0x7 (qkey_viol_cntr)"),
         (send.to_owned(), "no receive was posted"),
         (format!("'recv 40B', {send}"), "no room for the payload and the 40 bytes of the GRH"),
     ] {
