@@ -52,7 +52,7 @@ fn arrive(case: Case) -> (NicStats, Vec<Refused>) {
     lab.settle();
     let nic = lab.world().hosts()[1].nic();
     let from = Sender { host: HostId(0), qp: 0 };
-    (nic.stats, nic.dropped_of(from).iter().map(|d| d.why).collect())
+    (nic.stats, nic.dropped_of(from).map(|d| d.why).collect())
 }
 
 fn connect(

@@ -8,7 +8,7 @@ use doorbell_sim::world::World;
 
 use super::programs::{Placed, Role};
 use super::{Effective, Point};
-use crate::format::{Initiator, ProgramKind, RingMode, TopologyKind};
+use crate::format::{Initiator, ProgramKind, QpKind, RingMode, TopologyKind};
 use crate::quantity::Unit;
 use crate::workloads::Results;
 
@@ -98,6 +98,10 @@ fn rings(point: &Point, world: &World, p: &Placed, r: &Results, out: &mut Vec<Ef
 /// What the device makes of the attributes of recovery.
 fn recovery(point: &Point, world: &World, out: &mut Vec<Effective>) {
     let (qp, Some(host)) = (&point.scenario.qp, world.hosts().first()) else { return };
+    // Unreliable services have no timer and try nothing again.
+    if qp.kind != QpKind::Rc {
+        return;
+    }
     let rc = host.nic().rc_config();
     let code = |n: u64| u8::try_from(n).unwrap_or(u8::MAX);
     let timeout = AckTimeout::new(code(qp.timeout.value())).expect("checked when loaded");

@@ -133,6 +133,44 @@ fn host_action(f: &Fault) -> Option<HostAction> {
     })
 }
 
+/// A planned fault that makes a host slow, or packets late, and was open in a time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct HostTrouble {
+    pub id: String,
+    pub kind: FaultKind,
+    /// The host; `None`: it is about packets on the way.
+    pub host: Option<u32>,
+    pub from: Time,
+    /// `None`: it never ends.
+    pub to: Option<Time>,
+}
+
+/// The faults at these hosts, and those that make packets late, that were open between two times
+/// and have fired.
+pub(super) fn troubles(
+    s: &Scenario,
+    world: &World,
+    hosts: &[u32],
+    (began, at): (Time, Time),
+) -> Vec<HostTrouble> {
+    let fired: Vec<bool> = world.fault_uses().iter().map(|u| u.fired > 0).collect();
+    let trouble = |(i, f): (usize, &Fault)| {
+        use FaultKind::{CqNotPolled, Delay, Hold, NicStall, ProgramStall, Rnr};
+        let at_host = match f.kind {
+            ProgramStall | NicStall | CqNotPolled | Rnr => Some(host(f.host).0),
+            Delay | Hold => None,
+            _ => return None,
+        };
+        let w = window(f);
+        let to = (w.before != Time::MAX).then_some(w.before);
+        let open = w.after <= at && to.is_none_or(|to| to > began);
+        let here = at_host.is_none_or(|h| hosts.contains(&h)) && fired.get(i) == Some(&true);
+        let (id, kind) = (f.id.clone(), f.kind);
+        (open && here).then_some(HostTrouble { id, kind, host: at_host, from: w.after, to })
+    };
+    s.fault.iter().enumerate().filter_map(trouble).collect()
+}
+
 /// What came of the faults. One that never fired fails a run that is good otherwise.
 pub(super) fn collect(world: &World, out: &mut Outcome) {
     let mut silent = Vec::new();

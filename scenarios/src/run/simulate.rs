@@ -100,6 +100,15 @@ fn build(point: &Point) -> Result<World, RunError> {
     })
 }
 
+/// What an instance of a program does, as messages have it.
+const fn role_word(role: Role) -> &'static str {
+    match role {
+        Role::Sender => "requester",
+        Role::Proxy => "proxy",
+        Role::Peer => "responder",
+    }
+}
+
 /// What a program's failure means for the run.
 fn failure(placed: &Placed, f: &Failure) -> Option<RunError> {
     let path = |field: &str| format!("program.{}{field}", placed.program);
@@ -144,7 +153,8 @@ fn collect(
             if let Some(error) = failure(p, f) {
                 return Err(error);
             }
-            failures.push(format!("program {} (rank {}): {f}", p.program, p.rank));
+            let (program, rank, role, host) = (p.program, p.rank, role_word(p.role), p.host);
+            failures.push(format!("program {program} (rank {rank}, {role} on host {host}): {f}"));
         }
     }
     let all: Vec<(&Placed, &Results)> =
@@ -162,7 +172,7 @@ fn collect(
     receives::lost_completions(world, &mut out);
     receives::cq_rule(&point.scenario, &mut out);
     faults::collect(world, &mut out);
-    deaths::collect(world, &point.scenario, *end != RunEnd::Done, &mut out);
+    deaths::collect(world, point, *end != RunEnd::Done, &mut out);
     out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
         out.timeline = Some(timeline::rows(point, world, placed));

@@ -156,7 +156,7 @@ impl fmt::Display for StallReason {
             }
             Self::Unanswered { host, qpn, packets, psn } => write!(
                 f,
-                "host {host}, QP {}: {packets} packets from PSN {psn} on have no answer; the \
+                "host {host}, QP {}: {packets} packets from PSN {psn:#x} on have no answer; the \
                  peer has no receive for them and `rnr_retry` 7 repeats for ever, it refuses them, \
                  or `timeout` is 0 and nothing sends them again",
                 qpn.value()

@@ -4,7 +4,7 @@
 use doorbell_core::verbs::{PKey, PacketVerdict, QpState, QpType, Service, accepts_packets};
 
 use super::env::Env;
-use super::postmortem::{Refused, Sender};
+use super::postmortem::{Arrived, Refused};
 use super::{Nic, NicQp};
 use crate::wire::{Packet, PacketId};
 
@@ -42,18 +42,11 @@ impl Nic {
     /// Drops a packet, counts it, and remembers why for the QP that sent it.
     pub(super) fn discard(&mut self, env: &mut Env<'_>, packet: PacketId, why: Refused) {
         let p = env.packets.remove(packet.0);
-        let from = Sender { host: p.src, qp: p.src_qp };
-        self.refuse_packet(env, from, p.desc.opcode.is_request(), why);
+        self.refuse_packet(env, Arrived::of(&p), why);
     }
 
     /// As [`discard`](Self::discard), for a packet that is gone already.
-    pub(super) fn refuse_packet(
-        &mut self,
-        env: &Env<'_>,
-        from: Sender,
-        request: bool,
-        why: Refused,
-    ) {
+    pub(super) fn refuse_packet(&mut self, env: &Env<'_>, p: Arrived, why: Refused) {
         let s = &mut self.stats;
         s.rx_dropped += 1;
         match why {
@@ -65,7 +58,7 @@ impl Nic {
             Refused::QKey { .. } => s.qkey_viol_cntr += 1,
             Refused::Icrc | Refused::Transport(_) => {}
         }
-        self.drops.add(env.now, from, request, why);
+        self.drops.add(env.now, p, why);
     }
 }
 

@@ -83,6 +83,7 @@ impl Nic {
             last_progress: Time::ZERO,
             acknowledged: None,
             last_request: None,
+            fill_at_rnr: None,
             accepts_since: None,
             death: None,
             bad_memory: None,

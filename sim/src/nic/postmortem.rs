@@ -1,11 +1,11 @@
 //! What is kept for the question why a QP died: how it came to ERR, and why its packets were
 //! dropped where they arrived. Nothing here is touched while all goes well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem::discriminant;
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{PKey, QKey, QpState, QpType, Qpn, Service};
+use doorbell_core::verbs::{PKey, Psn, QKey, QpState, QpType, Qpn, Service};
 
 use super::{Nic, NicQp};
 use crate::memory::MemoryError;
@@ -104,6 +104,49 @@ impl Refused {
     }
 }
 
+/// Packets that a question is about: those of some PSNs, from some time on. What happened to
+/// earlier packets has no part in why the present ones have no answer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Episode {
+    /// Begin of the queue pair's present life: PSNs of earlier ones are other packets.
+    pub since: Time,
+    /// Oldest PSN,
+    pub first: Psn,
+    /// and the one after the last.
+    pub end: Psn,
+}
+
+impl Episode {
+    /// Whether a packet with this PSN at this time belongs to it.
+    pub fn holds(&self, at: Time, psn: Psn) -> bool {
+        let from = |to: Psn| Psn::new(to.value().wrapping_sub(self.first.value())).value();
+        at >= self.since && from(psn) < from(self.end)
+    }
+}
+
+/// Packets of one kind, with their PSNs: the latest ones, so that long runs stay bounded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PsnLog(VecDeque<(Time, Psn)>);
+
+impl PsnLog {
+    /// Packets that are kept of each kind: 64 Ki, 1 MiB.
+    const MOST: usize = 1 << 16;
+
+    pub(crate) fn add(&mut self, at: Time, psn: Psn) {
+        if self.0.len() == Self::MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back((at, psn));
+    }
+
+    /// How many belong to the episode, and when the first and the last of them was.
+    pub(crate) fn within(&self, e: &Episode) -> Option<(u64, Time, Time)> {
+        let mut of = self.0.iter().filter(|(at, psn)| e.holds(*at, *psn)).map(|(at, _)| *at);
+        let first = of.next()?;
+        Some(of.fold((1, first, first), |(n, first, _), at| (n + 1, first, at)))
+    }
+}
+
 /// Packets of one sender that were dropped for one reason.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Dropped {
@@ -111,6 +154,8 @@ pub struct Dropped {
     pub why: Refused,
     /// Requests; else responses.
     pub request: bool,
+    /// The QP that they were for.
+    pub dest: Qpn,
     /// How many.
     pub packets: u64,
     /// When the first one came,
@@ -121,19 +166,42 @@ pub struct Dropped {
 
 /// All that a NIC dropped, by sender. Bounded by senders times reasons.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Drops(BTreeMap<Sender, Vec<Dropped>>);
+pub(super) struct Drops(BTreeMap<Sender, Vec<(Dropped, PsnLog)>>);
 
 impl Drops {
-    pub(super) fn add(&mut self, now: Time, from: Sender, request: bool, why: Refused) {
+    pub(super) fn add(&mut self, now: Time, p: Arrived, why: Refused) {
+        let Arrived { from, dest, request, psn } = p;
         let of = self.0.entry(from).or_default();
-        match of.iter_mut().find(|d| d.request == request && d.why.same_kind(&why)) {
-            Some(d) => (d.packets, d.last) = (d.packets.saturating_add(1), now),
-            None => of.push(Dropped { why, request, packets: 1, first: now, last: now }),
-        }
+        let same = |d: &Dropped| (d.request, d.dest) == (request, dest) && d.why.same_kind(&why);
+        let at = of.iter().position(|(d, _)| same(d)).unwrap_or_else(|| {
+            let new = Dropped { why, request, dest, packets: 0, first: now, last: now };
+            of.push((new, PsnLog::default()));
+            of.len() - 1
+        });
+        let (d, log) = &mut of[at];
+        (d.packets, d.last) = (d.packets.saturating_add(1), now);
+        log.add(now, psn);
     }
 
-    pub(super) fn of(&self, from: Sender) -> &[Dropped] {
-        self.0.get(&from).map_or(&[], Vec::as_slice)
+    pub(super) fn of(&self, from: Sender) -> impl Iterator<Item = &(Dropped, PsnLog)> {
+        self.0.get(&from).into_iter().flatten()
+    }
+}
+
+/// What is remembered of a packet that is dropped.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Arrived {
+    pub from: Sender,
+    pub dest: Qpn,
+    pub request: bool,
+    pub psn: Psn,
+}
+
+impl Arrived {
+    pub(super) const fn of(p: &Packet) -> Self {
+        let from = Sender { host: p.src, qp: p.src_qp };
+        let request = p.desc.opcode.is_request();
+        Self { from, dest: p.desc.dest, request, psn: p.desc.psn }
     }
 }
 
@@ -155,13 +223,38 @@ impl Nic {
     pub(crate) fn corrupt_packet(&mut self, now: Time, p: &Packet) {
         self.stats.rx_packets += 1;
         self.stats.rx_icrc_encapsulated += 1;
-        let from = Sender { host: p.src, qp: p.src_qp };
-        self.drops.add(now, from, p.desc.opcode.is_request(), Refused::Icrc);
+        self.drops.add(now, Arrived::of(p), Refused::Icrc);
+    }
+
+    /// A packet was refused for want of a receive: how many the queue holds all the same.
+    pub(super) fn note_fill(&mut self, qp: u32) {
+        let Some(q) = self.qp(qp) else { return };
+        let fill = q.srq.and_then(|srq| self.srq(srq)).unwrap_or(&q.rq).len();
+        if let Some(q) = self.qps[qp as usize].as_deref_mut() {
+            q.fill_at_rnr = Some(fill);
+        }
+    }
+
+    /// A receive without room took a datagram and completed with an error: no connection dies of
+    /// it, and the sender learns nothing.
+    pub(super) fn note_unplaced(&mut self, now: Time, qp: u32, p: Arrived, why: BadRequest) {
+        let datagram = self.qp(qp).is_some_and(|q| q.ty == QpType::Ud);
+        if datagram && why == BadRequest::ShortReceive {
+            self.drops.add(now, p, Refused::Transport(DropReason::Length));
+        }
     }
 
     /// What this NIC dropped of the packets of a sender, reason by reason.
-    pub fn dropped_of(&self, from: Sender) -> &[Dropped] {
-        self.drops.of(from)
+    pub fn dropped_of(&self, from: Sender) -> impl Iterator<Item = &Dropped> {
+        self.drops.of(from).map(|(d, _)| d)
+    }
+
+    /// As [`dropped_of`](Self::dropped_of), of the packets of an episode only.
+    pub fn dropped_within(&self, from: Sender, e: Episode) -> impl Iterator<Item = Dropped> {
+        self.drops.of(from).filter_map(move |(d, log)| {
+            let (packets, first, last) = log.within(&e)?;
+            Some(Dropped { packets, first, last, ..*d })
+        })
     }
 }
 
@@ -169,21 +262,58 @@ impl Nic {
 mod tests {
     use super::*;
 
+    fn us(n: u64) -> Time {
+        Time::ZERO + doorbell_core::units::Span::from_us(n)
+    }
+
     #[test]
     fn drops_are_told_apart_by_sender_direction_and_reason() {
         let mut drops = Drops::default();
-        let us = |n| Time::ZERO + doorbell_core::units::Span::from_us(n);
         let (a, b) = (Sender { host: HostId(0), qp: 0 }, Sender { host: HostId(0), qp: 1 });
+        let dest = Qpn::new(16);
         let pkey = |sent| Refused::PKey { sent: PKey(sent), expected: PKey::DEFAULT };
-        drops.add(us(1), a, true, pkey(1));
-        drops.add(us(2), a, true, pkey(2));
-        drops.add(us(3), a, false, pkey(1));
-        drops.add(us(4), a, true, Refused::State(QpState::Init));
-        drops.add(us(5), a, true, Refused::State(QpState::Err));
-        drops.add(us(6), b, true, Refused::Icrc);
-        let first = Dropped { why: pkey(1), request: true, packets: 2, first: us(1), last: us(2) };
-        assert_eq!(drops.of(a)[0], first, "the fields are those of the first one");
-        assert_eq!((drops.of(a).len(), drops.of(b).len()), (4, 1));
-        assert_eq!(drops.of(Sender { host: HostId(1), qp: 0 }), []);
+        let mut add = |n, from, request, why| {
+            drops.add(us(n), Arrived { from, dest, request, psn: Psn::new(n as u32) }, why);
+        };
+        add(1, a, true, pkey(1));
+        add(2, a, true, pkey(2));
+        add(3, a, false, pkey(1));
+        add(4, a, true, Refused::State(QpState::Init));
+        add(5, a, true, Refused::State(QpState::Err));
+        add(6, b, true, Refused::Icrc);
+        let (first, last) = (us(1), us(2));
+        let first = Dropped { why: pkey(1), request: true, dest, packets: 2, first, last };
+        let of = |from| drops.of(from).map(|(d, _)| *d).collect::<Vec<_>>();
+        assert_eq!(of(a)[0], first, "the fields are those of the first one");
+        assert_eq!((of(a).len(), of(b).len()), (4, 1));
+        assert_eq!(of(Sender { host: HostId(1), qp: 0 }), []);
+    }
+
+    #[test]
+    fn an_episode_has_its_psns_over_the_wrap_and_no_earlier_life() {
+        let e = Episode { since: us(5), first: Psn::new(0xFF_FFFF), end: Psn::new(1) };
+        let inside = [(5, 0xFF_FFFF), (9, 0)];
+        let outside = [(4, 0), (5, 0xFF_FFFE), (5, 1)];
+        let mut log = PsnLog::default();
+        for (at, psn) in inside {
+            assert!(e.holds(us(at), Psn::new(psn)), "{at} {psn}");
+            log.add(us(at), Psn::new(psn));
+        }
+        for (at, psn) in outside {
+            assert!(!e.holds(us(at), Psn::new(psn)), "{at} {psn}");
+            log.add(us(at), Psn::new(psn));
+        }
+        assert_eq!(log.within(&e), Some((2, us(5), us(9))));
+        assert_eq!(log.within(&Episode { end: e.first, ..e }), None, "nothing is awaited");
+    }
+
+    #[test]
+    fn a_log_keeps_the_latest() {
+        let mut log = PsnLog::default();
+        for n in 0..=PsnLog::MOST as u32 {
+            log.add(us(n.into()), Psn::new(n));
+        }
+        let all = Episode { since: us(0), first: Psn::new(0), end: Psn::new(0xFF_FFFF) };
+        assert_eq!(log.within(&all), Some((1 << 16, us(1), us(1 << 16))));
     }
 }

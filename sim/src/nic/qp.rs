@@ -175,6 +175,9 @@ pub struct NicQp {
     pub acknowledged: Option<Time>,
     /// When a receive unit last took a request for it.
     pub last_request: Option<Time>,
+    /// Receives that its queue held when it last refused a packet for want of one: more than none
+    /// where a planned fault withholds them.
+    pub fill_at_rnr: Option<u32>,
     /// Since when it takes packets; `None`: it never did in this life.
     pub accepts_since: Option<Time>,
     /// How it came to ERR, in this life.

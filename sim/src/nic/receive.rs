@@ -8,7 +8,7 @@ use doorbell_core::verbs::{AccessFlags, AsyncEventKind, NakCode, QKey, QpState, 
 
 use super::doorbell::{subject, wqe_key};
 use super::env::{Env, NicEvent, Tag, Wake, kind};
-use super::postmortem::{Refused, Sender};
+use super::postmortem::{Arrived, Refused};
 use super::qp::{Deferred, HostWrite};
 use super::queues::{CqeKind, RecvQueue};
 use super::{Nic, NicQp};
@@ -204,13 +204,14 @@ impl Nic {
             return self.respond_soon(env, qp);
         }
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
-        let (src, src_qp) = (env.packets[packet.0].src, env.packets[packet.0].src_qp);
+        let arrived = Arrived::of(&env.packets[packet.0]);
         env.packets.remove(packet.0);
-        let subject = subject(src.0, src_qp, desc.wqe);
+        let subject = subject(arrived.from.host.0, arrived.from.qp, desc.wqe);
         match verdict {
             Accept::Place { target, len, first, takes_recv, completes_recv, .. } => {
                 let place = Place { target, len, first, takes_recv, completes_recv, subject };
                 if let Err((why, told)) = self.place(env, qp, place, payload) {
+                    self.note_unplaced(env.now, qp, arrived, why);
                     self.refuse(env, qp, why, told);
                 }
             }
@@ -238,14 +239,16 @@ impl Nic {
                     }
                 }
             }
-            Accept::RnrNak => q.stats.rnr_nak_sent += 1,
+            Accept::RnrNak => {
+                q.stats.rnr_nak_sent += 1;
+                self.note_fill(qp);
+            }
             // The QP goes to ERR when the NAK has left.
             Accept::Nak(code) => self.refused(env, qp, code, false),
             Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}
             Accept::Drop(why) => {
                 let expected = q.attr.qkey;
-                let from = Sender { host: src, qp: src_qp };
-                self.refuse_packet(env, from, true, unused(&desc, why, expected));
+                self.refuse_packet(env, arrived, unused(&desc, why, expected));
             }
         }
         self.respond_soon(env, qp);
@@ -579,11 +582,11 @@ impl Nic {
     fn on_response(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
         let state = self.qps[qp as usize].as_deref().expect("checked").state;
         let p = env.packets.remove(packet.0);
-        let from = Sender { host: p.src, qp: p.src_qp };
+        let arrived = Arrived::of(&p);
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         q.stats.rx_responses += 1;
         let Some(requester) = q.requester.as_mut() else {
-            return self.refuse_packet(env, from, false, Refused::State(state));
+            return self.refuse_packet(env, arrived, Refused::State(state));
         };
         let before = requester.unacked_psn();
         let received = requester.on_packet(env.now, &p.desc);
@@ -600,7 +603,7 @@ impl Nic {
             }
             Received::Nothing | Received::Recover { .. } | Received::Error { .. } => {}
             Received::Drop(why) => {
-                self.refuse_packet(env, from, false, Refused::Transport(why));
+                self.refuse_packet(env, arrived, Refused::Transport(why));
             }
         }
         self.completions(env, qp);

@@ -6,7 +6,7 @@ use doorbell_core::units::Time;
 
 use super::World;
 use crate::fabric::DropCause;
-use crate::nic::Sender;
+use crate::nic::{Episode, PsnLog, Sender};
 use crate::wire::{NodeId, Packet, PortId};
 
 /// Where packets were lost.
@@ -47,24 +47,40 @@ pub struct Lost {
 
 /// All losses. Bounded by senders times places times causes.
 #[derive(Debug, Default)]
-pub(super) struct Losses(BTreeMap<Sender, Vec<Lost>>);
+pub(super) struct Losses(BTreeMap<Sender, Vec<(Lost, PsnLog)>>);
 
 impl Losses {
     pub(super) fn add(&mut self, now: Time, p: &Packet, place: LossPlace, cause: DropCause) {
         let request = p.desc.opcode.is_request();
         let of = self.0.entry(Sender { host: p.src, qp: p.src_qp }).or_default();
-        let same = |l: &&mut Lost| (l.place, l.cause, l.request) == (place, cause, request);
-        match of.iter_mut().find(same) {
-            Some(l) => (l.packets, l.last) = (l.packets.saturating_add(1), now),
-            None => of.push(Lost { place, cause, request, packets: 1, first: now, last: now }),
-        }
+        let same = |l: &Lost| (l.place, l.cause, l.request) == (place, cause, request);
+        let at = of.iter().position(|(l, _)| same(l)).unwrap_or_else(|| {
+            let new = Lost { place, cause, request, packets: 0, first: now, last: now };
+            of.push((new, PsnLog::default()));
+            of.len() - 1
+        });
+        let (l, log) = &mut of[at];
+        (l.packets, l.last) = (l.packets.saturating_add(1), now);
+        log.add(now, p.desc.psn);
+    }
+
+    fn of(&self, from: Sender) -> impl Iterator<Item = &(Lost, PsnLog)> {
+        self.0.get(&from).into_iter().flatten()
     }
 }
 
 impl World {
     /// Packets of a QP that the network lost, place by place.
-    pub fn lost_of(&self, from: Sender) -> &[Lost] {
-        self.losses.0.get(&from).map_or(&[], Vec::as_slice)
+    pub fn lost_of(&self, from: Sender) -> impl Iterator<Item = &Lost> {
+        self.losses.of(from).map(|(l, _)| l)
+    }
+
+    /// As [`lost_of`](Self::lost_of), of the packets of an episode only.
+    pub fn lost_within(&self, from: Sender, e: Episode) -> impl Iterator<Item = Lost> {
+        self.losses.of(from).filter_map(move |(l, log)| {
+            let (packets, first, last) = log.within(&e)?;
+            Some(Lost { packets, first, last, ..*l })
+        })
     }
 
     /// Packets of a QP that are still on their way: in a queue, on a link, held by a fault, or in

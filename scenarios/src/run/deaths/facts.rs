@@ -2,17 +2,21 @@
 //! its packets on the way. Gathered at the end of the run.
 
 use doorbell_core::transport::QpAttr;
-use doorbell_core::units::Time;
-use doorbell_core::verbs::{QpState, QpType, Qpn, WcStatus, WrOpcode};
+use doorbell_core::units::{Bytes, Ratio, Time};
+use doorbell_core::verbs::{Opcode, QpState, QpType, Qpn, WcStatus, WrOpcode};
 use doorbell_sim::fabric::DropCause;
 use doorbell_sim::host::StallReason;
 use doorbell_sim::memory::MemoryError;
-use doorbell_sim::nic::{Dropped, Nic, NicQp, Refused, Sender, Why};
+use doorbell_sim::nic::{Dropped, Episode, Nic, NicQp, Refused, Sender, Why};
 use doorbell_sim::rc::{HwCounters, RetrySeven, Stall, Standing, TimeoutMode};
-use doorbell_sim::wire::HostId;
-use doorbell_sim::world::{LossPlace, World};
+use doorbell_sim::wire::{HostId, wire_bytes};
+use doorbell_sim::world::{LossPlace, Lost, World};
 
+use super::super::Point;
+use super::super::faults::{HostTrouble, troubles};
+use super::super::hardware::encapsulation;
 use crate::format::{Fault, Scenario};
+use crate::quantity::Unit;
 
 /// How a queue pair came to be in this list.
 #[derive(Clone, Debug)]
@@ -36,12 +40,31 @@ pub(super) struct Work {
 pub(super) struct Loss {
     /// `link 0→1` and such.
     pub place: String,
-    /// Id of the fault that took them, and when it ends, if it does.
-    pub fault: Option<(String, Option<Time>)>,
+    /// The fault that took them.
+    pub fault: Option<LossFault>,
     pub cause: DropCause,
     pub packets: u64,
     pub first: Time,
     pub last: Time,
+}
+
+/// What is known of a fault that takes packets.
+#[derive(Clone, Debug)]
+pub(super) struct LossFault {
+    pub id: String,
+    /// When it ends, if it takes every packet and does.
+    pub end: Option<Time>,
+    /// The chance of each packet, if it takes some of them by a chance that the file names.
+    pub chance: Option<Ratio>,
+}
+
+/// The link with the smallest MTU.
+#[derive(Clone, Debug)]
+pub(super) struct SmallLink {
+    /// As the file has it, with its MTU in the words of the link layer.
+    pub name: String,
+    /// The largest path MTU, in bytes, whose packets all pass.
+    pub path: Option<u32>,
 }
 
 /// Where packets of one kind went.
@@ -76,7 +99,10 @@ pub(super) struct PeerQp {
     pub expected_psn: Option<u32>,
     pub requests: u64,
     pub last_request: Option<Time>,
+    /// Receives at the end of the run,
     pub receives: u32,
+    /// and when it last refused a packet for want of one.
+    pub fill_at_rnr: Option<u32>,
     pub counters: HwCounters,
 }
 
@@ -103,12 +129,15 @@ pub(super) struct Facts {
     pub answers_under_way: u64,
     pub requests_under_way: u64,
     pub peer: Peer,
+    /// Host faults that were open at either side while it failed.
+    pub troubles: Vec<HostTrouble>,
+    pub small_link: Option<SmallLink>,
     /// End of the run.
     pub end: Time,
 }
 
 impl Facts {
-    /// From when on packets count: the first transmission of what was never answered.
+    /// The first transmission of what was never answered, since the last progress.
     pub fn since(&self) -> Time {
         self.standing.map_or(Time::ZERO, |s| s.began)
     }
@@ -128,6 +157,27 @@ impl Facts {
         }
     }
 
+    /// Whether the peer has executed the oldest packet that this side has no answer to.
+    pub fn executed(&self) -> bool {
+        let (Some(s), Some(q)) = (self.standing, &self.peer.qp) else { return false };
+        let past = |expected: u32| {
+            let ahead = |to: u32| to.wrapping_sub(s.una.value()) & 0xFF_FFFF;
+            (1..=ahead(s.next.value())).contains(&ahead(expected))
+        };
+        self.mutual() && q.expected_psn.is_some_and(past)
+    }
+
+    /// Whether RNR NAKs were the last that it heard.
+    pub fn waits_for_receive(&self) -> bool {
+        let rnr = |s: &Standing| {
+            matches!(s.last_cause, Some(doorbell_sim::rc::RecoverCause::Rnr(_)))
+                && s.rnr_retries > 0
+                && s.expired == 0
+        };
+        let How::Stalled { blocked, .. } = self.how else { return false };
+        blocked == Some(Stall::Rnr) || self.standing.as_ref().is_some_and(rnr)
+    }
+
     /// Whether the peer's queue pair takes this one for its peer as well.
     pub fn mutual(&self) -> bool {
         let back = |q: &PeerQp| q.attr.dest_qpn == self.qpn && q.dest_host == self.host;
@@ -136,42 +186,72 @@ impl Facts {
 }
 
 impl Fates {
-    fn of(world: &World, s: &Scenario, from: Sender, request: bool) -> Self {
+    /// Of the packets of an episode; without one of all.
+    fn of(
+        world: &World,
+        s: &Scenario,
+        (from, request): (Sender, bool),
+        episode: Option<Episode>,
+    ) -> Self {
         let hosts = world.hosts().len();
         let name = |node: usize| match node.checked_sub(hosts) {
             None => format!("host {node}"),
             Some(switch) => format!("switch {switch}"),
         };
-        let loss = |l: &doorbell_sim::world::Lost| {
+        let loss = |l: Lost| {
             let (place, fault) = match l.place {
                 LossPlace::Switch { node, .. } => (format!("at {}", name(node.index())), None),
                 LossPlace::Link { into, fault } => {
                     let fault = fault.and_then(|f| s.fault.get(f as usize));
-                    let fault = fault.map(|f| (f.id.clone(), end_of(f)));
-                    (format!("on the link into {}", name(into.index())), fault)
+                    (format!("on the link into {}", name(into.index())), fault.map(loss_fault))
                 }
             };
             let (cause, packets) = (l.cause, l.packets);
             Loss { place, fault, cause, packets, first: l.first, last: l.last }
         };
-        let lost = world.lost_of(from).iter().filter(|l| l.request == request).map(loss);
-        let dropped = world.hosts().iter().enumerate().flat_map(|(h, host)| {
-            let of = host.nic().dropped_of(from).iter().filter(|d| d.request == request);
-            of.map(move |d| (h as u32, *d))
-        });
-        Self { lost: lost.collect(), dropped: dropped.collect() }
+        let lost: Vec<Lost> = match episode {
+            Some(e) => world.lost_within(from, e).collect(),
+            None => world.lost_of(from).copied().collect(),
+        };
+        let lost = lost.into_iter().filter(|l| l.request == request).map(loss).collect();
+        let mut dropped = Vec::new();
+        for (h, host) in (0..).zip(world.hosts()) {
+            let of: Vec<Dropped> = match episode {
+                Some(e) => host.nic().dropped_within(from, e).collect(),
+                None => host.nic().dropped_of(from).copied().collect(),
+            };
+            dropped.extend(of.into_iter().filter(|d| d.request == request).map(|d| (h, d)));
+        }
+        Self { lost, dropped }
     }
 
-    /// Packets lost by the network from `since` on.
-    pub fn lost_since(&self, since: Time) -> impl Iterator<Item = &Loss> {
-        self.lost.iter().filter(move |l| l.last >= since)
+    /// Packets that the network lost.
+    pub fn packets_lost(&self) -> u64 {
+        self.lost.iter().map(|l| l.packets).sum()
     }
 
-    /// Packets dropped at ports from `since` on, those aside that the transport has no use for.
-    pub fn refused_since(&self, since: Time) -> impl Iterator<Item = &(u32, Dropped)> {
-        let useless = |d: &Dropped| matches!(d.why, Refused::Transport(_));
-        self.dropped.iter().filter(move |(_, d)| d.last >= since && !useless(d))
+    /// Packets dropped at ports, those aside that the transport has no use for.
+    pub fn refused(&self) -> impl Iterator<Item = &(u32, Dropped)> {
+        self.dropped.iter().filter(|(_, d)| !matches!(d.why, Refused::Transport(_)))
     }
+}
+
+fn loss_fault(f: &Fault) -> LossFault {
+    LossFault { id: f.id.clone(), end: end_of(f), chance: f.chance.map(|c| c.0) }
+}
+
+/// The link of the file with the smallest MTU.
+fn small_link(point: &Point) -> Option<SmallLink> {
+    let t = &point.scenario.topology;
+    let all = t.mtu.map(|m| ("topology.mtu".to_owned(), m.0.0));
+    let each = t.link.iter().filter_map(|l| Some((format!("link {}", l.between), l.mtu?.0.0)));
+    let (name, mtu) = all.into_iter().chain(each).min_by_key(|(_, mtu)| *mtu)?;
+    let encap = encapsulation(&point.profile);
+    let most = encap.largest_packet(u32::try_from(mtu).unwrap_or(u32::MAX / 2));
+    let fits = |m: &u32| wire_bytes(encap, Opcode::RcRdmaWriteOnlyImm, *m) <= most;
+    let path = [4096, 2048, 1024, 512, 256].into_iter().find(fits);
+    let name = format!("{name} ({})", Bytes(mtu).print());
+    Some(SmallLink { name, path })
 }
 
 /// When a fault that takes every packet ends; one that takes some of them has no such end.
@@ -182,7 +262,7 @@ fn end_of(f: &Fault) -> Option<Time> {
 }
 
 /// The facts of every queue pair that died, and with `stalled` of every one that waits.
-pub(super) fn gather(world: &World, s: &Scenario, stalled: bool) -> Vec<Facts> {
+pub(super) fn gather(world: &World, point: &Point, stalled: bool) -> Vec<Facts> {
     let mut all = Vec::new();
     for (h, host) in world.hosts().iter().enumerate() {
         let mut reasons = Vec::new();
@@ -199,7 +279,7 @@ pub(super) fn gather(world: &World, s: &Scenario, stalled: bool) -> Vec<Facts> {
                 None => None,
             };
             if let Some(how) = how {
-                all.push(facts(world, s, h as u32, (index, q), how));
+                all.push(facts(world, point, h as u32, (index, q), how));
             }
         }
     }
@@ -225,7 +305,8 @@ fn waits(q: &NicQp, reasons: &[StallReason]) -> Option<How> {
     (!idle).then_some(How::Stalled { unrung, waiting, blocked, silent })
 }
 
-fn facts(world: &World, s: &Scenario, host: u32, (index, q): (u32, &NicQp), how: How) -> Facts {
+fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how: How) -> Facts {
+    let s = &point.scenario;
     let nic = world.hosts()[host as usize].nic();
     let me = Sender { host: HostId(host), qp: index };
     let them = Nic::qp_index(q.attr.dest_qpn).map(|qp| Sender { host: q.peer, qp });
@@ -240,6 +321,11 @@ fn facts(world: &World, s: &Scenario, host: u32, (index, q): (u32, &NicQp), how:
         None => q.sq.slot(wqe).map(|slot| slot.wqe.wr_id),
     };
     let rc = nic.rc_config();
+    let since = q.accepts_since.unwrap_or(Time::ZERO);
+    let episode = standing.map(|s| Episode { since, first: s.una, end: s.next });
+    let began = standing.map_or(Time::ZERO, |s| s.began);
+    let at = q.death.as_ref().map_or(world.now(), |d| d.at);
+    let fates = |from, request| Fates::of(world, s, (from, request), episode);
     Facts {
         host,
         qpn: q.qpn,
@@ -254,11 +340,13 @@ fn facts(world: &World, s: &Scenario, host: u32, (index, q): (u32, &NicQp), how:
         standing,
         acknowledged: q.acknowledged,
         counters: q.hw_counters(),
-        requests: Fates::of(world, s, me, true),
-        answers: them.map(|them| Fates::of(world, s, them, false)).unwrap_or_default(),
+        requests: fates(me, true),
+        answers: them.map(|them| fates(them, false)).unwrap_or_default(),
         answers_under_way: them.map_or(0, |them| world.under_way_of(them)),
         requests_under_way: world.under_way_of(me),
         peer: peer(world, host, q),
+        troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
+        small_link: small_link(point),
         end: world.now(),
     }
 }
@@ -278,6 +366,7 @@ fn peer(world: &World, host: u32, q: &NicQp) -> Peer {
         requests: p.stats.rx_requests,
         last_request: p.last_request,
         receives: p.srq.and_then(|srq| there.nic().srq(srq)).unwrap_or(&p.rq).len(),
+        fill_at_rnr: p.fill_at_rnr,
         counters: p.hw_counters(),
     });
     let takes_us = |p: &NicQp| p.peer.0 == host && p.attr.dest_qpn == q.qpn;

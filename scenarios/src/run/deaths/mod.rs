@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `facts.rs` | what is known, from both sides and of the packets on the way |
 //! | `verdict.rs` | the cause |
+//! | `notes.rs` | what kills no queue pair and goes wrong all the same |
 //! | `settings.rs` | when it would have died under other settings |
 //! | `words.rs` | the words for it |
 
 mod facts;
+mod notes;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -18,14 +20,12 @@ mod words;
 use std::collections::BTreeMap;
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{QpState, QpType};
+use doorbell_core::verbs::QpState;
 use doorbell_sim::host::Host;
-use doorbell_sim::nic::{Nic, NicQp};
 use doorbell_sim::world::World;
 use serde::Serialize;
 
-use super::{Metric, Note, NoteKind, Outcome};
-use crate::format::Scenario;
+use super::{Metric, Outcome, Point};
 use facts::{Facts, How};
 pub use settings::OtherSetting;
 use words::gap;
@@ -181,7 +181,7 @@ pub(super) fn port_counters(host: &Host) -> Vec<(&'static str, u64)> {
 
 /// Fills in the queue pairs and the ports of a run. `stalled`: it could not go on, so queue pairs
 /// that wait are explained too.
-pub(super) fn collect(world: &World, s: &Scenario, stalled: bool, out: &mut Outcome) {
+pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Outcome) {
     for (h, host) in world.hosts().iter().enumerate() {
         for (_, q) in host.nic().qps() {
             let counters = q.hw_counters();
@@ -196,8 +196,10 @@ pub(super) fn collect(world: &World, s: &Scenario, stalled: bool, out: &mut Outc
         let counters = port_counters(host).into_iter().filter(|(_, n)| *n > 0).collect();
         out.ports.push(PortRow { host: h as u32, counters });
     }
-    psn_mismatch(world, out);
-    for f in facts::gather(world, s, stalled) {
+    notes::psn_mismatch(world, out);
+    notes::unreliable_drops(world, out);
+    notes::receives_too_few(world, out);
+    for f in facts::gather(world, point, stalled) {
         // A queue pair that its program moved to ERR, with nothing under way, has not died.
         let idle = f.work.is_none() && f.counters.req_cqe_flush_error == 0;
         let retired = matches!(f.how, How::Died { .. }) && idle && !failed(&f);
@@ -206,30 +208,8 @@ pub(super) fn collect(world: &World, s: &Scenario, stalled: bool, out: &mut Outc
             row.death = Some(death(&f));
         }
     }
-}
-
-/// Connections that live though the two sides do not agree about the first PSN: the peer takes
-/// packets for duplicates, and acknowledges what it never executes.
-fn psn_mismatch(world: &World, out: &mut Outcome) {
-    let mut count = 0;
-    for (h, host) in world.hosts().iter().enumerate() {
-        for (_, q) in host.nic().qps() {
-            let there = world.hosts()[q.peer.index()].nic();
-            let p = Nic::qp_index(q.attr.dest_qpn).and_then(|i| there.qp(i));
-            let mutual = |p: &&NicQp| p.peer.0 == h as u32 && p.attr.dest_qpn == q.qpn;
-            let Some(p) = p.filter(mutual).filter(|_| q.acknowledged.is_some()) else { continue };
-            let behind = q.attr.sq_psn.diff(p.attr.rq_psn) < 0;
-            if behind && q.ty == QpType::Rc && p.responder.is_some() {
-                count += p.hw_counters().duplicate_request;
-            }
-        }
-    }
-    if count > 0 {
-        let text = "packets were taken for duplicates because the two sides do not agree about \
-                    the first PSN: they were acknowledged and never executed, and their work \
-                    requests may have completed with success";
-        let (name, text) = ("psn-mismatch".to_owned(), text.to_owned());
-        out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
+    if stalled {
+        notes::explain_exit(world, out);
     }
 }
 
@@ -258,7 +238,7 @@ fn death(f: &Facts) -> DeathRow {
         verdict: verdict.text,
         own_side: words::own_side(f),
         other_side: words::other_side(f),
-        other_settings: settings::table(f),
+        other_settings: settings::table(f, verdict.need),
         remedy: settings::remedy(f, verdict.need),
     }
 }

@@ -1,14 +1,14 @@
 //! When it would have died under other settings, by the one rule [`time_to_retry_exc`], and the
 //! smallest settings that would have lasted.
 
-use doorbell_core::units::Span;
-use doorbell_core::verbs::{AckTimeout, RetryCnt, WcStatus};
-use doorbell_sim::rc::{AckTimeoutMode, time_to_retry_exc};
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::{AckTimeout, RetryCnt, RnrTimer, WcStatus};
+use doorbell_sim::rc::{AckTimeoutMode, RecoverCause, time_to_retry_exc};
 use serde::Serialize;
 
 use super::facts::Facts;
 use super::verdict::Need;
-use super::words::{interval, time};
+use super::words::{at, gap, interval, time};
 
 /// One setting, and after which time without an answer a queue pair dies with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -25,8 +25,8 @@ pub struct OtherSetting {
 const AROUND: u8 = 2;
 
 /// The table: timeout codes around the actual one, `retry_cnt` 1, 3, 7 and the actual one.
-pub(super) fn table(f: &Facts) -> Vec<OtherSetting> {
-    if !applies(f) {
+pub(super) fn table(f: &Facts, need: Option<Need>) -> Vec<OtherSetting> {
+    if !applies(f) || matches!(need, Some(Need::PathMtu(_))) {
         return Vec::new();
     }
     let (code, retries) = (f.attr.timeout.code(), f.attr.retry_cnt.code());
@@ -58,7 +58,7 @@ fn dies(f: &Facts, timeout: u8, retry_cnt: u8) -> Option<doorbell_sim::rc::Inter
 fn lasts(f: &Facts, need: Need, timeout: u8, retry_cnt: u8) -> bool {
     let Some(end) = dies(f, timeout, retry_cnt) else { return true };
     match need {
-        Need::Never => false,
+        Need::Never | Need::PathMtu(_) | Need::Chance(_) | Need::Receive(_) => false,
         Need::Answer(after) => end.least > after,
         // The last transmission is one interval before the end.
         Need::Transmission(after) => {
@@ -72,16 +72,34 @@ fn lasts(f: &Facts, need: Need, timeout: u8, retry_cnt: u8) -> bool {
 
 /// What would have lasted, in words; nothing where the model does not know how long it took.
 pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
-    let Some(need) = need.filter(|_| applies(f)) else { return Vec::new() };
+    let Some(need) = need else { return Vec::new() };
+    if let Need::Receive(from) = need {
+        return vec![receive(f, from)];
+    }
+    if !applies(f) {
+        return Vec::new();
+    }
     let (code, retries) = (f.attr.timeout.code(), f.attr.retry_cnt.code());
     let what = match need {
-        Need::Never => {
-            let text = "no timeout and no retry_cnt would have helped";
-            return vec![text.to_owned()];
+        Need::Never => return vec!["no timeout and no retry_cnt would have helped".to_owned()],
+        Need::PathMtu(path) => {
+            let path = path.map_or("that the link takes".to_owned(), |m| format!("<= {m} B"));
+            return vec![format!("path MTU {path}; no timeout would have helped")];
         }
+        Need::Chance(c) => {
+            let more = match retries {
+                RetryCnt::MAX_CODE => "retry_cnt 7 is the most".to_owned(),
+                n => format!("retry_cnt above {n} makes it less likely that all tries fail"),
+            };
+            let (num, den) = (c.num, c.den);
+            return vec![format!("each packet is lost with chance {num}/{den}: {more}")];
+        }
+        Need::Receive(_) => return Vec::new(),
         Need::Answer(after) => format!("the answer took {}", time(after)),
         Need::Transmission(after) => {
-            format!("a transmission after {} would have got through", time(after))
+            let then = at(f.since() + after);
+            let after = time(after);
+            format!("a transmission after {then}, {after} after the first, would have got through")
         }
     };
     let by_timeout = (1..=AckTimeout::MAX_CODE).find(|&t| lasts(f, need, t, retries));
@@ -102,4 +120,30 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
         false => ways.join(", or "),
     };
     vec![format!("{what}; the least that would have lasted: {ways}")]
+}
+
+/// What would have waited for a receive. The tries were spaced by the timer at least, so `n` more
+/// of them, or longer ones, outlast what was left from the death on.
+fn receive(f: &Facts, from: Option<Time>) -> String {
+    const FOREVER: &str = "rnr_retry 7 goes on without limit";
+    let used = f.standing.map_or(0, |s| s.rnr_retries);
+    let timer = f.standing.and_then(|s| match s.last_cause {
+        Some(RecoverCause::Rnr(timer)) => Some(timer),
+        _ => None,
+    });
+    let (Some(end), Some(timer)) = (from, timer) else {
+        return format!("{FOREVER}; post receives before the peer sends");
+    };
+    let (left, each) = (gap(end, f.at()).as_ps(), timer.duration().as_ps());
+    let mut ways = Vec::new();
+    let longer = left.checked_div(used.into()).map(|more| Span::from_ps(each + more + 1));
+    if let Some(t) = longer.and_then(RnrTimer::at_least) {
+        ways.push(format!("min_rnr_timer {t}"));
+    }
+    let more = u64::from(used) + left / each.max(1) + 1;
+    if more < 7 {
+        ways.push(format!("rnr_retry {more}"));
+    }
+    ways.push(FOREVER.to_owned());
+    format!("a try after {} may find a receive: {}", at(end), ways.join(", or "))
 }

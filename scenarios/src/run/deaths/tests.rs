@@ -57,14 +57,15 @@ fn an_outage_is_named_with_its_fault_and_the_least_settings_that_survive_it() {
     assert_eq!(d.status, "IBV_WC_RETRY_EXC_ERR");
     assert_eq!((d.timeouts, d.retries, d.rnr_retries, d.wr_id), (8, 7, 0, Some(0)));
     assert!(d.verdict.contains("the peer never saw a packet"), "{}", d.verdict);
-    assert!(d.verdict.contains("(fault `f`); 8 packets lost"), "{}", d.verdict);
+    assert!(d.verdict.contains("(fault `f`); 8 request packets lost"), "{}", d.verdict);
     says(&d.own_side, "ack timeout 8: T = 1.049 ms");
     says(&d.own_side, "expired 8 times, 7 of retry_cnt 7 used");
     says(&d.own_side, "local_ack_timeout_err 7");
-    says(&d.other_side, "requests lost on the link into switch 0: 8 from");
+    says(&d.other_side, "request packets lost on the link into switch 0: 8 from");
     // The last transmission is at 7 T: code 9 gives 14.7 ms, code 10 29.4 ms, and no retry_cnt is
     // more than seven.
     says(&d.remedy, "timeout 10 (dies after 33.55 ms)");
+    says(&d.remedy, "a transmission after 20 ms, 19.90 ms after the first, would");
     assert!(!d.remedy[0].contains("retry_cnt"), "{:?}", d.remedy);
     lives(&run(ONE, &cut("7ms"), &[]));
 }
@@ -88,16 +89,63 @@ fn a_loss_without_an_end_leaves_no_way_to_live() {
     says(&d.remedy, "no timeout and no retry_cnt would have helped");
     // What hits some packets says nothing about how long it lasts.
     let some = fault("'drop'\nsource = 0\nbefore = '90ms'\nchance = '999/1000'");
-    assert_eq!(died(&run(ONE, &some, &[]), "requests-lost", "f").remedy, Vec::<String>::new());
+    let d = died(&run(ONE, &some, &[]), "requests-lost", "f");
+    says(&d.remedy, "lost with chance 999/1000: retry_cnt 7 is the most");
+    let d = died(&run(ONE, &some, &["qp.retry_cnt=2"]), "requests-lost", "f");
+    says(&d.remedy, "retry_cnt above 2 makes it less likely");
+    let first = fault("'drop'\nsource = 0\nbudget = 8");
+    assert_eq!(died(&run(ONE, &first, &[]), "requests-lost", "f").remedy, Vec::<String>::new());
 }
 
 #[test]
 fn lost_answers_are_told_from_lost_requests() {
     let lost = |source: u32| fault(&format!("'drop'\nsource = {source}"));
     let d = died(&run(ONE, &lost(1), &[]), "answers-lost", "f");
-    assert!(d.verdict.contains("the peer answered, and 8 answers got lost"), "{}", d.verdict);
-    says(&d.other_side, "took 8 requests");
+    assert!(d.verdict.contains("; 8 answers lost, from"), "{}", d.verdict);
+    says(&d.other_side, "took 8 request packets");
     died(&run(ONE, &lost(0), &[]), "requests-lost", "f");
+}
+
+#[test]
+fn what_was_lost_before_the_failing_request_is_not_blamed() {
+    let two = "'post write 8B', 'ring', 'wait', 'compute 2ms', 'post write 8B', 'ring', 'wait'";
+    let early = fault("'drop'\nsource = 0\nbefore = '1.3ms'\nnth = 1");
+    let late = "[[fault]]\nid = 'g'\nkind = 'drop'\nsource = 1\nafter = '1.3ms'\n";
+    let d = died(&run(two, &format!("{early}{late}"), &[]), "answers-lost", "g");
+    assert!(d.verdict.contains("; 8 answers lost"), "{}", d.verdict);
+    assert!(!d.other_side.iter().any(|l| l.contains("request packets lost")), "{:?}", d.other_side);
+    // What was lost since is named, whichever way it went.
+    let early = fault("'drop'\nsource = 0\nafter = '1.3ms'\nnth = 2");
+    let d = died(&run(two, &format!("{early}{late}"), &[]), "answers-lost", "g");
+    assert!(d.verdict.contains("1 request packet and 7 answers lost"), "{}", d.verdict);
+}
+
+#[test]
+fn what_the_first_transmission_brought_is_no_lost_request() {
+    // It arrives, and its answer and all later requests are lost.
+    let answers = fault("'drop'\nsource = 1\nnth = 1");
+    let requests = "[[fault]]\nid = 'g'\nkind = 'drop'\nsource = 0\nafter = '200us'\n";
+    let o = run(ONE, &format!("{answers}{requests}"), &["qp.retry_cnt=1"]);
+    let d = died(&o, "answers-lost", "f");
+    assert!(d.verdict.contains("1 request packet and 1 answer lost"), "{}", d.verdict);
+    says(&d.other_side, "answers lost on the link into switch 0: 1 at ");
+}
+
+#[test]
+fn a_link_that_takes_smaller_packets_is_named_with_the_path_mtu_that_passes() {
+    let with = |set: &[&str]| {
+        let set: Vec<&str> = ["topology.mtu=1500B"].iter().chain(set).copied().collect();
+        run("'post write 4KiB', 'ring', 'wait'", "", &set)
+    };
+    let d = died(&with(&["qp.mtu=4KiB"]), "requests-lost", "mtu");
+    assert!(
+        d.verdict.contains("the path MTU is 4096 B, and topology.mtu (1500B)"),
+        "{}",
+        d.verdict
+    );
+    says(&d.remedy, "path MTU <= 1024 B; no timeout would have helped");
+    assert!(d.other_settings.is_empty());
+    lives(&with(&["qp.mtu=1KiB"]));
 }
 
 #[test]
@@ -223,12 +271,86 @@ fn no_receive_for_all_tries_and_one_in_time() {
 }
 
 #[test]
+fn a_fault_that_withholds_receives_is_named_with_what_outlasts_it() {
+    let withheld = fault("'rnr'\nhost = 1\nbefore = '3ms'");
+    let with = |set: &str| {
+        run("'recv 8B', 'post send 8B', 'ring', 'wait'", &withheld, &["qp.rnr_retry=2", set])
+    };
+    let d = died(&with("qp.retry_cnt=7"), "no-receive", "rnr_retry");
+    let open = "fault `f` (rnr of host 1) was open from the start to 3 ms";
+    assert!(d.verdict.contains(open), "{}", d.verdict);
+    assert!(d.verdict.contains("1 receive posted at the last try, and withheld"), "{}", d.verdict);
+    says(&d.other_side, "1 receive posted at the last try");
+    says(&d.remedy, "a try after 3 ms may find a receive: min_rnr_timer ");
+    says(&d.remedy, "rnr_retry 5, or rnr_retry 7 goes on without limit");
+    lives(&with("qp.min_rnr_timer=17"));
+    lives(&with("qp.rnr_retry=5"));
+    died(&with("qp.rnr_retry=4"), "no-receive", "rnr_retry");
+    // One that was over before is not blamed.
+    let over = fault("'rnr'\nhost = 1\nbefore = '50us'");
+    let d = died(
+        &run("'post send 8B', 'ring', 'wait'", &over, &["qp.rnr_retry=1"]),
+        "no-receive",
+        "rnr_retry",
+    );
+    assert!(!d.verdict.contains("fault"), "{}", d.verdict);
+    says(&d.other_side, "0 receives posted at the last try");
+}
+
+#[test]
+fn a_nic_that_stood_still_is_named() {
+    let still = |to: &str| fault(&format!("'nic-stall'\nhost = 1\nbefore = '{to}'"));
+    let d = died(&run(ONE, &still("12ms"), &[]), "peer-slow", "timeout");
+    let open = "fault `f` (nic-stall of host 1) was open from the start to 12 ms";
+    assert!(d.verdict.contains(open), "{}", d.verdict);
+    lives(&run(ONE, &still("6ms"), &[]));
+}
+
+// ---- notes -----------------------------------------------------------------------------------
+
+fn note<'o>(o: &'o Outcome, name: &str) -> Option<&'o str> {
+    o.notes.iter().find(|n| n.name == name).map(|n| &*n.text)
+}
+
+#[test]
+fn datagrams_that_nobody_takes_are_named_with_their_cause() {
+    let other = "'state reset peer', 'state init peer qkey=7', 'state rtr peer', 'recv 64B'";
+    let send = "'post send 8B', 'ring', 'wait'";
+    let ud = ["qp.type=UD"];
+    for (steps, says) in [
+        (format!("{other}, {send}"), ", expected 0x7 (qkey_viol_cntr)"),
+        (send.to_owned(), "no receive was posted"),
+        (format!("'recv 40B', {send}"), "no room for the payload and the 40 bytes of the GRH"),
+    ] {
+        let o = run(&steps, "", &ud);
+        let text = note(&o, "packets-dropped").unwrap_or_else(|| panic!("{steps}: {:?}", o.notes));
+        assert!(text.starts_with("host 0 QP 16 to host 1 QP 16: 1 datagram dropped at "), "{text}");
+        assert!(text.contains(says) && text.contains("; port of host 1: "), "{text}");
+        assert!(!o.effective.iter().any(|e| e.name == "qp.timeout"), "{:?}", o.effective);
+    }
+    let o = run(&format!("'recv 48B', {send}"), "", &ud);
+    assert_eq!(o.find("note.packets-dropped").unwrap().text(), "0");
+    assert!(run(ONE, "", &[]).effective.iter().any(|e| e.name == "qp.timeout"));
+}
+
+#[test]
+fn a_receive_queue_that_ran_dry_is_a_warning() {
+    let o = run("'post send 8B', 'ring', 'compute 1ms', 'recv 8B', 'wait'", "", &[]);
+    let text = note(&o, "receives-too-few").expect("it ran dry");
+    assert!(text.contains("receive queue of host 1 QP 16 ran dry: "), "{text}");
+    let o = run("'recv 8B', 'post send 8B', 'ring', 'wait'", "", &[]);
+    assert_eq!(o.find("note.receives-too-few").unwrap().text(), "0");
+}
+
+#[test]
 fn a_stall_without_a_receive_is_no_death() {
     let o = run("'post send 8B', 'ring', 'wait'", "", &[]);
     let d = died(&o, "no-receive", "rnr_retry");
     assert!(!d.died && d.status.is_empty());
     assert_eq!(o.exit.kind, ExitKind::NoProgress);
     assert!(d.verdict.contains("`rnr_retry` 7"), "{}", d.verdict);
+    says(&d.own_side, "it dies never: rnr_retry 7 is without limit");
+    assert!(o.exit.reason.contains("QP 16 [no-receive]: the peer has no"), "{}", o.exit.reason);
 }
 
 #[test]

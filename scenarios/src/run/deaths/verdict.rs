@@ -1,15 +1,17 @@
 //! Why a queue pair died or stalled: one cause, the field that did not match if one did, and the
 //! sentence that says it.
 
-use doorbell_core::units::{Span, Time};
+use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{QpState, WcStatus};
 use doorbell_sim::fabric::DropCause;
 use doorbell_sim::memory::MemoryError;
 use doorbell_sim::nic::{Dropped, Refused, Why};
 use doorbell_sim::rc::{BadRequest, RecoverCause, Stall};
 
+use super::super::faults::HostTrouble;
 use super::facts::{Facts, Fates, How, Loss, PeerQp};
-use super::words::{gap, plural, qp_name, time};
+use super::words::{at, between, gap, plural, qp_name, refused_word, time};
+use crate::format::FaultKind;
 
 /// The cause in one word, as expectations have it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -74,6 +76,12 @@ pub(super) enum Need {
     Answer(Span),
     /// Nothing that lasts helps.
     Never,
+    /// Packets of at most so large a path MTU pass.
+    PathMtu(Option<u32>),
+    /// Each packet is lost with this chance.
+    Chance(Ratio),
+    /// The peer may have a receive from then on; `None`: nobody knows.
+    Receive(Option<Time>),
 }
 
 /// The verdict.
@@ -128,37 +136,77 @@ pub(super) fn judge(f: &Facts) -> Verdict {
 /// Nobody answered in time. What happened to most of the packets since the first transmission of
 /// what was never acknowledged is the cause.
 fn judge_silence(f: &Facts) -> Verdict {
-    let since = f.since();
-    let refused = f.requests.refused_since(since).max_by_key(|(_, d)| d.packets);
-    let lost = most_lost(&f.requests, since);
-    let heard = f.peer.qp.as_ref().and_then(|q| q.last_request).is_some_and(|t| t >= since);
+    let refused = f.requests.refused().max_by_key(|(_, d)| d.packets);
+    let lost = most_lost(&f.requests);
+    let last = f.peer.qp.as_ref().and_then(|q| q.last_request);
+    let heard = f.executed() || last.is_some_and(|t| t >= f.since());
     match (refused, lost) {
         (Some((host, d)), lost) if lost.is_none_or(|l| l.packets <= d.packets) => {
             judge_refused(f, *host, d)
         }
-        (_, Some(l)) if !heard || l.packets > answers_gone(f) => requests_lost(f, l, heard),
+        (_, Some(l)) if !heard || f.requests.packets_lost() > answers_gone(f) => {
+            requests_lost(f, l, heard)
+        }
         _ if f.peer.host_dead => host_dead(f),
         _ if heard => judge_heard(f),
         _ if f.requests_under_way > 0 => slow(f, None),
-        _ => verdict(
-            Cause::Unexplained,
-            "",
-            "no answer came, and no packet was seen to be lost or dropped".to_owned(),
-        ),
+        _ => {
+            let text = "no answer came, and no packet was seen to be lost or dropped";
+            let text = format!("{text}{}", open_faults(f, |_| true));
+            verdict(Cause::Unexplained, "", text)
+        }
     }
 }
 
-fn most_lost(fates: &Fates, since: Time) -> Option<&Loss> {
-    fates.lost_since(since).max_by_key(|l| l.packets)
+fn most_lost(fates: &Fates) -> Option<&Loss> {
+    fates.lost.iter().max_by_key(|l| l.packets)
 }
 
 /// Answers that did not reach this side.
 fn answers_gone(f: &Facts) -> u64 {
-    let since = f.since();
-    let lost: u64 = f.answers.lost_since(since).map(|l| l.packets).sum();
     let late = |d: &Dropped| d.first >= f.at();
-    let refused = f.answers.refused_since(since).filter(|(_, d)| !late(d));
-    lost + refused.map(|(_, d)| d.packets).sum::<u64>()
+    let refused = f.answers.refused().filter(|(_, d)| !late(d));
+    f.answers.packets_lost() + refused.map(|(_, d)| d.packets).sum::<u64>()
+}
+
+/// The planned faults that were open while it failed, as the end of a sentence.
+fn open_faults(f: &Facts, which: impl Fn(&HostTrouble) -> bool) -> String {
+    let mut text = String::new();
+    for t in f.troubles.iter().filter(|t| which(t)) {
+        let place = t.host.map_or("of packets".to_owned(), |h| format!("of host {h}"));
+        let to = t.to.map_or("without end".to_owned(), |to| format!("to {}", at(to)));
+        let from = if t.from == Time::ZERO { "the start".to_owned() } else { at(t.from) };
+        let (id, kind) = (&t.id, t.kind.word());
+        text += &format!("; fault `{id}` ({kind} {place}) was open from {from} {to}");
+    }
+    text
+}
+
+/// How many packets of each direction were lost, and when.
+fn lost_both(f: &Facts) -> String {
+    let (requests, answers) = (f.requests.packets_lost(), f.answers.packets_lost());
+    let all = || f.requests.lost.iter().chain(&f.answers.lost);
+    let count = match (requests, answers) {
+        (n, 0) => plural(n, "request packet"),
+        (0, n) => plural(n, "answer"),
+        (n, m) => format!("{} and {}", plural(n, "request packet"), plural(m, "answer")),
+    };
+    let first = all().map(|l| l.first).min().unwrap_or(Time::ZERO);
+    let last = all().map(|l| l.last).max().unwrap_or(first);
+    format!("{count} lost, {}", between(first, last))
+}
+
+/// What would have lasted against a loss.
+fn against(v: Verdict, f: &Facts, l: &Loss) -> Verdict {
+    match (&l.fault, l.cause) {
+        (Some(fault), cause) => match (fault.end, fault.chance) {
+            (Some(end), _) => v.needs(Need::Transmission(gap(end, f.since()))),
+            (None, Some(chance)) if chance.num < chance.den => v.needs(Need::Chance(chance)),
+            _ if cause == DropCause::LinkDown => v.needs(Need::Never),
+            _ => v,
+        },
+        _ => v,
+    }
 }
 
 /// The port of `host` dropped the requests, and says why.
@@ -200,10 +248,7 @@ fn judge_refused(f: &Facts, host: u32, d: &Dropped) -> Verdict {
         ),
         Refused::Service { packet, qp } => wrong(
             "service",
-            format!(
-                "{port}: QP {} there is {qp:?}, the packets are {packet:?}",
-                f.peer.qpn.value()
-            ),
+            format!("{port}: QP {} there is {qp}, the packets are {packet}", f.peer.qpn.value()),
         ),
         Refused::State(QpState::Err) => peer_in_error(f, &port),
         Refused::State(state) => not_ready(f, &port, state),
@@ -212,7 +257,7 @@ fn judge_refused(f: &Facts, host: u32, d: &Dropped) -> Verdict {
             "icrc",
             format!("{port}: their ICRC was wrong; a link damages packets"),
         ),
-        Refused::Transport(why) => verdict(Cause::Unexplained, "", format!("{port}: {why:?}")),
+        why => verdict(Cause::Unexplained, "", format!("{port}: {}", refused_word(&why))),
     }
 }
 
@@ -280,24 +325,33 @@ fn requests_lost(f: &Facts, l: &Loss, heard: bool) -> Verdict {
         (false, true) => "the peer saw none of these packets",
         (false, false) => "the peer never saw a packet",
     };
-    let by = match &l.fault {
-        Some((id, _)) => format!(" (fault `{id}`)"),
-        None => String::new(),
-    };
+    if l.cause == DropCause::Oversize {
+        return oversize(f, l);
+    }
+    let by = l.fault.as_ref().map_or(String::new(), |fault| format!(" (fault `{}`)", fault.id));
     let what = match l.cause {
         DropCause::LinkDown => format!("{} was down", l.place.trim_start_matches("on ")),
         cause => format!("they got lost {}, {}", l.place, cause.name()),
     };
-    let (first, last) = (time(gap(l.first, Time::ZERO)), time(gap(l.last, Time::ZERO)));
-    let count = plural(l.packets, "packet");
-    let text = format!("{seen}: {what}{by}; {count} lost, from {first} to {last}");
-    let field = l.fault.as_ref().map_or("", |(id, _)| id);
-    let v = verdict(Cause::RequestsLost, field, text);
-    match (&l.fault, l.cause) {
-        (Some((_, Some(end))), _) => v.needs(Need::Transmission(gap(*end, f.since()))),
-        (Some((_, None)), DropCause::LinkDown) => v.needs(Need::Never),
-        _ => v,
-    }
+    let text = format!("{seen}: {what}{by}; {}", lost_both(f));
+    let field = l.fault.as_ref().map_or("", |fault| &fault.id);
+    against(verdict(Cause::RequestsLost, field, text), f, l)
+}
+
+/// A link takes smaller packets only.
+fn oversize(f: &Facts, l: &Loss) -> Verdict {
+    let link = f.small_link.as_ref();
+    let name = link.map_or("a link".to_owned(), |s| s.name.clone());
+    let text = format!(
+        "the path MTU is {} B, and {name} takes no such packets: {} dropped {}, {}; what is small \
+         passes",
+        f.attr.path_mtu.bytes(),
+        plural(l.packets, "packet"),
+        l.place,
+        between(l.first, l.last)
+    );
+    let path = link.and_then(|s| s.path);
+    verdict(Cause::RequestsLost, "mtu", text).needs(Need::PathMtu(path))
 }
 
 fn host_dead(f: &Facts) -> Verdict {
@@ -311,23 +365,25 @@ fn judge_heard(f: &Facts) -> Verdict {
     if let Some(v) = psn_mismatch(f, q) {
         return v;
     }
-    let (since, at) = (f.since(), f.at());
-    if let Some(l) = most_lost(&f.answers, since) {
-        let by = l.fault.as_ref().map_or(String::new(), |(id, _)| format!(" by fault `{id}`"));
-        let lost = plural(l.packets, "answer");
-        let text = format!("the peer answered, and {lost} got lost {}{by}", l.place);
-        let field = l.fault.as_ref().map_or("", |(id, _)| id);
-        let v = verdict(Cause::AnswersLost, field, text);
-        return match l.fault.as_ref().and_then(|(_, end)| *end) {
-            Some(end) => v.needs(Need::Transmission(gap(end, since))),
-            None => v,
-        };
+    if let Some(l) = most_lost(&f.answers) {
+        if l.cause == DropCause::PeerDead {
+            return host_dead(f);
+        }
+        if l.cause == DropCause::Oversize {
+            return oversize(f, l);
+        }
+        let by = l.fault.as_ref().map_or(String::new(), |l| format!(" (fault `{}`)", l.id));
+        let text =
+            format!("the peer answered, and answers got lost {}{by}; {}", l.place, lost_both(f));
+        let field = l.fault.as_ref().map_or("", |fault| &fault.id);
+        return against(verdict(Cause::AnswersLost, field, text), f, l);
     }
-    let before = f.answers.refused_since(since).filter(|(_, d)| d.first < at);
+    let died = f.at();
+    let before = f.answers.refused().filter(|(_, d)| d.first < died);
     if let Some((host, d)) = before.max_by_key(|(_, d)| d.packets) {
         return answers_refused(*host, d);
     }
-    let late = f.answers.refused_since(at).map(|(_, d)| d.first).min();
+    let late = f.answers.refused().filter(|(_, d)| d.last >= died).map(|(_, d)| d.first).min();
     slow(f, late)
 }
 
@@ -350,7 +406,7 @@ fn answers_refused(host: u32, d: &Dropped) -> Verdict {
             wrong("gid", format!("{port}: they came from host {from}, expected host {expected}"))
         }
         Refused::Icrc => verdict(Cause::Corrupted, "icrc", format!("{port}: their ICRC was wrong")),
-        why => verdict(Cause::AnswersLost, "", format!("{port}: {why:?}")),
+        why => verdict(Cause::AnswersLost, "", format!("{port}: {}", refused_word(&why))),
     }
 }
 
@@ -394,12 +450,13 @@ fn connected_again(f: &Facts, q: &PeerQp) -> Option<Verdict> {
 
 /// The peer lives, and its answer takes longer than this side waits.
 fn slow(f: &Facts, late: Option<Time>) -> Verdict {
+    let faults = open_faults(f, |t| t.kind != FaultKind::Rnr && t.kind != FaultKind::CqNotPolled);
     match late {
         Some(t) => {
             let after = time(gap(t, f.at()));
             let text = format!(
                 "the peer is alive but slow: an answer came {after} after the last expiry, {} \
-                 after the first transmission",
+                 after the first transmission{faults}",
                 time(gap(t, f.since()))
             );
             let need = Need::Answer(gap(t, f.since()));
@@ -407,8 +464,13 @@ fn slow(f: &Facts, late: Option<Time>) -> Verdict {
         }
         None => {
             let packets = plural(f.requests_under_way + f.answers_under_way, "packet");
-            let text = format!("nothing was lost, {packets} are still on their way");
-            verdict(Cause::PeerSlow, "timeout", text)
+            let text = format!("nothing was lost, {packets} on their way{faults}");
+            let v = verdict(Cause::PeerSlow, "timeout", text);
+            let stalls = f.troubles.iter().filter(|t| t.kind == FaultKind::NicStall);
+            match stalls.filter_map(|t| t.to).max() {
+                Some(end) => v.needs(Need::Answer(gap(end, f.since()))),
+                None => v,
+            }
         }
     }
 }
@@ -419,11 +481,34 @@ fn no_receive(f: &Facts) -> Verdict {
     let tries = f.standing.map_or(0, |s| s.rnr_retries) + 1;
     let code = rnr_code(f);
     let text = format!(
-        "the receiver had no receive posted for {tries} of {tries} tries{code}; {} posted at the \
-         end of the run",
-        f.peer.qp.as_ref().map_or(0, |q| q.receives)
+        "the receiver had no receive posted for {tries} of {tries} tries{code}{}{}",
+        withheld(f),
+        receiver_faults(f)
     );
-    verdict(Cause::NoReceive, "rnr_retry", text)
+    verdict(Cause::NoReceive, "rnr_retry", text).needs(receive_from(f))
+}
+
+/// What the peer's queue held when it last refused for want of a receive.
+fn withheld(f: &Facts) -> String {
+    let fill = f.peer.qp.as_ref().and_then(|q| q.fill_at_rnr);
+    match fill.filter(|n| *n > 0) {
+        Some(n) => {
+            format!("; {} posted at the last try, and withheld", plural(n.into(), "receive"))
+        }
+        None => String::new(),
+    }
+}
+
+/// Faults for which the peer posts no receive, or posts it late.
+fn receiver_faults(f: &Facts) -> String {
+    open_faults(f, |t| t.host == Some(f.peer.host))
+}
+
+/// When the faults of the peer's host end.
+fn receive_from(f: &Facts) -> Need {
+    let there = f.troubles.iter().filter(|t| t.host == Some(f.peer.host));
+    let ends: Option<Vec<Time>> = there.map(|t| t.to).collect();
+    Need::Receive(ends.and_then(|e| e.into_iter().max()))
 }
 
 fn rnr_code(f: &Facts) -> String {
@@ -484,12 +569,13 @@ fn judge_stall(f: &Facts) -> Verdict {
     let How::Stalled { unrung, waiting, blocked, silent } = f.how else {
         return verdict(Cause::Unexplained, "", String::new());
     };
-    let rnr = matches!(f.standing.and_then(|s| s.last_cause), Some(RecoverCause::Rnr(_)));
-    if rnr && blocked == Some(Stall::Rnr) {
+    if f.waits_for_receive() {
         let text = format!(
-            "the peer has no receive posted{}; `rnr_retry` {} goes on until it has",
+            "the peer has no receive posted{}; `rnr_retry` {} goes on until it has{}{}",
             rnr_code(f),
-            f.attr.rnr_retry
+            f.attr.rnr_retry,
+            withheld(f),
+            receiver_faults(f)
         );
         return verdict(Cause::NoReceive, "rnr_retry", text);
     }
@@ -518,6 +604,7 @@ fn judge_stall(f: &Facts) -> Verdict {
         let text = "everything was executed and nothing signalled, so no completion comes";
         return verdict(Cause::NothingSignalled, "signaled", text.to_owned());
     }
-    let text = format!("{waiting} announced entries are not started");
+    let faults = open_faults(f, |_| true);
+    let text = format!("{waiting} announced entries are not started{faults}");
     verdict(Cause::Waiting, "", text)
 }

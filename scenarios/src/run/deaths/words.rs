@@ -4,10 +4,10 @@ use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_core::verbs::{Qpn, WcStatus};
 use doorbell_sim::nic::{Dropped, Refused};
 use doorbell_sim::rc::{
-    AckTimeoutMode, DropReason, Interval, RecoverCause, TimeoutMode, time_to_retry_exc,
+    AckTimeoutMode, DropReason, Interval, RecoverCause, Stall, TimeoutMode, time_to_retry_exc,
 };
 
-use super::facts::{Facts, Fates, How, Loss};
+use super::facts::{Facts, Fates, How, Loss, PeerQp};
 use crate::quantity::Unit;
 use crate::run::Metric;
 
@@ -19,6 +19,17 @@ pub(super) fn time(span: Span) -> String {
 /// From `earlier` to `later`; nothing if it is not later.
 pub(super) fn gap(later: Time, earlier: Time) -> Span {
     if later > earlier { later.since(earlier) } else { Span::ZERO }
+}
+
+/// A point in time, counted from the start of the run.
+pub(super) fn at(t: Time) -> String {
+    time(gap(t, Time::ZERO))
+}
+
+/// `at 1 us`, or `from 1 us to 2 us` where both read differently.
+pub(super) fn between(first: Time, last: Time) -> String {
+    let (first, last) = (at(first), at(last));
+    if first == last { format!("at {first}") } else { format!("from {first} to {last}") }
 }
 
 pub(super) fn interval(i: Interval) -> String {
@@ -39,8 +50,7 @@ pub(super) fn qp_name(host: u32, qpn: Qpn) -> String {
 
 /// First line: who, how, on which work request.
 pub(super) fn headline(f: &Facts) -> String {
-    let ty = format!("{:?}", f.ty).to_ascii_uppercase();
-    let who = format!("{} ({ty}, {})", qp_name(f.host, f.qpn), f.state);
+    let who = format!("{} ({}, {})", qp_name(f.host, f.qpn), f.ty, f.state);
     let work = f.work.map_or(String::new(), |w| {
         let id = w.wr_id.map_or(String::new(), |id| format!(" WR {id},"));
         format!(" on{id} {} of {}", w.op.as_str_name(), Bytes(w.bytes.into()).print())
@@ -80,8 +90,40 @@ pub(super) fn timer(f: &Facts) -> String {
 /// When a queue pair that waits for an answer will have waited long enough.
 fn still_to_die(f: &Facts) -> Option<String> {
     f.standing.filter(|s| s.una != s.next)?;
+    if f.waits_for_receive() {
+        let code = f.attr.rnr_retry.code();
+        return Some(match code {
+            RNR_FOREVER => "without a receive it dies never: rnr_retry 7 is without limit".into(),
+            _ => format!("without a receive it dies after {code} tries more than the first"),
+        });
+    }
     let end = time_to_retry_exc(&f.mode, f.attr.timeout, f.attr.retry_cnt, f.seven)?;
     Some(format!("without an answer it dies {} after the first transmission", interval(end)))
+}
+
+/// The code of `rnr_retry` without limit.
+const RNR_FOREVER: u8 = 7;
+
+fn rnr_used(used: u32, code: u8) -> String {
+    match code {
+        RNR_FOREVER => "rnr_retry 7 is without limit".to_owned(),
+        _ => format!("{used} of rnr_retry {code} used"),
+    }
+}
+
+/// What keeps a requester from sending.
+const fn stall_words(s: Stall) -> &'static str {
+    match s {
+        Stall::Empty => "nothing is left to send",
+        Stall::Drained => "the queue pair is in SQD",
+        Stall::Window => "too many packets are unacknowledged",
+        Stall::RdAtomic => "max_rd_atomic READs and atomics are unanswered",
+        Stall::Fence => "a fence waits for an earlier READ or atomic",
+        Stall::Doomed => "the next work request cannot be executed",
+        Stall::Rnr => "the RNR timer runs",
+        Stall::NakReaction => "a NAK is being reacted to",
+        Stall::Credits => "no end-to-end credit",
+    }
 }
 
 fn expiries(n: u32) -> String {
@@ -95,12 +137,11 @@ pub(super) fn own_side(f: &Facts) -> Vec<String> {
         if s.una != s.next {
             lines.push(timer(f));
             lines.push(format!(
-                "since the last progress: {}, {} of retry_cnt {} used, {} of rnr_retry {} used",
+                "since the last progress: {}, {} of retry_cnt {} used, {}",
                 expiries(s.expired),
                 s.retries,
                 f.attr.retry_cnt.code(),
-                s.rnr_retries,
-                f.attr.rnr_retry.code(),
+                rnr_used(s.rnr_retries, f.attr.rnr_retry.code()),
             ));
         }
         let progress = match f.acknowledged {
@@ -114,7 +155,8 @@ pub(super) fn own_side(f: &Facts) -> Vec<String> {
         });
     }
     if let How::Stalled { unrung, waiting, blocked, .. } = f.how {
-        let blocked = blocked.map_or(String::new(), |b| format!("; sending waits: {b:?}"));
+        let blocked =
+            blocked.map_or(String::new(), |b| format!("; sending waits: {}", stall_words(b)));
         lines.push(format!("not rung {unrung}, announced and not started {waiting}{blocked}"));
         lines.extend(still_to_die(f));
     }
@@ -137,10 +179,10 @@ pub(super) fn other_side(f: &Facts) -> Vec<String> {
         Some(q) => {
             let psn = q.expected_psn.map_or(String::new(), |n| format!(", expects PSN {n:#x}"));
             lines.push(format!(
-                "{name} is {}{dead}{psn}; took {}, {} posted",
+                "{name} is {}{dead}{psn}; took {}, {}",
                 q.state,
-                plural(q.requests, "request"),
-                plural(q.receives.into(), "receive"),
+                plural(q.requests, "request packet"),
+                receives(f, q),
             ));
             let seen = [
                 ("out_of_sequence", q.counters.out_of_sequence),
@@ -155,38 +197,45 @@ pub(super) fn other_side(f: &Facts) -> Vec<String> {
             }
         }
     }
-    fates("requests", &f.requests, &mut lines);
+    fates("request packets", &f.requests, &mut lines);
     fates("answers", &f.answers, &mut lines);
     lines
+}
+
+/// Receives of the peer: when it last refused for want of one, if it did, else at the end.
+fn receives(f: &Facts, q: &PeerQp) -> String {
+    match q.fill_at_rnr.filter(|_| f.status() == Some(WcStatus::RnrRetryExcErr)) {
+        Some(n) => format!("{} posted at the last try", plural(n.into(), "receive")),
+        None => format!("{} posted at the end of the run", plural(q.receives.into(), "receive")),
+    }
 }
 
 fn fates(what: &str, fates: &Fates, lines: &mut Vec<String>) {
     for (host, d) in &fates.dropped {
         let times = span_of(d.packets, d.first, d.last);
         let counter = counter_of(d).map_or(String::new(), |c| format!(" ({c})"));
-        lines.push(format!("{what} dropped at host {host}: {times}, {}{counter}", refusal(d)));
+        lines.push(format!(
+            "{what} dropped at host {host}: {times}, {}{counter}",
+            refused_word(&d.why)
+        ));
     }
     for Loss { place, fault, cause, packets, first, last } in &fates.lost {
-        let by = fault.as_ref().map_or(String::new(), |(id, _)| format!(", fault `{id}`"));
+        let by = fault.as_ref().map_or(String::new(), |l| format!(", fault `{}`", l.id));
         let times = span_of(*packets, *first, *last);
         lines.push(format!("{what} lost {place}: {times}, {}{by}", cause.name()));
     }
 }
 
 fn span_of(packets: u64, first: Time, last: Time) -> String {
-    let at = |t: Time| time(gap(t, Time::ZERO));
-    match packets {
-        1 => format!("1 at {}", at(first)),
-        n => format!("{n} from {} to {}", at(first), at(last)),
-    }
+    format!("{packets} {}", between(first, last))
 }
 
 /// Why, with the fields of the first packet.
-fn refusal(d: &Dropped) -> String {
-    match d.why {
+pub(super) fn refused_word(why: &Refused) -> String {
+    match *why {
         Refused::Icrc => "wrong ICRC".to_owned(),
         Refused::UnknownQp(qpn) => format!("dest QPN {:#x} unknown", qpn.value()),
-        Refused::Service { packet, qp } => format!("{packet:?} packet for {qp:?} QP"),
+        Refused::Service { packet, qp } => format!("{packet} packet for {qp} QP"),
         Refused::PKey { sent, expected } => format!("P_Key {sent}, expected {expected}"),
         Refused::Address { from, expected } => {
             format!("from host {}, expected host {}", from.0, expected.0)
@@ -195,13 +244,28 @@ fn refusal(d: &Dropped) -> String {
         Refused::QKey { sent, expected } => {
             format!("Q_Key {:#x}, expected {:#x}", sent.0, expected.0)
         }
-        Refused::Transport(DropReason::Stale) => "nothing that is awaited".to_owned(),
-        Refused::Transport(why) => format!("no use for it ({why:?})"),
+        Refused::Transport(why) => reason_words(why).to_owned(),
+    }
+}
+
+/// Why the transport has no use for a packet.
+const fn reason_words(why: DropReason) -> &'static str {
+    match why {
+        DropReason::Opcode => "an operation that this kind of queue pair has not",
+        DropReason::Header => "a header that is not that of its operation",
+        DropReason::QpState => "the queue pair is in ERR",
+        DropReason::Stale => "nothing that is awaited",
+        DropReason::Syndrome => "a NAK without a meaning",
+        DropReason::QKey => "another Q_Key",
+        DropReason::NoReceive => "no receive was posted",
+        DropReason::Sequence => "the beginning of its message is lost",
+        DropReason::Access => "an operation that the access flags forbid",
+        DropReason::Length => "an illegal length",
     }
 }
 
 /// The port's counter that moved.
-const fn counter_of(d: &Dropped) -> Option<&'static str> {
+pub(super) const fn counter_of(d: &Dropped) -> Option<&'static str> {
     Some(match d.why {
         Refused::Icrc => "rx_icrc_encapsulated",
         Refused::UnknownQp(_) => "rx_unknown_qp",

@@ -1,0 +1,169 @@
+//! What kills no queue pair and goes wrong all the same, as notes; and the exit's reason in the
+//! words of the verdicts.
+
+use std::collections::BTreeMap;
+
+use doorbell_core::verbs::{QpType, Qpn};
+use doorbell_sim::host::StallReason;
+use doorbell_sim::nic::{Dropped, Nic, NicQp, Refused, Sender};
+use doorbell_sim::rc::DropReason;
+use doorbell_sim::wire::HostId;
+use doorbell_sim::world::World;
+
+use super::words::{between, counter_of, plural, qp_name, refused_word};
+use super::{QpRow, port_counters};
+use crate::run::{ExitKind, Note, NoteKind, Outcome};
+
+/// Notes of one kind in full; the rest is counted.
+const MAX_NOTES: usize = 4;
+
+fn warn(out: &mut Outcome, name: &str, all: Vec<(String, u64)>) {
+    out.oracles.push(name.to_owned());
+    let rest: u64 = all.iter().skip(MAX_NOTES).map(|(_, n)| n).sum();
+    let more = all.len().saturating_sub(MAX_NOTES);
+    let mut add = |text, count| {
+        let name = name.to_owned();
+        out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
+    };
+    all.into_iter().take(MAX_NOTES).for_each(|(text, n)| add(text, n));
+    if more > 0 {
+        add(format!("and {more} more of the kind"), rest);
+    }
+}
+
+/// Connections that live though the two sides do not agree about the first PSN: the peer takes
+/// packets for duplicates, and acknowledges what it never executes.
+pub(super) fn psn_mismatch(world: &World, out: &mut Outcome) {
+    let mut count = 0;
+    for (h, host) in world.hosts().iter().enumerate() {
+        for (_, q) in host.nic().qps() {
+            let there = world.hosts()[q.peer.index()].nic();
+            let p = Nic::qp_index(q.attr.dest_qpn).and_then(|i| there.qp(i));
+            let mutual = |p: &&NicQp| p.peer.0 == h as u32 && p.attr.dest_qpn == q.qpn;
+            let Some(p) = p.filter(mutual).filter(|_| q.acknowledged.is_some()) else { continue };
+            let behind = q.attr.sq_psn.diff(p.attr.rq_psn) < 0;
+            if behind && q.ty == QpType::Rc && p.responder.is_some() {
+                count += p.hw_counters().duplicate_request;
+            }
+        }
+    }
+    if count > 0 {
+        let text = "packets were taken for duplicates because the two sides do not agree about \
+                    the first PSN: they were acknowledged and never executed, and their work \
+                    requests may have completed with success";
+        let (name, text) = ("psn-mismatch".to_owned(), text.to_owned());
+        out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
+    }
+}
+
+/// Packets of unreliable services that were dropped where they arrived: nobody dies of it, and
+/// the sender learns nothing.
+pub(super) fn unreliable_drops(world: &World, out: &mut Outcome) {
+    let mut all = Vec::new();
+    for (h, host) in (0..).zip(world.hosts()) {
+        let unreliable = |q: &NicQp| matches!(q.ty, QpType::Uc | QpType::Ud);
+        for (index, q) in host.nic().qps().filter(|(_, q)| unreliable(q)) {
+            let from = Sender { host: HostId(h), qp: index };
+            for (to, there) in (0..).zip(world.hosts()) {
+                for d in there.nic().dropped_of(from) {
+                    let counters = port_counters(there);
+                    let who = (qp_name(h, q.qpn), qp_name(to, d.dest), q.ty);
+                    all.push((dropped_text(&who, to, d, &counters), d.packets));
+                }
+            }
+        }
+    }
+    warn(out, "packets-dropped", all);
+}
+
+fn dropped_text(
+    (from, to, ty): &(String, String, QpType),
+    host: u32,
+    d: &Dropped,
+    counters: &[(&'static str, u64)],
+) -> String {
+    let what = if *ty == QpType::Ud { "datagram" } else { "packet" };
+    let short = matches!(d.why, Refused::Transport(DropReason::Length)) && *ty == QpType::Ud;
+    let why = match d.why {
+        _ if short => {
+            "the receive has no room for the payload and the 40 bytes of the GRH before it; the \
+             receiver sees IBV_WC_LOC_LEN_ERR"
+                .to_owned()
+        }
+        why => {
+            let counter = counter_of(d).map_or(String::new(), |c| format!(" ({c})"));
+            format!("{}{counter}", refused_word(&why))
+        }
+    };
+    let moved = [counter_of(d), Some("rx_dropped"), Some("resp_local_length_error")];
+    let named: Vec<String> = counters
+        .iter()
+        .filter(|(name, n)| *n > 0 && moved.contains(&Some(*name)))
+        .map(|(name, n)| format!("{name} {n}"))
+        .collect();
+    format!(
+        "{from} to {to}: {} dropped {}: {why}; port of host {host}: {}",
+        plural(d.packets, what),
+        between(d.first, d.last),
+        if named.is_empty() { "no counter moves".to_owned() } else { named.join(", ") }
+    )
+}
+
+/// Receive queues that ran dry: each refusal costs the sender an RNR timer.
+pub(super) fn receives_too_few(world: &World, out: &mut Outcome) {
+    let mut all = Vec::new();
+    for (h, host) in (0..).zip(world.hosts()) {
+        let mut shared: BTreeMap<u32, u64> = BTreeMap::new();
+        for (_, q) in host.nic().qps() {
+            let naks = q.hw_counters().rnr_naks_sent;
+            // What a planned fault withholds was posted.
+            let dry = naks > 0 && q.fill_at_rnr.unwrap_or(0) == 0;
+            match q.srq {
+                _ if !dry => {}
+                Some(srq) => *shared.entry(srq).or_default() += naks,
+                None => {
+                    let name = format!("the receive queue of {}", qp_name(h, q.qpn));
+                    all.push((dry_text(&name, q.rq.depth(), "qp.rq_depth", naks), naks));
+                }
+            }
+        }
+        for (srq, naks) in shared {
+            let depth = host.nic().srq(srq).map_or(0, |q| q.depth());
+            let name = format!("SRQ {srq} of host {h}");
+            all.push((dry_text(&name, depth, "srq.depth", naks), naks));
+        }
+    }
+    warn(out, "receives-too-few", all);
+}
+
+fn dry_text(name: &str, depth: u32, setting: &str, naks: u64) -> String {
+    format!(
+        "{name} ran dry: {} sent, lowest fill 0 of {depth}; post receives faster, or more of them \
+         (`{setting}`)",
+        plural(naks, "RNR NAK")
+    )
+}
+
+/// Puts the verdicts in the place of what the exit's reason says of the same queue pairs.
+pub(super) fn explain_exit(world: &World, out: &mut Outcome) {
+    if out.exit.kind != ExitKind::NoProgress {
+        return;
+    }
+    let mut reasons = Vec::new();
+    world.hosts().iter().for_each(|h| h.stall_reasons(&mut reasons));
+    let verdict = |qps: &[QpRow], host: u32, qpn: Qpn| {
+        let row = qps.iter().find(|r| (r.host, r.qpn) == (host, qpn.value()))?;
+        let d = row.death.as_ref()?;
+        Some(format!("host {host}, QP {} [{}]: {}", row.qpn, d.cause, d.verdict))
+    };
+    for reason in &reasons {
+        let (StallReason::Unanswered { host, qpn, .. } | StallReason::QpInError { host, qpn }) =
+            *reason
+        else {
+            continue;
+        };
+        if let Some(text) = verdict(&out.qps, host, qpn) {
+            out.exit.reason = out.exit.reason.replace(&reason.to_string(), &text);
+        }
+    }
+}
