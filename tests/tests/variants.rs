@@ -14,8 +14,8 @@ const THREE: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'
     set = { 'program.0.steps' = ['post write 8B rkey=wrong anyway', 'ring', 'wait'] }\n\
     [[expect]]\nkind = 'difference'\nmetric = 'counter.fault_drop'\nof = 'lossy'\nto = 'clean'\n\
     min = 1\nmax = 1\nwhy = 'one is lost'\n\
-    [[expect]]\nkind = 'equals'\nmetric = 'qps_in_error'\nin = ['dead']\nvalue = 1\n\
-    why = 'it dies'\n";
+    [[expect]]\nkind = 'equals'\nmetric = 'qps_in_error'\nin = ['dead']\nvalue = 2\n\
+    why = 'both sides die'\n";
 
 fn with(name: &str, args: &[&str]) -> Ended {
     let folder = Folder::new(name);

@@ -47,8 +47,8 @@ counters! {
     /// Responder: packets before the expected PSN.
     duplicate_request,
     /// Requester: sequence NAKs received, limit not exceeded. Those included that change nothing
-    /// because what they ask for is under way: with selective repeat a responder answers each packet
-    /// beyond a gap by one, so that one loss counts as often as packets were in flight behind it.
+    /// because what they ask for is under way: with selective repeat a responder answers each
+    /// packet beyond a gap by one, so one loss counts as often as packets were in flight behind it.
     packet_seq_err,
     /// Requester: responses beyond an unanswered READ or ATOMIC, limit not exceeded. Those that
     /// follow the first one count again only when something has moved or was sent again.
