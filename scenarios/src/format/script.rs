@@ -30,8 +30,8 @@
 //! takes the buffer from the N-th protection domain, of which all but 0 are foreign to the queue
 //! pair, an error that the verbs define; `sge=N` gathers the message from N elements; `local=SIZE`
 //! and `remote=SIZE` say where it is in the own buffer and in the peer's, or `end+SIZE` beyond the
-//! last place at which it fits; `rkey=wrong`, `stale`, `foreign` or a number names the peer's memory
-//! by another key than its own, and `lkey=wrong` the own buffer; `solicited` asks for an event at a
+//! last place at which it fits; `rkey=wrong`, `stale`, `foreign` or a number names the peer's
+//! memory by another key than its own, and `lkey=wrong` the own buffer; `solicited` asks for an event at a
 //! peer that waits for solicited ones only. `anyway` posts what would else be reported as a mistake
 //! of the file (more than was granted, a foreign buffer), to show what the verbs answer.
 //!

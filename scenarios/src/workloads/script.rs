@@ -387,11 +387,7 @@ impl Script {
                 }
             }
             ScriptStep::Ring { qp, how } => self.ring(t, qp, how)?,
-            ScriptStep::Unstage { qp } => {
-                let n = t.unstage(self.lane(qp)?.qp);
-                self.sent[qp as usize].staged.clear();
-                self.log(t, Outcome::Unstaged(n));
-            }
+            ScriptStep::Unstage { qp } => self.unstage(t, qp)?,
             ScriptStep::Poll { max } => {
                 self.poll(t, max)?;
                 self.log(t, Outcome::Polled(self.seen));
@@ -435,6 +431,13 @@ impl Script {
             ScriptStep::End(step) => return self.end(t, step),
         }
         Ok(None)
+    }
+
+    fn unstage<T: Control>(&mut self, t: &mut T, qp: u32) -> Result<(), Failure> {
+        let n = t.unstage(self.lane(qp)?.qp);
+        self.sent[qp as usize].staged.clear();
+        self.log(t, Outcome::Unstaged(n));
+        Ok(())
     }
 
     /// Loads or stores 8 bytes.

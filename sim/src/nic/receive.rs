@@ -378,8 +378,7 @@ impl Nic {
         if p.takes_recv {
             self.take_recv(env, qp);
         }
-        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
-        let pd = q.pd;
+        let pd = self.qps[qp as usize].as_deref().expect("checked").pd;
         if p.len > 0 {
             let (region, addr) = match p.target {
                 Target::Remote { va, rkey, dma_len } => {
@@ -388,24 +387,7 @@ impl Nic {
                     let region = env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
                     (region.map_err(|e| (of_key(e), false))?.id, va)
                 }
-                Target::Recv { offset } => {
-                    let recv = q.current_recv.expect("the verdict took one");
-                    let addr = recv.sge.addr + u64::from(offset);
-                    if u64::from(offset) + u64::from(p.len) > u64::from(recv.sge.len) {
-                        self.recv_failed(env, qp, WcStatus::LocLenErr);
-                        return Err((BadRequest::ShortReceive, true));
-                    }
-                    let need = AccessFlags::LOCAL_WRITE;
-                    let lkey = recv.sge.lkey;
-                    match env.regions.check_local(lkey, Pd(pd), addr, p.len.into(), need) {
-                        Ok(region) => (region.id, addr),
-                        Err(e) => {
-                            q.bad_memory = q.bad_memory.or(Some(e));
-                            self.recv_failed(env, qp, WcStatus::LocProtErr);
-                            return Err((BadRequest::LocalMemory, true));
-                        }
-                    }
-                }
+                Target::Recv { offset } => self.receive_place(env, qp, offset, p.len)?,
             };
             self.stats.rx_payload += u64::from(p.len);
             let write = RxWrite {
@@ -438,6 +420,33 @@ impl Nic {
             self.recv_done(env, qp, done);
         }
         Ok(())
+    }
+
+    /// Where in the receive that was taken a payload goes. A receive that is too short, or in
+    /// memory that cannot be written, completes in error.
+    fn receive_place(
+        &mut self,
+        env: &mut Env<'_>,
+        qp: u32,
+        offset: u32,
+        len: u32,
+    ) -> Result<(RegionId, u64), (BadRequest, bool)> {
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        let recv = q.current_recv.expect("the verdict took one");
+        let addr = recv.sge.addr + u64::from(offset);
+        if u64::from(offset) + u64::from(len) > u64::from(recv.sge.len) {
+            self.recv_failed(env, qp, WcStatus::LocLenErr);
+            return Err((BadRequest::ShortReceive, true));
+        }
+        let need = AccessFlags::LOCAL_WRITE;
+        match env.regions.check_local(recv.sge.lkey, Pd(q.pd), addr, len.into(), need) {
+            Ok(region) => Ok((region.id, addr)),
+            Err(e) => {
+                q.bad_memory = q.bad_memory.or(Some(e));
+                self.recv_failed(env, qp, WcStatus::LocProtErr);
+                Err((BadRequest::LocalMemory, true))
+            }
+        }
     }
 
     fn take_recv(&mut self, env: &mut Env<'_>, qp: u32) {
