@@ -5,11 +5,15 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// Writes `text` to `path` through a file beside it that is renamed in the end, so that a reader
-/// sees the old content or the new one and never a part.
+/// sees the old content or the new one and never a part. What is there and no regular file (a
+/// device, a FIFO, a symbolic link) stays what it is: `text` is written through it.
 ///
 /// # Errors
 /// When the folder cannot be made or written; then nothing is left behind.
 pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+        return File::create(path)?.write_all(text.as_bytes());
+    }
     let name = path
         .file_name()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
@@ -46,6 +50,21 @@ mod tests {
         // A folder stands where the file should be: an error, and no temporary file.
         assert!(write_whole(path.parent().unwrap(), "x").is_err());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn writes_through_what_is_no_regular_file() {
+        let folder = std::env::temp_dir().join(format!("doorbell-through-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (target, link) = (folder.join("target"), folder.join("link"));
+        fs::write(&target, "a longer text that was there before").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write_whole(&link, "new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "new");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "no temporary file");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -6,7 +6,7 @@ use doorbell_core::units::Time;
 
 use super::programs::Role;
 use super::steps::{peer_metrics, script_metrics};
-use super::{LatencyRecorder, Metric, Outcome, Point};
+use super::{LatencyRecorder, Metric, Note, NoteKind, Outcome, Point};
 use crate::workloads::{Results, Window};
 
 /// A program of a group: what it is for, and what it measured.
@@ -71,7 +71,15 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     if let (Some(first), Some(last)) = (first, last) {
         put("receive_rate", Metric::per_second(received, last.since(first)));
     }
-    put("data_errors", Metric::count(sum(Role::Peer, |r| r.data.wrong() + r.data.missing)));
+    let data_errors = sum(Role::Peer, |r| r.data.wrong() + r.data.missing);
+    put("data_errors", Metric::count(data_errors));
+    if data_errors > 0 && prefix.is_empty() {
+        let text = "messages whose data came wrong, late or not at all. A completion in host \
+                    memory does not wait for payload on its way to GPU memory, nor a doorbell for \
+                    stores that no fence orders: READ the last bytes back, or fence, first";
+        let (name, text) = ("data-errors".to_owned(), text.to_owned());
+        out.notes.push(Note { kind: NoteKind::Warning, name, text, count: data_errors });
+    }
     let mut found =
         |name: &str, n| *out.counters.entry(format!("{prefix}{name}")).or_default() += n;
     found("messages_corrupt", sum(Role::Peer, |r| r.data.corrupt));

@@ -10,7 +10,7 @@ use doorbell_sim::world::World;
 use super::programs::Placed;
 use super::{Point, RunError};
 use crate::format::{PostStep, Step};
-use crate::workloads::{LogEntry, Outcome, Results};
+use crate::workloads::{Failure, LogEntry, Outcome, Results};
 
 /// The first mistake in what a script did, if there is one.
 pub(super) fn mistake(
@@ -45,10 +45,25 @@ fn meant(steps: &[Step], line: u32) -> bool {
 /// the back end.
 pub(crate) fn refused_step(point: &Point, placed: &Placed, results: &Results) -> Option<RunError> {
     let steps = &point.scenario.program[placed.program].steps;
-    results.log.iter().filter(|entry| !meant(steps, entry.line)).find_map(|entry| {
+    let refused = results.log.iter().filter(|entry| !meant(steps, entry.line)).find_map(|entry| {
         let (message, help) = refusal(&entry.outcome)?;
         Some(at(placed, entry.line, message, help))
-    })
+    });
+    refused.or_else(|| ended(placed, results))
+}
+
+/// The step at which a script ended because it could not be done at all.
+fn ended(placed: &Placed, results: &Results) -> Option<RunError> {
+    use Failure::{Config, Memory, Modify, OwnRegion, Stage};
+    let (line, f) = (results.waits_at?, results.failure?);
+    let help = match f {
+        OwnRegion { .. } => "smaller messages",
+        Stage(_) | Modify(_) | Memory(_) | Config(_) => {
+            "change the step so that the verbs allow it"
+        }
+        _ => return None,
+    };
+    Some(at(placed, line, f.to_string(), help.to_owned()))
 }
 
 fn at(placed: &Placed, line: u32, message: String, help: String) -> RunError {

@@ -4,6 +4,8 @@
 mod batch;
 mod deaths;
 mod effective;
+#[cfg(test)]
+mod end_tests;
 mod error;
 #[cfg(test)]
 mod fault_tests;

@@ -484,6 +484,7 @@ fn oracles(world: &World, out: &mut Outcome) {
         "stale-payload",
         "region-in-use",
         "byte-balance",
+        "data-errors",
         "psn-mismatch",
     ];
     out.oracles = watching.map(str::to_owned).to_vec();

@@ -430,7 +430,9 @@ impl Rate {
     fn stage<T: Control>(&mut self, t: &mut T, i: usize, arrived: Time) -> Result<bool, Failure> {
         let flow = &self.flows[i];
         let last = flow.quota == Some(flow.total + 1);
-        let signal = last || flow.unsignalled + 1 == self.config.signal_every;
+        // A QP that signals everything completes every message, whatever the flags say.
+        let all = self.config.link.signal_all;
+        let signal = all || last || flow.unsignalled + 1 == self.config.signal_every;
         let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
         let offset = i as u64 * self.config.shape.stride();
         let wr_id = self.credits.tag(self.handed);

@@ -55,6 +55,17 @@ fn slots_of_which_none_is_signalled_never_come_back() {
 }
 
 #[test]
+fn a_queue_pair_that_signals_everything_completes_every_message() {
+    let mut c = config(8);
+    (c.signal_every, c.link.signal_all) = (4, true);
+    assert_eq!(play(c.clone()).0.messages, 8);
+    c.depth = 4;
+    let (r, _, end) = play(c);
+    end.unwrap();
+    assert_eq!((r.messages, r.unconfirmed, r.failure), (8, 0, None));
+}
+
+#[test]
 fn a_batch_waits_for_its_oldest_message_and_no_longer() {
     let mut c = config(100);
     c.arrivals = Arrivals::Every(Span::from_us(1));

@@ -217,6 +217,18 @@ fn a_drain_ends_with_its_marker() {
 }
 
 #[test]
+fn a_drain_of_a_full_send_queue_polls_until_there_is_room() {
+    let mut config =
+        ScriptConfig { steps: vec![post(1), RING, err(), DRAIN], ..ScriptConfig::to(1) };
+    config.link.size.max_send_wr = 1;
+    let mut a = Script::new(config);
+    let mut b = Responder::new(ResponderConfig::to(0));
+    let end = run(&mut Ideal::new(2), &mut [&mut a, &mut b]);
+    end.unwrap();
+    assert_eq!((a.results().failure, outcomes(&a)[3]), (None, Outcome::Drained(2)));
+}
+
+#[test]
 fn a_drain_needs_a_queue_pair_in_err() {
     let (a, ..) = play(vec![DRAIN]);
     assert!(matches!(a.results().failure, Some(Failure::Config(text)) if text.contains("err")));

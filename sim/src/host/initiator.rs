@@ -291,8 +291,10 @@ pub(super) struct InitiatorState {
     pub stats: InitiatorStats,
     /// Wake-ups in a row that polled nothing while a named CQ was ready.
     pub barren: u8,
-    /// Steps in a row that did nothing.
+    /// Steps in a row that did nothing and asked for the next one at once.
     pub idle_steps: u32,
+    /// Steps since the last one that did something, which did nothing and waited for a time.
+    pub idle_polls: u32,
     pub bootstrap_seen: bool,
 }
 

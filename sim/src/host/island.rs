@@ -24,8 +24,13 @@ use crate::pcie::{NodeId, PcieConfigError, PcieEvent, PcieTree};
 use crate::wire::{HostId, Packet, PacketId};
 
 /// Steps in a row that found, posted, stored and computed nothing, after which a program counts as
-/// stuck: it turns, on `Again` or on its own deadlines, and nothing comes of it.
+/// stuck: it turns, and nothing comes of it. On its own deadlines it is stuck only if nobody else
+/// does anything either.
 const IDLE_STEP_LIMIT: u32 = 1_000_000;
+
+/// Every how many of its idle polls a program beyond that limit makes the world look whether
+/// anything else goes on. Higher: a run in which nothing does ends later; lower: longer runs.
+const IDLE_CHECK: u32 = 1_024;
 
 /// What all islands use. Nothing here is decided by one island for another.
 #[derive(Debug)]
@@ -236,6 +241,7 @@ impl Host {
             stats: InitiatorStats::default(),
             barren: 0,
             idle_steps: 0,
+            idle_polls: 0,
             bootstrap_seen: false,
         });
         let ev = HostEvent::Step { initiator: index, generation: 0 };
@@ -307,6 +313,20 @@ impl Host {
         let overtaken = |i: &InitiatorState| i.pending_steps - u32::from(i.will_step);
         let steps: u32 = self.initiators.iter().map(overtaken).sum();
         (steps + self.nic.pending_timers()) as usize
+    }
+
+    /// Steps pending of programs that wait for a time, and have so often found nothing to do that
+    /// they will find nothing at the next one, unless somebody else does something.
+    pub fn idle_polls(&self) -> usize {
+        let polls = |i: &&InitiatorState| i.will_step && i.idle_polls > IDLE_STEP_LIMIT;
+        self.initiators.iter().filter(polls).count()
+    }
+
+    /// Whether a program has found nothing to do so often that it is worth asking whether
+    /// anybody else will do something. Asked once in [`IDLE_CHECK`] steps: it looks at every QP.
+    pub fn polls_idly(&self, initiator: u16) -> bool {
+        let idle = self.initiators[usize::from(initiator)].idle_polls;
+        idle > IDLE_STEP_LIMIT && idle.is_multiple_of(IDLE_CHECK)
     }
 
     /// Whether every program is done and nothing is under way in the host.
@@ -622,7 +642,7 @@ impl Host {
             Err(cause) => resume_unwind(cause),
         };
         self.initiators[i].stats.work += end.since(now);
-        self.watch_progress(i, next, active);
+        self.watch_progress(i, next, end, active);
         self.initiators[i].activity = Activity::Acting { next, end };
         if self.initiators[i].effects.is_empty() {
             self.finish_step(s, now, initiator);
@@ -643,15 +663,21 @@ impl Host {
         }
     }
 
-    /// Finds programs that turn without doing anything.
-    fn watch_progress(&mut self, i: usize, next: Next, active: bool) {
+    /// Finds programs that turn without doing anything. One that waits for a time turns no faster
+    /// than it says; whether it waits in vain is a question about the whole world.
+    fn watch_progress(&mut self, i: usize, next: Next, end: Time, active: bool) {
         let rank = self.initiators[i].rank;
         let ready = match next {
             Next::Wait { on, .. } => self.ready_cq(i, on),
             _ => None,
         };
         let init = &mut self.initiators[i];
-        init.idle_steps = if active { 0 } else { init.idle_steps + 1 };
+        let timed = matches!(next, Next::Wait { until: Some(until), .. } if until > end);
+        (init.idle_steps, init.idle_polls) = match (active, timed) {
+            (true, _) => (0, 0),
+            (false, true) => (0, init.idle_polls.saturating_add(1)),
+            (false, false) => (init.idle_steps + 1, init.idle_polls),
+        };
         init.barren = if active || ready.is_none() { 0 } else { init.barren + 1 };
         if init.idle_steps > IDLE_STEP_LIMIT {
             self.fault.get_or_insert(StallReason::IdleSteps { rank });

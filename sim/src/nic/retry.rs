@@ -48,9 +48,13 @@ impl Nic {
         self.timers
     }
 
-    /// Whether a message to the QP at `index` would find a receive, or an end of another kind.
+    /// Whether a message to the QP at `index` would find a receive, or an end of another kind. One
+    /// that has come in part holds its receive already: its rest needs no other.
     pub fn has_receive(&self, index: u32) -> bool {
         let Some(q) = self.qp(index).filter(|q| q.responder.is_some()) else { return true };
+        if q.current_recv.is_some() {
+            return true;
+        }
         match q.srq {
             Some(srq) => self.srq(srq).is_none_or(|rq| !rq.is_empty()),
             None => !q.rq.is_empty(),

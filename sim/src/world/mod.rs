@@ -189,7 +189,9 @@ impl World {
                 }
                 Ok(Some((now, class, event))) if self.comes(now, class, event) => {
                     self.dispatch(now, event);
-                    if self.stopped_by(event) {
+                    if self.stopped_by(event)
+                        || is_idle(&self.hosts, &event) && self.only_polls_left()
+                    {
                         return self.no_progress();
                     }
                 }
@@ -213,9 +215,14 @@ impl World {
         self.hosts.get(host).is_some_and(|h| h.fault().is_some())
     }
 
-    /// The limit has come. Deadlines that were overtaken may still be pending; they mean nothing.
+    /// The limit has come. Deadlines that were overtaken may still be pending; they mean nothing,
+    /// and a world that has nothing else had come to its end before.
     fn cut_off(&self) -> RunEnd {
-        if self.is_over() { RunEnd::Done } else { RunEnd::TimeLimit }
+        let stood = self.shared.engine.pending() == self.idle_events();
+        if self.is_over() {
+            return RunEnd::Done;
+        }
+        if stood && self.vain_retries().is_some() { self.ended() } else { RunEnd::TimeLimit }
     }
 
     /// Whether every program is done and nothing is under way. Packets that a dead host has, or
@@ -230,15 +237,30 @@ impl World {
         if self.hosts.iter().all(Host::done) { RunEnd::Done } else { self.no_progress() }
     }
 
+    /// Events pending that can change nothing by themselves.
+    fn idle_events(&self) -> usize {
+        self.hosts.iter().map(Host::idle_events).sum()
+    }
+
     /// Whether nothing can happen any more but QPs that resend, without limit, to peers that have
     /// no receive: only timers are pending, the one in hand included, and no program will step and
     /// post one.
     fn retries_for_ever(&self) -> bool {
-        let idle: usize = self.hosts.iter().map(Host::idle_events).sum();
-        if self.shared.engine.pending() + 1 != idle {
-            return false;
-        }
-        let mut any = false;
+        self.shared.engine.pending() + 1 == self.idle_events()
+            && self.vain_retries().is_some_and(|n| n > 0)
+    }
+
+    /// Whether nothing can happen any more but that programs look again and again, each having
+    /// looked often, at what nobody changes.
+    fn only_polls_left(&self) -> bool {
+        let polls: usize = self.hosts.iter().map(Host::idle_polls).sum();
+        self.shared.engine.pending() == self.idle_events() + polls && self.vain_retries().is_some()
+    }
+
+    /// How many QPs resend, without limit, to peers that have no receive. `None`: the timer of
+    /// another one runs, and will change something.
+    fn vain_retries(&self) -> Option<usize> {
+        let mut vain = 0;
         for q in self.hosts.iter().flat_map(|h| h.nic().qps()).map(|(_, q)| q) {
             let Some(r) = q.requester.as_ref().filter(|r| r.next_deadline().is_some()) else {
                 continue;
@@ -246,11 +268,11 @@ impl World {
             let peer = Nic::qp_index(q.attr.dest_qpn);
             let ready = peer.is_none_or(|p| self.hosts[q.peer.index()].nic().has_receive(p));
             if ready || !r.waits_without_end() {
-                return false;
+                return None;
             }
-            any = true;
+            vain += 1;
         }
-        any
+        Some(vain)
     }
 
     fn no_progress(&self) -> RunEnd {
@@ -412,6 +434,17 @@ impl World {
 /// Whether it is a timer of a NIC.
 const fn is_timer(event: &Event) -> bool {
     matches!(event, Event::Host(_, HostEvent::Nic(NicEvent::Timer(_))))
+}
+
+/// Whether it is the step of a program that has looked often and found nothing, and it is time to
+/// ask whether anything can still come.
+fn is_idle(hosts: &[Host], event: &Event) -> bool {
+    match *event {
+        Event::Host(host, HostEvent::Step { initiator, .. }) => {
+            hosts[host.index()].polls_idly(initiator)
+        }
+        _ => false,
+    }
 }
 
 /// Trace kind of a packet that a port dropped: port, wire bytes.

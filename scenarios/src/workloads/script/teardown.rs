@@ -94,14 +94,13 @@ impl Script {
         deadline: Option<Span>,
     ) -> Result<Option<Next>, Failure> {
         let since = *self.since.get_or_insert(t.now());
-        let marker = match self.marker {
-            Some(m) => m,
-            None => self.post_marker(t, qp)?,
-        };
-        let mut empty = true;
-        if !marker.flushed {
-            empty = self.poll(t, POLL_BATCH)?;
+        // Slots come back by the polls that see the flushed work requests: a full send queue has
+        // to be polled before it takes the marker.
+        let id = self.lane(qp)?.qp;
+        if self.marker.is_none() && (t.sq_free(id) > 0 || t.qp_state(id) != Ok(QpState::Err)) {
+            self.post_marker(t, qp)?;
         }
+        let empty = self.poll(t, POLL_BATCH)?;
         if self.marker.is_some_and(|m| m.flushed) {
             self.marker = None;
             self.log(t, Outcome::Drained(self.seen));
@@ -115,10 +114,12 @@ impl Script {
         }
         let local = self.client.local();
         let on = WaitSet::cq(local.send_cq).or(WaitSet::cq(local.recv_cq));
-        Ok(Some(if empty { Next::Wait { on, until } } else { Next::Again }))
+        // A poll that made room for the marker is followed by a look that posts it.
+        let room = self.marker.is_none() && t.sq_free(id) > 0;
+        Ok(Some(if empty && !room { Next::Wait { on, until } } else { Next::Again }))
     }
 
-    fn post_marker<T: Control>(&mut self, t: &mut T, qp: u32) -> Result<Marker, Failure> {
+    fn post_marker<T: Control>(&mut self, t: &mut T, qp: u32) -> Result<(), Failure> {
         let lane = self.lane(qp)?;
         if t.qp_state(lane.qp) != Ok(QpState::Err) {
             return Err(Failure::Config(
@@ -134,9 +135,8 @@ impl Script {
         let rung = t.ring(lane.qp, Ring::Auto);
         self.rang(qp, &rung);
         rung?;
-        let marker = Marker { wr_id, flushed: false };
-        self.marker = Some(marker);
-        Ok(marker)
+        self.marker = Some(Marker { wr_id, flushed: false });
+        Ok(())
     }
 
     /// Looks whether a completion is that of the marker.

@@ -1,0 +1,84 @@
+//! How runs end: with everything done, in a stall that has a name, or at the limit.
+
+use super::simulate_tests::{number, outcome};
+use super::{ExitKind, Runner, Simulator};
+use crate::testing::expanded;
+
+/// A peer that looks every microsecond at what comes every 2 s.
+const POLLS: &str = "[[program]]\nkind = 'latency'\nop = 'send'\nsize = '64B'\niterations = 2\n\
+                     warmup = 0\npeer_poll_interval = '1us'\ninterval = '1200ms'\n";
+
+#[test]
+fn a_poll_that_lets_time_pass_is_no_spin() {
+    let o = outcome(POLLS, &["run.limit=10s"]);
+    assert_eq!((o.exit.kind, o.exit.reason.as_str()), (ExitKind::Ok, ""));
+    assert_eq!(number(&o, "received"), 2.0);
+}
+
+/// The ring is missing: the peer polls for a message that nobody will ever send.
+#[test]
+fn polls_of_what_can_never_come_are_a_stall() {
+    let program = "[[program]]\nkind = 'script'\nsteps = ['post send 8B', 'wait']\n\
+                   peer_poll_interval = '1us'\n";
+    let o = outcome(program, &["run.limit=60s"]);
+    assert_eq!(o.exit.kind, ExitKind::NoProgress, "{}", o.exit.reason);
+    assert!(!o.exit.reason.contains("time limit"), "{}", o.exit.reason);
+}
+
+/// A ring is missing: nothing happens any more, and the deadline of the set-up is no event.
+#[test]
+fn a_limit_behind_the_end_of_a_stalled_run_is_not_its_reason() {
+    let script = "[[program]]\nkind = 'script'\nsteps = ['post send 8B', 'wait']\n";
+    let reasons: Vec<String> = ["100ms", "999ms", "2s"]
+        .map(|limit| outcome(script, &[&format!("run.limit={limit}")]).exit.reason)
+        .into();
+    assert!(!reasons[0].contains("time limit"), "{}", reasons[0]);
+    assert_eq!((&reasons[0], &reasons[1]), (&reasons[2], &reasons[2]));
+}
+
+#[test]
+fn a_limit_behind_the_end_of_a_finished_run_is_not_reached() {
+    let script = "[[program]]\nkind = 'script'\nsteps = ['post write 8B', 'ring', 'wait']\n";
+    for limit in ["100ms", "900ms", "2s"] {
+        let o = outcome(script, &[&format!("run.limit={limit}")]);
+        assert_eq!((o.exit.kind, o.exit.reason.as_str()), (ExitKind::Ok, ""), "{limit}");
+    }
+    // A deadline that still counts is one.
+    let script = "[[program]]\nkind = 'script'\nsteps = ['compute 800ms', 'fence']\n";
+    let o = outcome(script, &["run.limit=700ms"]);
+    assert!(o.exit.reason.contains("time limit"), "{}", o.exit.reason);
+}
+
+/// A message that has come in part holds the only receive. The sender, which was told that there
+/// is none for the next one, goes on when its timer has run.
+#[test]
+fn a_message_that_holds_its_receive_is_resent() {
+    let program = "[qp]\nrq_depth = 1\n[[program]]\nkind = 'message-rate'\nop = 'send'\n\
+                   size = '4097B'\niterations = 2000\n[[fault]]\nid = 'f0'\nkind = 'reorder'\n\
+                   chance = '1/50'\n";
+    let o = outcome(program, &[]);
+    assert_eq!((o.exit.kind, o.exit.reason.as_str()), (ExitKind::Ok, ""));
+    assert_eq!(number(&o, "messages"), 2000.0);
+}
+
+#[test]
+fn a_script_that_cannot_go_on_names_the_step() {
+    let text = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'script'\n\
+                steps = ['post write 8B', 'ring', 'drain']\n";
+    let points = expanded(text, &[]).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
+    let error = Simulator.run(&points[0].point).unwrap_err().to_string();
+    assert!(error.starts_with("`program.0.steps.2`: "), "{error}");
+}
+
+/// The completion lies in host memory, the payload is on its way to the GPU: a reader who goes by
+/// the completion alone reads too early, and the run says so.
+#[test]
+fn data_that_came_wrong_are_a_warning() {
+    let program = "[[program]]\nkind = 'produce'\npayload = 'data'\nop = 'send'\nsize = '64B'\n\
+                   iterations = 5\n";
+    let o = outcome(program, &["program.0.peer_memory=gpu"]);
+    assert_eq!(number(&o, "note.data-errors"), number(&o, "data_errors"));
+    assert!(number(&o, "data_errors") > 0.0);
+    let o = outcome(program, &["program.0.peer_memory=host"]);
+    assert_eq!((number(&o, "note.data-errors"), number(&o, "data_errors")), (0.0, 0.0));
+}
