@@ -12,20 +12,27 @@ fn the_examples_read() {
     let readme = include_str!("../README.md");
     let blocks: Vec<&str> =
         readme.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    let read = |more: &str| {
-        let source = Source::new("README.md", format!("{}{more}", blocks[0]));
+    let points = |text: String| {
+        let source = Source::new("README.md", text);
         let loaded = load(source, PathBuf::new(), &Overrides::default()).unwrap();
-        let points = expand(&loaded, &mut Profiles::beside(&loaded.directory)).unwrap();
+        expand(&loaded, &mut Profiles::beside(&loaded.directory)).unwrap()
+    };
+    let read = |more: &str| {
+        let points = points(format!("{}{more}", blocks[0]));
         assert_eq!(points.len(), 2 * 8);
         points[0].point.scenario.clone()
     };
-    assert_eq!(read(blocks[1]).topology.hosts.value(), 32);
-    assert_eq!(read(blocks[2]).topology.link.len(), 3);
-    assert_eq!(read(&format!("[topology]\nkind = 'switch'\n{}", blocks[3])).fault.len(), 3);
+    let sends = "[[program]]\nkind = 'message-rate'\nop = 'send'\n";
+    let shared = points(format!("title = 't'\nprofile = 'generic-400g'\n{}{sends}", blocks[1]));
+    assert_eq!(shared[0].point.scenario.srq.as_ref().unwrap().limit.value(), 64);
+    assert!(shared[0].point.profile.rc.credits);
+    assert_eq!(read(blocks[2]).topology.hosts.value(), 32);
+    assert_eq!(read(blocks[3]).topology.link.len(), 3);
+    assert_eq!(read(&format!("[topology]\nkind = 'switch'\n{}", blocks[4])).fault.len(), 3);
 
     let folder = std::env::temp_dir().join(format!("doorbell-readme-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("p.toml"), blocks[4]).unwrap();
+    std::fs::write(folder.join("p.toml"), blocks[5]).unwrap();
     let raw = Profiles::beside(&folder).load("./p.toml", None);
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(raw.unwrap().with_settings(None).unwrap().pcie.width, 8);
