@@ -80,7 +80,7 @@ impl HostNode {
     /// Puts a packet into the transmit queue of `port`. `wire_bytes` is the size of the packet on
     /// the wire and stays the same on all its way. Gives when its last bit leaves, or `None` when
     /// it has to wait for others or for room at the far end; then
-    /// [`take_started`](Self::take_started) tells.
+    /// `take_started` tells.
     ///
     /// # Errors
     /// [`TxQueueFull`] when the port has a limit and the packet would pass it.

@@ -323,7 +323,7 @@ impl Host {
     }
 
     /// Whether a program has found nothing to do so often that it is worth asking whether
-    /// anybody else will do something. Asked once in [`IDLE_CHECK`] steps: it looks at every QP.
+    /// anybody else will do something. Asked once in `IDLE_CHECK` steps: it looks at every QP.
     pub fn polls_idly(&self, initiator: u16) -> bool {
         let idle = self.initiators[usize::from(initiator)].idle_polls;
         idle > IDLE_STEP_LIMIT && idle.is_multiple_of(IDLE_CHECK)
