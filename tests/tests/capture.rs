@@ -65,7 +65,7 @@ fn nothing_but_the_file_changes() {
 
 #[test]
 fn every_packet_is_there_with_its_size_and_in_order() {
-    for point in built_in("case_g01_read_then_write") {
+    for point in built_in("case_d04_batching_saves_no_round_trip") {
         let (outcome, file) = captured(&point);
         let records = records(&file);
         let sent: Vec<&Record> = records.iter().filter(|r| r.outbound).collect();

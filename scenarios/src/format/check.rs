@@ -337,7 +337,7 @@ fn check_script(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> 
                 state.qp
             }
             Step::Recv { qp, .. } | Step::Ring { qp, .. } => *qp,
-            Step::Destroy { qp } | Step::Drain { qp, .. } => *qp,
+            Step::Destroy { qp } | Step::Drain { qp, .. } | Step::AwaitSlots { qp, .. } => *qp,
             Step::AwaitEvent { event, qp, .. } => {
                 check_event(s, *event, &path)?;
                 *qp

@@ -12,6 +12,7 @@
 //! | `drain [TIME] [qp=N]` | of a queue pair in ERR: post a marker and wait until it is flushed |
 //! | `await-event EVENT [TIME] [qp=N]` | wait for an event, as long as TIME or for ever |
 //! | `destroy [qp=N]` | destroy the queue pair |
+//! | `await-slots N [qp=N]` | wait until N READs or atomics could be outstanding more, all at once |
 //! | `compute TIME` | let time pass |
 //! | `fence` | order the stores so far before what follows |
 //! | `load [at=SIZE]` | load 8 bytes of the buffer, which must have contents |
@@ -31,8 +32,8 @@
 //! pair, an error that the verbs define; `sge=N` gathers the message from N elements; `local=SIZE`
 //! and `remote=SIZE` say where it is in the own buffer and in the peer's, or `end+SIZE` beyond the
 //! last place at which it fits; `rkey=wrong`, `stale`, `foreign` or a number names the peer's
-//! memory by another key than its own, and `lkey=wrong` the own buffer; `solicited` asks for an event at a
-//! peer that waits for solicited ones only. `anyway` posts what would else be reported as a mistake
+//! memory by another key than its own, and `lkey=wrong` the own buffer; `solicited` asks for an
+//! event at a peer that waits for solicited ones only. `anyway` posts what would else be reported as a mistake
 //! of the file (more than was granted, a foreign buffer), to show what the verbs answer.
 //!
 //! Receives are in the region that the peer offers, with `read-only` in one without local write,
@@ -117,6 +118,14 @@ pub enum Step {
     },
     /// Destroy a queue pair.
     Destroy {
+        /// Queue pair of the program.
+        qp: u32,
+    },
+    /// Wait for free places among the outstanding READs and atomics, as a program does that admits
+    /// a request of several READs only as a whole.
+    AwaitSlots {
+        /// How many at once.
+        count: u32,
         /// Queue pair of the program.
         qp: u32,
     },
@@ -252,7 +261,7 @@ impl StepEvent {
     }
 }
 
-const STEPS: [&str; 14] = [
+const STEPS: [&str; 15] = [
     "post",
     "recv",
     "ring",
@@ -267,6 +276,7 @@ const STEPS: [&str; 14] = [
     "drain",
     "await-event",
     "destroy",
+    "await-slots",
 ];
 
 /// More work requests in one step are refused: no send queue is as deep.
@@ -451,6 +461,12 @@ impl Step {
             }
             "state" => StateStep::parse(&mut words).map(Self::State),
             "drain" | "destroy" | "await-event" => Self::parse_end(name, &mut words),
+            "await-slots" => {
+                let qp = words.named("qp")?;
+                let n = count(text, words.need("how many", "await-slots 4")?)?;
+                words.end(&["qp=0"])?;
+                Ok(Self::AwaitSlots { count: n, qp })
+            }
             "compute" => {
                 let time = quantity(words.need("its time", "compute 2us")?)?;
                 words.end(&[])?;
@@ -699,6 +715,10 @@ impl fmt::Display for Step {
                 f.write_str(if *own { "dereg own" } else { "dereg" })?;
                 after.map_or(Ok(()), |t| write!(f, " after={}", t.print()))
             }
+            Self::AwaitSlots { count, qp } => {
+                write!(f, "await-slots {count}")?;
+                option(f, "qp", *qp)
+            }
             Self::Drain { .. } | Self::AwaitEvent { .. } | Self::Destroy { .. } => {
                 self.print_end(f)
             }
@@ -795,6 +815,7 @@ mod tests {
             ("post send-inv 8B solicited local=end", "post send-inv 8B x1 solicited local=end"),
             ("recv own 64B x100 qp=1", "recv 64B x100 own qp=1"),
             ("drain", "drain"),
+            ("await-slots 17 qp=1", "await-slots 17 qp=1"),
             ("drain 1ms qp=2", "drain 1ms qp=2"),
             ("await-event last-wqe", "await-event last-wqe"),
             ("await-event qp=1 srq-limit 20us", "await-event srq-limit 20us qp=1"),
@@ -861,6 +882,8 @@ mod tests {
             ("dereg own after=1us", "`after` is for the peer", "compute 2us"),
             ("recv own 8B pd=1", "such regions are the peer's", "leave `own` out"),
             ("dereg peer", "unknown word \"peer\"", "own"),
+            ("await-slots", "lacks how many", "await-slots 4"),
+            ("await-slots 0", "not a possible count", "from 1"),
             ("await-event", "lacks its event", "await-event last-wqe"),
             ("await-event last-wqes", "unknown event \"last-wqes\"", "did you mean `last-wqe`?"),
             ("drain 5", "\"5\" has no unit", "us"),

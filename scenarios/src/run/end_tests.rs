@@ -82,3 +82,20 @@ fn data_that_came_wrong_are_a_warning() {
     let o = outcome(program, &["program.0.peer_memory=host"]);
     assert_eq!((number(&o, "note.data-errors"), number(&o, "data_errors")), (0.0, 0.0));
 }
+
+/// The first good packet that comes in RTR is told to the program, once; in RTS it is no news.
+#[test]
+fn a_packet_in_rtr_establishes_the_connection() {
+    let script = |rest: &str| {
+        format!(
+            "[[program]]\nkind = 'script'\nsteps = ['state reset peer', 'state init peer', \
+             'state rtr peer', {rest}'post write 8B x2', 'ring', 'wait']\n"
+        )
+    };
+    for (rest, told) in [("", 1.0), ("'state rts peer', ", 0.0)] {
+        let o = outcome(&script(rest), &[]);
+        assert_eq!(o.exit.kind, ExitKind::Ok, "{}", o.exit.reason);
+        assert_eq!(number(&o, "counter.wc_success"), 2.0);
+        assert_eq!(number(&o, "counter.async_comm_est"), told, "{rest}");
+    }
+}

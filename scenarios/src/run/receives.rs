@@ -76,6 +76,18 @@ fn condition(point: &Point, step: &Step, came: usize) -> Option<String> {
             let why = because(rc.last_wqe_event || !last, "rc.last_wqe_event");
             format!("the event {} has not come{why}", event.kind().as_str_name())
         }
+        Step::AwaitSlots { count, .. } => {
+            let qp = &point.scenario.qp;
+            let depth = qp.max_rd_atomic.value().min(qp.max_dest_rd_atomic.value());
+            match u64::from(*count) > depth {
+                true => format!(
+                    "the request can never be admitted: it needs {count} READ slots at once, and \
+                     the queue pair has {depth} (max_rd_atomic); post it, the NIC holds back what \
+                     is too many"
+                ),
+                false => format!("{count} of {depth} READ slots were never free at once"),
+            }
+        }
         Step::Drain { .. } => {
             let why = because(rc.flush_late_sends, "rc.flush_late_sends");
             format!("the marker has not been flushed, the drain is stuck{why}")

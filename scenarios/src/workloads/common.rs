@@ -41,6 +41,11 @@ impl Op {
         matches!(self, Self::Send | Self::SendImm | Self::SendInv | Self::WriteImm)
     }
 
+    /// Whether it takes a place among the outstanding READs and atomics.
+    pub const fn is_read_or_atomic(self) -> bool {
+        matches!(self, Self::Read) || self.is_atomic()
+    }
+
     /// Whether it is an ATOMIC, which moves 8 bytes whatever the size says.
     pub const fn is_atomic(self) -> bool {
         matches!(self, Self::CmpSwap | Self::FetchAdd)

@@ -155,6 +155,13 @@ pub enum ScriptStep {
     },
     /// A step of the end of a QP.
     End(EndStep),
+    /// Waits until so many READs and atomics more could be outstanding, all at once.
+    AwaitSlots {
+        /// QP.
+        qp: u32,
+        /// How many.
+        count: u32,
+    },
 }
 
 /// Every QP of the link, in [`ScriptStep::Post`] and [`ScriptStep::Ring`].
@@ -248,11 +255,20 @@ const FIRST_RECEIVE_BYTES: u32 = 4096;
 /// Completions of one poll where the script does not say.
 const POLL_BATCH: u32 = 16;
 
-/// Messages of a QP that hold slots: for each whether it takes a receive at the peer.
+/// What a message of a QP holds until it completes, beside its slot of the send queue.
+#[derive(Copy, Clone, Debug, Default)]
+struct Held {
+    /// A receive at the peer.
+    receive: bool,
+    /// A place among the outstanding READs and atomics.
+    rd_atomic: bool,
+}
+
+/// Messages of a QP that hold slots.
 #[derive(Clone, Debug, Default)]
 struct Sent {
-    staged: VecDeque<bool>,
-    rung: VecDeque<bool>,
+    staged: VecDeque<Held>,
+    rung: VecDeque<Held>,
 }
 
 /// See the module. Results: the log, rings, messages by completion.
@@ -429,6 +445,7 @@ impl Script {
                 return self.modify_peer(t, StateOrder { qp, to, set });
             }
             ScriptStep::End(step) => return self.end(t, step),
+            ScriptStep::AwaitSlots { qp, count } => return self.await_slots(t, qp, count),
         }
         Ok(None)
     }
@@ -570,7 +587,9 @@ impl Script {
                 Ok(()) => {
                     self.posted += 1;
                     staged += 1;
-                    self.sent[qp as usize].staged.push_back(shape.op.takes_receive());
+                    let (receive, rd_atomic) =
+                        (shape.op.takes_receive(), shape.op.is_read_or_atomic());
+                    self.sent[qp as usize].staged.push_back(Held { receive, rd_atomic });
                 }
                 Err(Failure::Stage(e)) => refusal = Some(e),
                 Err(f) => return Err(f),
@@ -698,7 +717,7 @@ impl Script {
                 let i = lanes.iter().position(|l| l.qp == qp).expect("a QP of the link");
                 let rung = &mut self.sent[i].rung;
                 let n = (retired as usize).min(rung.len());
-                self.receives += rung.drain(..n).filter(|takes| *takes).count() as u64;
+                self.receives += rung.drain(..n).filter(|held| held.receive).count() as u64;
             }
             Completion::Error { qp, retired, .. } => {
                 let lanes = self.client.lanes();
@@ -709,6 +728,25 @@ impl Script {
             }
         }
         self.log(t, Outcome::Completed(c));
+    }
+
+    /// Waits until `count` READs and atomics more could be outstanding, all at once.
+    fn await_slots<T: Control>(
+        &mut self,
+        t: &mut T,
+        qp: u32,
+        count: u32,
+    ) -> Result<Option<Next>, Failure> {
+        self.lane(qp)?;
+        let empty = self.poll(t, POLL_BATCH)?;
+        let sent = &self.sent[qp as usize];
+        let taken = sent.staged.iter().chain(&sent.rung).filter(|held| held.rd_atomic).count();
+        if taken as u64 + u64::from(count) <= u64::from(self.config.link.attr.max_rd_atomic) {
+            self.log(t, Outcome::Polled(self.seen));
+            return Ok(None);
+        }
+        let on = WaitSet::cq(self.client.local().send_cq);
+        Ok(Some(if empty { Next::Wait { on, until: None } } else { Next::Again }))
     }
 
     /// Waits for `count` completions, or for everything that is staged.

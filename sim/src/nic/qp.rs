@@ -214,6 +214,8 @@ pub struct NicQp {
     pub(super) recv_cqes: u32,
     /// `QP_LAST_WQE_REACHED` was raised in this life.
     pub(super) last_wqe_told: bool,
+    /// `COMM_EST` was raised in this life.
+    pub(super) comm_est_told: bool,
     /// SQD was entered, and SQ_DRAINED is owed.
     pub(super) tells_drained: bool,
     /// Requests in the port's queue that ask for a response, and how many of these are of an

@@ -199,6 +199,8 @@ impl Nic {
             return self.discard(env, packet, Refused::State(state));
         };
         let verdict = responder.on_packet(now, &desc, posted || held);
+        self.established(env, qp, &verdict);
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         if verdict == Accept::Hold {
             q.kept.push((desc.psn, packet));
             return self.respond_soon(env, qp);
@@ -252,6 +254,17 @@ impl Nic {
             }
         }
         self.respond_soon(env, qp);
+    }
+
+    /// The first good packet came while the QP was in RTR: its program hears of it, once, and may
+    /// go to RTS though the peer's own message about it is still on its way (protocol.md §3.2).
+    fn established(&mut self, env: &mut Env<'_>, qp: u32, verdict: &Accept) {
+        let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+        let good = q.state == QpState::Rtr && !matches!(verdict, Accept::Drop(_));
+        if good && !std::mem::replace(&mut q.comm_est_told, true) {
+            let owner = q.owner;
+            self.raise(env, owner, AsyncEventKind::CommEst, qp);
+        }
     }
 
     /// Schedules the responses of a QP after the turn-around time.

@@ -53,6 +53,7 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
         },
         Step::Dereg { own: true, .. } => ScriptStep::Dereg,
         Step::Dereg { own: false, after } => ScriptStep::PeerDereg { after: *after },
+        Step::AwaitSlots { count, qp } => ScriptStep::AwaitSlots { qp: *qp, count: *count },
         Step::Drain { limit, qp } => ScriptStep::End(EndStep::Drain { qp: *qp, deadline: *limit }),
         Step::AwaitEvent { event, limit, qp } => {
             let (qp, kind, deadline) = (*qp, event.kind(), *limit);

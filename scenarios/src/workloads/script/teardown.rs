@@ -9,7 +9,7 @@ use doorbell_core::units::Span;
 use doorbell_core::verbs::{AsyncEventKind, AsyncObject, QpState, SendFlags};
 
 use super::super::common::{Failure, Message, Op, Place, Poster, Shape};
-use super::{Outcome, POLL_BATCH, Script};
+use super::{Held, Outcome, POLL_BATCH, Script};
 
 /// A line about the end of a QP.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -131,7 +131,7 @@ impl Script {
         let shape = Shape { op: Op::Send, size: 0, inline: false };
         Poster::new(shape).stage_at(t, &lane, &mr, message, Place::default())?;
         self.posted += 1;
-        self.sent[qp as usize].staged.push_back(false);
+        self.sent[qp as usize].staged.push_back(Held::default());
         let rung = t.ring(lane.qp, Ring::Auto);
         self.rang(qp, &rung);
         rung?;
