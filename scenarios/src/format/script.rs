@@ -33,8 +33,9 @@
 //! and `remote=SIZE` say where it is in the own buffer and in the peer's, or `end+SIZE` beyond the
 //! last place at which it fits; `rkey=wrong`, `stale`, `foreign` or a number names the peer's
 //! memory by another key than its own, and `lkey=wrong` the own buffer; `solicited` asks for an
-//! event at a peer that waits for solicited ones only. `anyway` posts what would else be reported as a mistake
-//! of the file (more than was granted, a foreign buffer), to show what the verbs answer.
+//! event at a peer that waits for solicited ones only. `anyway` posts what would else be reported
+//! as a mistake of the file (more than was granted, a foreign buffer), to show what the verbs
+//! answer.
 //!
 //! Receives are in the region that the peer offers, with `read-only` in one without local write,
 //! with `pd=1` in one of another protection domain. `dereg` waits until the peer has done it; with
