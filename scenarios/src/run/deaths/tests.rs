@@ -489,3 +489,34 @@ fn the_check_that_refused_is_named_on_both_sides() {
     let text = &death(&o).expect("it died").verdict;
     assert!(text.ends_with("no region has this key (of a local buffer)"), "{text}");
 }
+
+#[test]
+fn the_last_retry_of_a_nak_is_no_slow_peer() {
+    let two = "'post write 8B x2', 'ring', 'wait'";
+    let d = died(
+        &run(two, &fault("'reorder'\nnth = 1"), &["qp.retry_cnt=0"]),
+        "out-of-order",
+        "retry_cnt",
+    );
+    assert_eq!((d.timeouts, d.verdict.contains("no timer had expired")), (0, true), "{d:?}");
+    lives(&run(two, &fault("'reorder'\nnth = 1"), &["qp.retry_cnt=1"]));
+    // A packet that is lost is the cause of the NAK.
+    let lost = fault("'drop'\nclass = 'write'\nnth = 1");
+    died(&run(two, &lost, &["qp.retry_cnt=0"]), "requests-lost", "f");
+}
+
+#[test]
+fn one_that_waits_is_told_of_the_damage() {
+    let damage = fault("'corrupt'\nclass = 'response'");
+    let o = run("'post read 8B', 'ring', 'wait'", &damage, &["qp.timeout=0"]);
+    assert!(!died(&o, "corrupted", "icrc").died);
+}
+
+#[test]
+fn a_reset_of_this_side_alone_is_told_from_a_slow_peer() {
+    let again = "'state reset', 'state init', 'state rtr', 'state rts', 'post write 8B', 'ring', \
+                 'wait'";
+    let o = run(&format!("'post write 8B x3', 'ring', 'wait', {again}"), "", &[]);
+    let d = died(&o, "wrong-connection-data", "psn");
+    assert!(d.verdict.contains("this side was reset and connected again"), "{}", d.verdict);
+}

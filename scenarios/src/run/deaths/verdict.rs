@@ -2,7 +2,7 @@
 //! sentence that says it.
 
 use doorbell_core::units::{Ratio, Span, Time};
-use doorbell_core::verbs::{QpState, WcStatus};
+use doorbell_core::verbs::{Psn, QpState, WcStatus};
 use doorbell_sim::fabric::DropCause;
 use doorbell_sim::memory::MemoryError;
 use doorbell_sim::nic::{Dropped, Refused, Why};
@@ -24,6 +24,7 @@ pub(super) enum Cause {
     AnswersLost,
     Corrupted,
     PeerSlow,
+    OutOfOrder,
     NoReceive,
     Refused,
     LocalError,
@@ -50,6 +51,7 @@ impl Cause {
             Self::AnswersLost => "answers-lost",
             Self::Corrupted => "corrupted",
             Self::PeerSlow => "peer-slow",
+            Self::OutOfOrder => "out-of-order",
             Self::NoReceive => "no-receive",
             Self::Refused => "refused",
             Self::LocalError => "local-error",
@@ -150,6 +152,7 @@ fn judge_silence(f: &Facts) -> Verdict {
         _ if f.peer.host_dead => host_dead(f),
         _ if heard => judge_heard(f),
         _ if f.requests_under_way > 0 => slow(f, None),
+        _ if nak_was_last(f) => out_of_order(f),
         _ => {
             let text = "no answer came, and no packet was seen to be lost or dropped";
             let text = format!("{text}{}", open_faults(f, |_| true));
@@ -162,10 +165,14 @@ fn most_lost(fates: &Fates) -> Option<&Loss> {
     fates.lost.iter().max_by_key(|l| l.packets)
 }
 
+/// Whether what happened then came too late to help. To one that waits nothing comes too late.
+fn is_late(f: &Facts, then: Time) -> bool {
+    matches!(f.how, How::Died { .. }) && then >= f.at()
+}
+
 /// Answers that did not reach this side.
 fn answers_gone(f: &Facts) -> u64 {
-    let late = |d: &Dropped| d.first >= f.at();
-    let refused = f.answers.refused().filter(|(_, d)| !late(d));
+    let refused = f.answers.refused().filter(|(_, d)| !is_late(f, d.first));
     f.answers.packets_lost() + refused.map(|(_, d)| d.packets).sum::<u64>()
 }
 
@@ -378,13 +385,37 @@ fn judge_heard(f: &Facts) -> Verdict {
         let field = l.fault.as_ref().map_or("", |fault| &fault.id);
         return against(verdict(Cause::AnswersLost, field, text), f, l);
     }
-    let died = f.at();
-    let before = f.answers.refused().filter(|(_, d)| d.first < died);
+    let before = f.answers.refused().filter(|(_, d)| !is_late(f, d.first));
     if let Some((host, d)) = before.max_by_key(|(_, d)| d.packets) {
         return answers_refused(*host, d);
     }
-    let late = f.answers.refused().filter(|(_, d)| d.last >= died).map(|(_, d)| d.first).min();
-    slow(f, late)
+    let late = f.answers.refused().filter(|(_, d)| is_late(f, d.last)).map(|(_, d)| d.first);
+    match late.min() {
+        None if nak_was_last(f) => out_of_order(f),
+        late => slow(f, late),
+    }
+}
+
+/// Whether a missing packet that the peer told of, and no expiry, used up the last retry.
+fn nak_was_last(f: &Facts) -> bool {
+    use RecoverCause::{ImpliedNak, ReadGap, SequenceNak};
+    let cause = f.standing.and_then(|s| s.last_cause);
+    matches!(cause, Some(SequenceNak | ImpliedNak | ReadGap))
+}
+
+/// Nothing was lost, and the peer, or this side, missed a packet all the same.
+fn out_of_order(f: &Facts) -> Verdict {
+    let missed = match f.standing.and_then(|s| s.last_cause) {
+        Some(RecoverCause::SequenceNak) => "a sequence NAK came, and no timer had expired",
+        _ => "a response was missing before others, and no timer had expired",
+    };
+    let faults = open_faults(f, |_| true);
+    let text = format!(
+        "packets overtook each other on the way: {missed}; it needed one retry more than \
+         retry_cnt {}{faults}",
+        f.attr.retry_cnt
+    );
+    verdict(Cause::OutOfOrder, "retry_cnt", text)
 }
 
 /// The answers went astray: what the peer has for this side is wrong.
@@ -418,7 +449,7 @@ fn psn_mismatch(f: &Facts, q: &PeerQp) -> Option<Verdict> {
         return None;
     }
     if sent == expected {
-        return connected_again(f, q);
+        return connected_again(f, q).or_else(|| began_anew(f, q));
     }
     let by = sent.diff(expected);
     let what = if by > 0 { "missing before them" } else { "taken for duplicates" };
@@ -444,6 +475,22 @@ fn connected_again(f: &Facts, q: &PeerQp) -> Option<Verdict> {
         "the peer was reset and connected again at {}: it expects PSN {expected:#x}, and this side \
          goes on at {una:#x}",
         time(gap(again, Time::ZERO))
+    );
+    Some(verdict(Cause::WrongConnectionData, "psn", text).needs(Need::Never))
+}
+
+/// They did name the same PSN, and this side has begun anew since: the peer is further on than
+/// anything that was sent in this life.
+fn began_anew(f: &Facts, q: &PeerQp) -> Option<Verdict> {
+    let (next, expected) = (f.standing?.next, Psn::new(q.expected_psn?));
+    if expected.diff(next) <= 0 {
+        return None;
+    }
+    let text = format!(
+        "this side was reset and connected again, and the peer was not: it expects PSN {:#x}, \
+         beyond all that was sent since (next {:#x}), and takes the packets for duplicates",
+        expected.value(),
+        next.value()
     );
     Some(verdict(Cause::WrongConnectionData, "psn", text).needs(Need::Never))
 }
