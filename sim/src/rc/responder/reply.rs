@@ -121,7 +121,7 @@ impl Responder {
         let part = rkey == job.rkey
             && va == job.va.wrapping_add(offset.into())
             && len <= job.len - offset.min(job.len);
-        let ends = len + offset == job.len;
+        let ends = len.checked_add(offset) == Some(job.len);
         if !part || (self.cfg.rules.duplicate_read == DuplicateRead::SameEnd && !ends) {
             return Accept::Duplicate;
         }
