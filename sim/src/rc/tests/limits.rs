@@ -443,7 +443,7 @@ fn which_part_of_a_read_is_executed_again_is_a_setting() {
         assert!(respond_all(&mut responder).is_empty());
         assert_eq!(responder.msn(), Msn::new(1), "duplicates never change it");
         assert_eq!(responder.counters().rx_read_requests, 1);
-        assert_eq!(responder.counters().duplicate_request, 9);
+        assert_eq!(responder.counters().duplicate_request, 10);
     }
 }
 
