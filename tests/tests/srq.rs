@@ -48,7 +48,7 @@ fn an_empty_srq_sends_an_rnr_nak_to_each_qp_that_needs_a_receive() {
     let naks = |s: &Shared| -> Vec<u64> {
         let host = &s.pair.lab.world().hosts()[1];
         let with = host.nic().qps().filter(|(_, q)| q.srq.is_some());
-        with.map(|(_, q)| q.stats.rnr_nak_sent).collect()
+        with.map(|(_, q)| q.hw_counters().rnr_nak_sent).collect()
     };
     assert!(naks(&s).iter().all(|n| *n > 0), "{:?}", naks(&s));
     assert_eq!(s.pair.received(1).len(), 1);

@@ -245,9 +245,9 @@ impl Host {
             if count > 0 {
                 out.push(StallReason::StaleWqes { host, qpn, count });
             }
-            let waits_recv = q.stats.rnr_nak_sent > 0;
+            let waits_recv = q.hw_counters().rnr_nak_sent > 0;
             if waits_recv {
-                let rnr_naks = q.stats.rnr_nak_sent;
+                let rnr_naks = q.hw_counters().rnr_nak_sent;
                 out.push(StallReason::NoReceivePosted { host, qpn, rnr_naks });
             }
             if q.state == QpState::Err {

@@ -145,7 +145,7 @@ impl Nic {
         }
         if cqe.is_receive() {
             if let Some(q) = self.qp_mut(cqe.qp) {
-                q.recv_cqes = q.recv_cqes.saturating_sub(1);
+                q.recv_cqes -= 1;
             }
             self.last_wqe(env, cqe.qp);
         }

@@ -113,8 +113,6 @@ pub struct QpStats {
     pub stale_payloads: u64,
     /// Most READs and ATOMICs without an answer.
     pub rd_atomic_peak: u8,
-    /// RNR NAKs that this QP sent.
-    pub rnr_nak_sent: u64,
     /// Requests that a receive unit took for this QP.
     pub rx_requests: u64,
     /// Responses, likewise.
@@ -238,7 +236,7 @@ impl NicQp {
         let requester = self.requester.as_mut()?;
         let new = requester.next_psn();
         let desc = requester.poll_transmit()?;
-        let reason = (desc.psn != new).then(|| requester.resend_reason(&desc));
+        let reason = (desc.psn != new).then(|| requester.resend_reason(&desc)).flatten();
         self.stats.rd_atomic_peak = self.stats.rd_atomic_peak.max(requester.rd_atomic());
         Some(NextPacket { desc, read: None, reason })
     }

@@ -241,10 +241,7 @@ impl Nic {
                     }
                 }
             }
-            Accept::RnrNak => {
-                q.stats.rnr_nak_sent += 1;
-                self.note_fill(qp);
-            }
+            Accept::RnrNak => self.note_fill(qp),
             // The QP goes to ERR when the NAK has left.
             Accept::Nak(code) => self.refused(env, qp, code, false),
             Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}

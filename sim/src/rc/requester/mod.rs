@@ -153,10 +153,8 @@ pub struct Requester {
     gap_seen: bool,
     /// When the first ack timer since the last progress was started.
     began: Time,
-    /// What the last round of recovery was for.
-    last_cause: Option<RecoverCause>,
-    /// What began the last round of retransmissions.
-    round: Round,
+    /// The last round of retransmissions, the one that found no retry left included.
+    round: Option<Round>,
     /// No message begins (SQD).
     holds: bool,
     draw: Draw,
@@ -196,9 +194,8 @@ impl Requester {
             rnr_retries: 0,
             gap_seen: false,
             began: Time::ZERO,
-            last_cause: None,
             ended: None,
-            round: Round { cause: RecoverCause::Timeout, nth: 0, limit: None },
+            round: None,
             holds: false,
             draw: Draw::new(cfg.timer_seed),
             credits: Credits {
@@ -389,7 +386,7 @@ impl Requester {
             retries: u32::from(self.retries),
             rnr_retries: u32::from(self.rnr_retries),
             began: self.began,
-            last_cause: self.last_cause,
+            last_cause: self.round.map(|round| round.cause),
         }
     }
 

@@ -163,16 +163,16 @@ impl Requester {
 
     /// A round of retransmissions begins: it uses a retry, or finds none left.
     pub(super) fn begin_round(&mut self, now: Time, cause: RecoverCause) -> Received {
-        self.last_cause = Some(cause);
         let limit = retry_limit(self.cfg.retry_cnt, self.cfg.rules.retry_seven);
         let limit = limit.filter(|limit| *limit != 7 || !mutant!(RetrySevenIsInfinite));
+        let nth = self.retries.saturating_add(1);
+        self.round = Some(Round { cause, nth, limit: limit.map(|n| n as u8) });
         let more = u32::from(mutant!(OneRetryMore));
         if limit.is_some_and(|limit| u32::from(self.retries) >= limit + more) {
             self.counters.req_transport_retries_exceeded += 1;
             return self.enter_error(WcStatus::RetryExcErr);
         }
-        self.retries = self.retries.saturating_add(1);
-        self.round = Round { cause, nth: self.retries, limit: limit.map(|n| n as u8) };
+        self.retries = nth;
         self.count(cause);
         if cause == RecoverCause::SequenceNak && self.cfg.rules.sequence_nak == SequenceNak::Reloads
         {
@@ -208,21 +208,21 @@ impl Requester {
     /// An RNR NAK for `una`: the ack timer stops, and nothing is sent until the peer's timer has
     /// run. Its copies during the wait change nothing.
     pub(super) fn on_rnr(&mut self, now: Time, timer: RnrTimer) -> Received {
-        let told = Received::Recover { psn: self.una, cause: RecoverCause::Rnr(timer) };
+        let cause = RecoverCause::Rnr(timer);
+        let told = Received::Recover { psn: self.una, cause };
         if matches!(self.timer, Timer::Wait(_, Stall::Rnr)) {
-            self.count(RecoverCause::Rnr(timer));
+            self.count(cause);
             return told;
         }
-        self.last_cause = Some(RecoverCause::Rnr(timer));
         let limit = self.cfg.rnr_retry.retries().or(mutant!(RnrSevenIsSeven).then_some(7));
         let limit = limit.filter(|_| !mutant!(RnrRetryIgnored));
+        let nth = self.rnr_retries.saturating_add(1);
+        self.round = Some(Round { cause, nth, limit: limit.map(|n| n as u8) });
         if limit.is_some_and(|limit| u32::from(self.rnr_retries) >= limit) {
             self.counters.req_rnr_retries_exceeded += 1;
             return self.enter_error(WcStatus::RnrRetryExcErr);
         }
-        self.rnr_retries = self.rnr_retries.saturating_add(1);
-        let cause = RecoverCause::Rnr(timer);
-        self.round = Round { cause, nth: self.rnr_retries, limit: limit.map(|n| n as u8) };
+        self.rnr_retries = nth;
         self.count(cause);
         self.recovery.on_loss(self.flight(), cause);
         let wrong = mutant!(RnrTimerEntryWrong) && timer.code() == 17;

@@ -65,12 +65,13 @@ impl Requester {
     }
 
     /// Why `pkt`, which was polled and had been sent before, goes out again.
-    pub fn resend_reason(&self, pkt: &PacketDesc) -> Reason {
-        let Round { cause, nth: round, limit } = self.round;
+    pub fn resend_reason(&self, pkt: &PacketDesc) -> Option<Reason> {
+        let Round { cause, nth: round, limit } = self.round?;
         let (i, index) = self.locate(pkt.psn);
         let entry = &self.queue[i];
         let part = entry.job.op == WrOpcode::RdmaRead && index > 0;
-        Reason::Resend { round, limit, cause, read: part.then_some((index, entry.packets)) }
+        let read = part.then_some((index, entry.packets));
+        Some(Reason::Resend { round, limit, cause, read })
     }
 
     /// Bookkeeping of a packet that was polled.
