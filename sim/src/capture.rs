@@ -155,7 +155,7 @@ impl Capture {
 
     /// What a damaged packet has as a comment.
     fn damage(&self, packet: &Packet) -> Option<String> {
-        let fault = self.faults.get(packet.corrupt? as usize)?;
+        let fault = self.faults.get(packet.corrupt?.get() as usize - 1)?;
         Some(format!("damaged by fault `{fault}`: wrong ICRC"))
     }
 
@@ -328,7 +328,7 @@ pub fn addresses(host: HostId, port: PortId) -> (Mac, Ipv4Addr, Ipv6Addr) {
 pub fn outer(encapsulation: Encapsulation, packet: &Packet) -> Outer {
     let (src_mac, src, src_v6) = addresses(packet.src, packet.src_port);
     let (dst_mac, dst, dst_v6) = addresses(packet.dst, packet.dst_port);
-    let traffic_class = crate::wire::codec::Ecn::Ect0 as u8;
+    let traffic_class = packet.ecn as u8;
     let vlan = matches!(encapsulation, Encapsulation::RoceV2Ipv4Vlan).then_some(0);
     let (ip, checksum) = if encapsulation == Encapsulation::RoceV2Ipv6 {
         // The true checksum: IPv6 has no other, and readers complain of 0.

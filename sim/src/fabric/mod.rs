@@ -3,8 +3,8 @@
 //! The fabric is sans-IO: it is told the time and an event, and it answers with an [`Outcome`] and
 //! with events in an [`Out`] list. Each node (a host's ports, or a switch) is a struct of its own
 //! and speaks to other nodes only by events that are at least a link's propagation delay ahead, so
-//! a run may be split between nodes. The one thing they share is the arena of packets, and only a
-//! switch reads it, to see where a packet goes.
+//! a run may be split between nodes. The one thing they share is the arena of packets: a switch reads
+//! there where a packet goes, and marks those that it holds itself.
 //!
 //! A hop of an uncontested packet costs one event, its arrival. A packet that waits adds the
 //! wake-up of its port, and one that crosses a lossless link adds the credit that comes back.
@@ -61,7 +61,7 @@ use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 /// // The owner brings each event back at its time; here there is one, the arrival.
 /// let (at, _, event) = out.as_slice()[0];
 /// assert_eq!(at, Time::ZERO + Span::from_ps(1_082 * 80) + Span::from_ns(15));
-/// let outcome = fabric.on_event(at, event, &Slab::new(), &mut out);
+/// let outcome = fabric.on_event(at, event, &mut Slab::new(), &mut out);
 /// assert!(matches!(outcome, Outcome::Delivered(d) if d.host == HostId(1)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -182,7 +182,7 @@ impl Fabric {
         &mut self,
         now: Time,
         ev: FabricEvent,
-        packets: &Slab<Packet>,
+        packets: &mut Slab<Packet>,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
         let NodeId(node) = ev.node();

@@ -67,7 +67,7 @@ impl SwitchNode {
         &mut self,
         now: Time,
         ev: FabricEvent,
-        packets: &Slab<Packet>,
+        packets: &mut Slab<Packet>,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
         match ev {

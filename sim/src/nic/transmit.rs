@@ -12,6 +12,7 @@ use crate::engine::{Class, Slab};
 use crate::memory::{MemoryError, Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{PacketDesc, ReadJob, Reason};
+use crate::wire::codec::Ecn;
 use crate::wire::{Packet, PacketId, Payload, PortId};
 
 impl Nic {
@@ -256,6 +257,8 @@ impl Nic {
             payload: Payload::None,
             desc: *desc,
             src_qp: qp,
+            sl: 0,
+            ecn: Ecn::Ect0,
             pkey: self.pkey(q),
             corrupt: None,
             reason: reason.map(Box::new),

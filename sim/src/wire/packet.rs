@@ -1,9 +1,11 @@
 //! A packet in flight.
 
 use core::fmt;
+use core::num::NonZeroU32;
 
 use doorbell_core::verbs::PKey;
 
+use super::codec::Ecn;
 use super::encap::{Encapsulation, wire_bytes};
 use super::id::{HostId, PortId};
 use crate::rc::{PacketDesc, Reason};
@@ -85,10 +87,15 @@ pub struct Packet {
     pub udp_source_port: u16,
     /// Sending QP as its NIC numbers it; for records only, it does not travel.
     pub src_qp: u32,
+    /// Service level of the sending QP, 0 to 15: it chooses the traffic class on Ethernet, the
+    /// virtual lane on InfiniBand.
+    pub sl: u8,
+    /// ECN field of the IP header; on InfiniBand [`Ecn::Ce`] stands for FECN. A switch marks it.
+    pub ecn: Ecn,
     /// BTH partition key: that of the sending QP.
     pub pkey: PKey,
-    /// Position in the plan of the fault that damaged it on its way: its ICRC is wrong.
-    pub corrupt: Option<u32>,
+    /// Number in the plan, from 1, of the fault that damaged it on its way: its ICRC is wrong.
+    pub corrupt: Option<NonZeroU32>,
     /// Transport headers, and where the payload came from.
     pub desc: PacketDesc,
     /// The payload bytes.
@@ -122,6 +129,8 @@ impl Packet {
             wire_bytes,
             udp_source_port,
             src_qp: 0,
+            sl: 0,
+            ecn: Ecn::Ect0,
             pkey: PKey::DEFAULT,
             corrupt: None,
             desc,

@@ -1,5 +1,7 @@
 //! The fault plan of a run: where it meets packets, hosts and time.
 
+use std::num::NonZeroU32;
+
 use doorbell_core::units::Time;
 
 use super::{LossPlace, World};
@@ -236,7 +238,8 @@ impl World {
             }
             Decision::Corrupt => {
                 // Who damaged it first is told: a packet that is wrong stays wrong.
-                self.shared.packets[packet.0].corrupt.get_or_insert(held.fault);
+                let number = NonZeroU32::MIN.saturating_add(held.fault);
+                self.shared.packets[packet.0].corrupt.get_or_insert(number);
                 self.arrive(now, (node, port), packet, wire_bytes);
             }
             Decision::Copy(copies) => {

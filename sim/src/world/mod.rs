@@ -337,7 +337,7 @@ impl World {
     /// The fabric handles an event, and what it answers goes where it belongs.
     fn pass(&mut self, now: Time, ev: FabricEvent) {
         let s = &mut self.shared;
-        let outcome = s.fabric.on_event(now, ev, &s.packets, &mut s.fabric_out);
+        let outcome = s.fabric.on_event(now, ev, &mut s.packets, &mut s.fabric_out);
         let id = s.port_ids[ev.node().index()];
         s.schedule_fabric(id);
         if matches!(ev, FabricEvent::PortFree { .. } | FabricEvent::Credit { .. })

@@ -6,6 +6,7 @@ use doorbell_core::verbs::{Opcode, Psn, Qpn};
 use crate::engine::{Class, ComponentId, Engine, Out, Slab};
 use crate::fabric::*;
 use crate::rc::{Ext, PacketDesc};
+use crate::wire::codec::Ecn;
 use crate::wire::{HostId, Packet, PacketId, Payload, PortId};
 
 /// `packets` packets of `wire_bytes` from `src` to `dst`, all given to the NIC at `start`.
@@ -116,6 +117,8 @@ impl Net {
             wire_bytes: f.wire_bytes,
             udp_source_port: f.udp_source_port,
             src_qp: 0,
+            sl: 0,
+            ecn: Ecn::Ect0,
             pkey: Default::default(),
             corrupt: None,
             reason: None,
@@ -185,7 +188,7 @@ impl Net {
                         }
                     }
                 }
-                let outcome = self.fabric.on_event(now, ev, &self.packets, &mut self.out);
+                let outcome = self.fabric.on_event(now, ev, &mut self.packets, &mut self.out);
                 let origin = ComponentId(ev.node().0);
                 self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);
                 match outcome {

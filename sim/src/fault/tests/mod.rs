@@ -13,6 +13,7 @@ use super::state::{Decision, FaultState};
 use super::{Fault, FaultPlan, Matcher, PacketVerdict, PlanError};
 use crate::fabric::{DropCause, Fabric, FabricConfig, Link, SwitchConfig};
 use crate::rc::{Ext, PacketDesc};
+use crate::wire::codec::Ecn;
 use crate::wire::{HostId, NodeId, Packet, Payload, PortId};
 
 /// Where packets from host 0 to host 1 arrive when a cable joins them.
@@ -66,6 +67,8 @@ fn packet(opcode: Opcode, psn: u32) -> Packet {
         wire_bytes: 100,
         udp_source_port: 0,
         src_qp: 0,
+        sl: 0,
+        ecn: Ecn::Ect0,
         pkey: Default::default(),
         corrupt: None,
         reason: None,
