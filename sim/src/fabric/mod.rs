@@ -13,6 +13,7 @@ mod balance;
 mod build;
 mod choice;
 mod config;
+mod credits;
 mod egress;
 mod event;
 mod host;
@@ -32,6 +33,7 @@ pub use config::{
     Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, End, FabricConfig, Forwarding, HashSeed,
     HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
 };
+pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, FlowControl, MAX_CREDIT, blocks};
 pub use egress::EgressPort;
 pub use event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, PortCounters, Tally};
 pub use host::{HostNode, TxQueueFull};
