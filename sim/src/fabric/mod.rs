@@ -14,6 +14,7 @@ mod build;
 mod choice;
 mod classes;
 mod config;
+mod credits;
 mod ecn;
 mod egress;
 mod event;
@@ -37,6 +38,7 @@ pub use config::{
     Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, End, FabricConfig, Forwarding, HashSeed,
     HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
 };
+pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, FlowControl, MAX_CREDIT, blocks};
 pub use ecn::{EcnConfig, EcnError, MarkAt};
 pub use egress::EgressPort;
 pub use event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, PortCounters, Tally};
