@@ -7,6 +7,7 @@ use doorbell_core::units::{Ratio, Span};
 use super::classes::{Classes, MAX_CLASSES};
 use super::ecn::EcnError;
 use super::link::Link;
+use super::pfc::SharedConfig;
 use crate::wire::{HostId, PortId};
 
 /// Largest packet of an MTU of 4096 bytes, with room for every header: RoCEv2 on IPv6 with a
@@ -86,6 +87,9 @@ pub enum Buffering {
         /// Bytes on the wire per input port. Less: links idle while they wait for room.
         port_bytes: u64,
     },
+    /// One buffer for all ports. Lossless classes are paused by priority flow control, the others
+    /// drop. A packet is in the buffer from its arrival until its transmission begins.
+    Shared(SharedConfig),
 }
 
 /// A switch.
@@ -298,6 +302,38 @@ pub enum ConfigError {
         /// The class.
         class: u8,
     },
+    /// Reserved parts and headroom take the whole shared buffer.
+    NothingShared {
+        /// The switch.
+        node: End,
+        /// Its buffer.
+        total: u64,
+        /// What is taken from it.
+        taken: u64,
+    },
+    /// Resume above pause.
+    XonAboveXoff {
+        /// The switch.
+        node: End,
+        /// Resume.
+        xon: u64,
+        /// Pause.
+        xoff: u64,
+    },
+    /// A threshold above what the switch has to share: it never pauses before it drops.
+    XoffAboveBuffer {
+        /// The switch.
+        node: End,
+        /// The threshold.
+        xoff: u64,
+        /// What there is to share.
+        pool: u64,
+    },
+    /// A pause of no time, or a share of nothing.
+    ZeroPause {
+        /// The switch.
+        node: End,
+    },
     /// ECN marking that makes no sense.
     Ecn {
         /// The class.
@@ -350,6 +386,21 @@ impl fmt::Display for ConfigError {
             }
             Self::NoWeight { class } => {
                 write!(f, "class {class} has the weight 0 and never sends; give it at least 1")
+            }
+            Self::NothingShared { node, total, taken } => write!(
+                f,
+                "{node} has a buffer of {total} bytes, and headroom and reserved parts take \
+                 {taken}: give it more, or less headroom"
+            ),
+            Self::XonAboveXoff { node, xon, xoff } => {
+                write!(f, "{node} resumes at {xon} bytes (xon), above its xoff of {xoff}")
+            }
+            Self::XoffAboveBuffer { node, xoff, pool } => write!(
+                f,
+                "{node} pauses at {xoff} bytes (xoff), but has only {pool} to share: lower xoff"
+            ),
+            Self::ZeroPause { node } => {
+                write!(f, "{node} pauses for no time or shares nothing: quanta, alpha at least 1")
             }
             Self::Ecn { class, error } => write!(f, "class {class}: {error}"),
             Self::BadRoute { route } => {

@@ -179,7 +179,18 @@ impl HostNode {
                 self.started = self.ports[port.index()].egress.on_credit(now, bytes, out);
                 self.tell_ready(port)
             }
+            FabricEvent::Pause { port, class, quanta, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                self.started = egress.on_pause(now, class, quanta, out);
+                self.tell_ready(port)
+            }
+            FabricEvent::PauseEnd { port, class, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                self.started = egress.on_pause_end(now, class, out);
+                self.tell_ready(port)
+            }
             FabricEvent::Stored { .. } => unreachable!("hosts take whole packets"),
+            FabricEvent::Refresh { .. } => unreachable!("hosts take every packet"),
         }
     }
 

@@ -10,18 +10,22 @@
 //! wake-up of its port, and one that crosses a lossless link adds the credit that comes back.
 
 mod balance;
+mod buffer;
 mod build;
 mod choice;
 mod classes;
 mod config;
 mod credits;
+mod deadlock;
 mod ecn;
 mod egress;
 mod event;
 mod host;
 mod ingress;
 mod link;
+mod mmu;
 mod noise;
+mod pfc;
 mod queues;
 mod routes;
 mod schedule;
@@ -33,18 +37,24 @@ mod tests;
 use doorbell_core::units::Time;
 
 pub use balance::{Balance, Imbalance};
+pub use buffer::{Buffer, BufferSizes, NoRoom, PauseAt, Sharing};
 pub use classes::{ClassConfig, Classes, MAX_CLASSES};
 pub use config::{
     Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, End, FabricConfig, Forwarding, HashSeed,
     HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
 };
 pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, FlowControl, MAX_CREDIT, blocks};
+pub use deadlock::{PauseDeadlock, Waiting};
 pub use ecn::{EcnConfig, EcnError, MarkAt};
 pub use egress::EgressPort;
 pub use event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, PortCounters, Tally};
 pub use host::{HostNode, TxQueueFull};
 pub use ingress::Ingress;
 pub use link::{Link, PROPAGATION_PER_MM};
+pub use pfc::{
+    Headroom, HeadroomOf, PAUSE_FRAME_BYTES, PauseCounters, SharedConfig, StormAction, Watchdog,
+    headroom, standard_reaction,
+};
 pub use routes::RouteTable;
 pub use schedule::{Schedule, Service};
 pub use shape::{FatTree, LeafSpine, Rails, ShapeError};
@@ -183,6 +193,21 @@ impl Fabric {
         match node.index().checked_sub(self.hosts.len()) {
             None => &mut self.hosts[node.index()].ports[port.index()].ingress,
             Some(s) => &mut self.switches[s].ports[port.index()].ingress,
+        }
+    }
+
+    /// Whether an event is a timer of pauses that has been overtaken: it will change nothing, and
+    /// need not come.
+    pub fn is_overtaken(&self, now: Time, ev: FabricEvent) -> bool {
+        match ev {
+            FabricEvent::PauseEnd { node, port, class }
+            | FabricEvent::Refresh { node, port, class } => {
+                match node.index().checked_sub(self.hosts.len()) {
+                    None => self.hosts[node.index()].egress(port).pause_goes_on(now, class),
+                    Some(s) => self.switches[s].is_overtaken(now, ev),
+                }
+            }
+            _ => false,
         }
     }
 

@@ -2,11 +2,13 @@
 
 use doorbell_core::units::Time;
 
+use super::buffer::Buffer;
 use super::choice::Choice;
 use super::ecn::MarkAt;
 use super::egress::{EgressPort, Queued, Started};
 use super::event::{DropCause, Dropped, Drops, FabricEvent, Outcome, Tally};
 use super::ingress::Ingress;
+use super::mmu::Mmu;
 use super::routes::RouteTable;
 use crate::engine::{Class, Out, Slab};
 use crate::wire::{NodeId, Packet, PortId};
@@ -30,6 +32,8 @@ pub struct SwitchNode {
     pub(super) class_of_sl: [u8; 16],
     /// Whether some output port marks packets.
     pub(super) marks: bool,
+    /// The shared buffer, where there is one.
+    pub(super) mmu: Option<Box<Mmu>>,
     /// Packets that a cut-through switch is storing.
     pub(super) storing: Tally,
     /// Drops that belong to no output port.
@@ -89,6 +93,9 @@ impl SwitchNode {
                 if !small || !self.ports[to.index()].egress.takes(wire_bytes) {
                     return self.refuse(now, item, DropCause::Oversize, out);
                 }
+                if let Some(refused) = self.admit(now, item, to, out) {
+                    return refused;
+                }
                 if self.cut_through && self.is_faster(to, port) {
                     self.store(now, item, to, out);
                     return Outcome::Nothing;
@@ -104,12 +111,29 @@ impl SwitchNode {
             }
             FabricEvent::PortFree { port, .. } => {
                 let started = self.ports[port.index()].egress.on_free(now, out);
-                self.left(started, port, packets, out);
+                self.left(now, started, port, packets, out);
+                Outcome::Nothing
+            }
+            FabricEvent::Pause { port, class, quanta, .. } => {
+                let started = self.ports[port.index()].egress.on_pause(now, class, quanta, out);
+                self.left(now, started, port, packets, out);
+                Outcome::Nothing
+            }
+            FabricEvent::PauseEnd { port, class, .. } => {
+                let started = self.ports[port.index()].egress.on_pause_end(now, class, out);
+                self.left(now, started, port, packets, out);
+                Outcome::Nothing
+            }
+            FabricEvent::Refresh { port, class, .. } => {
+                let reverse = &mut self.ports[port.index()].egress;
+                if let Some(mmu) = &mut self.mmu {
+                    mmu.refresh(now, (self.id, port, class), reverse, out);
+                }
                 Outcome::Nothing
             }
             FabricEvent::Credit { port, bytes, .. } => {
                 let started = self.ports[port.index()].egress.on_credit(now, bytes, out);
-                self.left(started, port, packets, out);
+                self.left(now, started, port, packets, out);
                 Outcome::Nothing
             }
         }
@@ -159,7 +183,7 @@ impl SwitchNode {
                     let ecn = &mut packets[item.packet.0].ecn;
                     egress.mark(MarkAt::Enqueue, item.class, before, ecn);
                 }
-                self.left(started, to, packets, out);
+                self.left(now, started, to, packets, out);
                 Outcome::Nothing
             }
             Err(_) => {
@@ -188,6 +212,7 @@ impl SwitchNode {
     /// A packet has begun to leave by `port`.
     fn left(
         &mut self,
+        now: Time,
         started: Option<Started>,
         port: PortId,
         packets: &mut Slab<Packet>,
@@ -199,8 +224,75 @@ impl SwitchNode {
                 let behind = egress.waiting_bytes_of(item.class);
                 egress.mark(MarkAt::Dequeue, item.class, behind, &mut packets[item.packet.0].ecn);
             }
-            let input = &mut self.ports[item.ingress.index()].ingress;
+            let SwitchPort { egress: reverse, ingress: input } =
+                &mut self.ports[item.ingress.index()];
             input.give_back(end, item.wire_bytes, out);
+            if let Some(mmu) = &mut self.mmu {
+                mmu.release(item, port);
+                mmu.resume_if_room(now, (item.ingress, item.class), reverse, out);
+            }
+        }
+    }
+
+    /// Takes a packet into the shared buffer, if there is one; gives its loss if there is no room.
+    fn admit(
+        &mut self,
+        now: Time,
+        item: Queued,
+        to: PortId,
+        out: &mut Out<FabricEvent>,
+    ) -> Option<Outcome> {
+        let mmu = self.mmu.as_mut()?;
+        let Queued { packet, wire_bytes, ingress, class } = item;
+        match mmu.admit(item, to) {
+            Ok(()) => {
+                let reverse = &mut self.ports[ingress.index()].egress;
+                mmu.pause_if_full(now, (self.id, ingress, class), reverse, out);
+                None
+            }
+            Err(DropCause::TailDrop) => {
+                let (node, port, cause) = (self.id, to, DropCause::TailDrop);
+                self.ports[to.index()].egress.count_drop(cause, wire_bytes);
+                Some(Outcome::Dropped(Dropped { node, port, packet, wire_bytes, cause }))
+            }
+            Err(cause) => Some(self.refuse(now, item, cause, out)),
+        }
+    }
+
+    /// The watchdog looks at all output ports.
+    pub(super) fn watch(
+        &mut self,
+        now: Time,
+        packets: &mut Slab<Packet>,
+        out: &mut Out<FabricEvent>,
+    ) {
+        let Some(watchdog) = self.mmu.as_ref().and_then(|m| m.watchdog) else { return };
+        for port in 0..self.ports.len() {
+            let started = self.ports[port].egress.watch(now, &watchdog, out);
+            self.left(now, started, PortId(port as u16), packets, out);
+        }
+    }
+
+    /// The accounts of the shared buffer, where there is one.
+    pub fn buffer(&self) -> Option<&Buffer> {
+        self.mmu.as_ref().map(|m| &m.buffer)
+    }
+
+    /// Whether an input queue pauses its sender.
+    pub fn is_pausing(&self, port: PortId, class: u8) -> bool {
+        self.mmu.as_ref().is_some_and(|m| m.inputs[port.index()].now >> class & 1 == 1)
+    }
+
+    /// Whether a timer of pauses has been overtaken: it will change nothing.
+    pub(super) fn is_overtaken(&self, now: Time, ev: FabricEvent) -> bool {
+        match ev {
+            FabricEvent::PauseEnd { port, class, .. } => {
+                self.ports[port.index()].egress.pause_goes_on(now, class)
+            }
+            FabricEvent::Refresh { port, class, .. } => {
+                !self.mmu.as_ref().is_some_and(|m| m.is_due(now, port, class))
+            }
+            _ => false,
         }
     }
 }

@@ -204,6 +204,16 @@ impl Net {
         true
     }
 
+    /// The watchdogs look at every switch.
+    pub fn watch(&mut self) {
+        let (now, hosts) = (self.engine.now(), self.fabric.hosts().len());
+        for switch in 0..self.fabric.switches().len() {
+            self.fabric.watch(now, switch, &mut self.packets, &mut self.out);
+            let origin = ComponentId((hosts + switch) as u32);
+            self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);
+        }
+    }
+
     /// As a NIC that takes a held packet out of the receive buffer.
     pub fn rx_done(&mut self, host: u32, wire_bytes: u32) {
         let now = self.engine.now();

@@ -10,6 +10,7 @@ mod graphs;
 mod harness;
 mod loss;
 mod oversize;
+mod pfc;
 mod properties;
 mod routing;
 mod shapes;
