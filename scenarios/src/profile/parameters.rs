@@ -9,7 +9,7 @@ use doorbell_core::units::{BitRate, Bytes, Ratio, Span};
 
 use super::check::{at_least, one_of, positive, short, size_of, size_within, within};
 use super::param::{
-    AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles,
+    AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles, ReclaimKind,
     RecoveryKind, RuleSet, TimeoutKind,
 };
 use super::table::{Entries, ParameterInfo, Provenance, parameters, take};
@@ -372,6 +372,10 @@ parameters! {
         /// sends no more messages that take one, but one beyond them. An empty queue makes it wait
         /// for an acknowledgement instead of RNR NAKs. Off, as in all adapters known: code 31.
         credits: bool,
+        /// When the slot of a send WQE comes back: when a completion of it or of a later one is
+        /// polled, or when it is done. The latter never blocks a sender that signals nothing, and
+        /// never keeps one that does not poll from overrunning its completion queue.
+        slot_reclaim: ReclaimKind,
         /// Whether a queue pair with an SRQ that has gone to ERR says by an event that it takes no
         /// more receives. Without it, whoever waits for the event waits for ever.
         last_wqe_event: bool,

@@ -5,14 +5,20 @@ use std::collections::BTreeSet;
 use doorbell_core::units::{Span, Time};
 
 use super::choice::Choice;
-use super::config::{Buffering, ConfigError, End, FabricConfig, Forwarding, Noise, ReceiveBuffer};
+use super::classes::{Classes, MAX_CLASSES};
+use super::config::{
+    Buffering, ConfigError, End, FabricConfig, Forwarding, Noise, ReceiveBuffer, SwitchConfig,
+};
+use super::ecn::Marking;
 use super::egress::{EgressPort, Wiring};
 use super::event::{Drops, Tally};
 use super::host::{HostNode, HostPort};
 use super::ingress::Ingress;
 use super::link::Link;
 use super::noise::IngressNoise;
+use super::queues::Queues;
 use super::routes;
+use super::schedule::{Schedule, Service};
 use super::switch::{SwitchNode, SwitchPort};
 use crate::engine::SimRng;
 use crate::wire::{HostId, NodeId, PortId};
@@ -108,6 +114,7 @@ pub(super) fn build(
     }
     let g = Graph::of(c)?;
     check_sizes(c)?;
+    check_classes(c, &g)?;
     check_reachable(&g)?;
     let tables = routes::tables(c, &g)?;
     let b = Builder { c, g: &g, seed };
@@ -142,6 +149,38 @@ fn check_sizes(c: &FabricConfig) -> Result<(), ConfigError> {
     for (i, s) in c.switches.iter().enumerate() {
         let (Buffering::TailDrop { port_bytes } | Buffering::Lossless { port_bytes }) = s.buffering;
         fits(End::Switch(i as u32), port_bytes)?;
+    }
+    Ok(())
+}
+
+/// Most bytes that may wait for an output port of a switch.
+const fn largest_queue(switch: &SwitchConfig, ports: u64) -> u64 {
+    match switch.buffering {
+        Buffering::TailDrop { port_bytes } => port_bytes,
+        Buffering::Lossless { port_bytes } => port_bytes.saturating_mul(ports),
+    }
+}
+
+fn check_classes(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
+    let Classes { each, of_sl } = &c.classes;
+    if !(1..=MAX_CLASSES).contains(&each.len()) {
+        return Err(ConfigError::ClassCount { classes: each.len() });
+    }
+    for (sl, class) in (0..).zip(of_sl) {
+        if usize::from(*class) >= each.len() {
+            return Err(ConfigError::NoSuchClass { sl, class: *class });
+        }
+    }
+    let switches = c.switches.iter().zip(&g.switches);
+    let room = switches.map(|(s, ports)| largest_queue(s, ports.len() as u64)).min();
+    for (class, config) in (0..).zip(each) {
+        if config.service == Service::Weighted(0) {
+            return Err(ConfigError::NoWeight { class });
+        }
+        if let Some(ecn) = &config.ecn {
+            let checked = ecn.check(room.unwrap_or(u64::MAX));
+            checked.map_err(|error| ConfigError::Ecn { class, error })?;
+        }
     }
     Ok(())
 }
@@ -230,6 +269,7 @@ impl Builder<'_> {
             host: HostId(i as u32),
             max_packet_bytes: self.c.max_packet_bytes,
             ports: ports.collect(),
+            class_of_sl: self.c.classes.of_sl,
             sent: Tally::default(),
             delivered: Tally::default(),
             started: None,
@@ -254,6 +294,8 @@ impl Builder<'_> {
             ports: ports.collect(),
             routes,
             choice: Choice::of(self.c.routing, self.seed, i),
+            class_of_sl: self.c.classes.of_sl,
+            marks: self.c.classes.each.iter().any(|c| c.ecn.is_some()),
             storing: Tally::default(),
             dropped: Drops::default(),
         }
@@ -281,7 +323,7 @@ impl Builder<'_> {
                 (s.forwarding == Forwarding::CutThrough, s.transit)
             }
         };
-        EgressPort::new(Wiring {
+        let wiring = Wiring {
             node: self.id(end),
             port: PortId(port as u16),
             peer: self.id(plug.peer),
@@ -294,7 +336,26 @@ impl Builder<'_> {
             noise: self.noise(plug),
             credits: self.input_buffer(plug.peer),
             limit,
-        })
+            marking: self.marking(end, port),
+        };
+        EgressPort::new(wiring, self.queues())
+    }
+
+    fn queues(&self) -> Queues {
+        let each = &self.c.classes.each;
+        if each.len() == 1 {
+            return Queues::one();
+        }
+        let services: Vec<_> = each.iter().map(|c| c.service).collect();
+        Queues::many(each.len(), Schedule::new(&services, self.c.max_packet_bytes))
+    }
+
+    /// Of a switch's output port, with a random stream of its own.
+    fn marking(&self, end: End, port: usize) -> Option<Box<Marking>> {
+        let End::Switch(s) = end else { return None };
+        let curves = self.c.classes.each.iter().map(|c| c.ecn).collect();
+        let rng = SimRng::stream(self.seed, &format!("switch{s}.port{port}"), "ecn");
+        Marking::new(curves, rng).map(Box::new)
     }
 
     fn ingress(&self, end: End, plug: &Plug) -> Ingress {

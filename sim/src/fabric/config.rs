@@ -4,6 +4,8 @@ use core::fmt;
 
 use doorbell_core::units::{Ratio, Span};
 
+use super::classes::{Classes, MAX_CLASSES};
+use super::ecn::EcnError;
 use super::link::Link;
 use crate::wire::{HostId, PortId};
 
@@ -194,6 +196,8 @@ pub struct FabricConfig {
     pub max_packet_bytes: u32,
     /// Noise at the inputs of switches.
     pub noise: Noise,
+    /// Traffic classes of every port.
+    pub classes: Classes,
 }
 
 impl FabricConfig {
@@ -220,6 +224,7 @@ impl FabricConfig {
             routes: Vec::new(),
             max_packet_bytes: DEFAULT_MAX_PACKET_BYTES,
             noise: Noise::default(),
+            classes: Classes::default(),
         }
     }
 }
@@ -276,6 +281,30 @@ pub enum ConfigError {
         /// The largest packet.
         needed: u32,
     },
+    /// No class, or more than [`MAX_CLASSES`].
+    ClassCount {
+        /// How many.
+        classes: usize,
+    },
+    /// A service level that belongs to a class that does not exist.
+    NoSuchClass {
+        /// The service level.
+        sl: u8,
+        /// The class.
+        class: u8,
+    },
+    /// A class of weight 0, which would never send.
+    NoWeight {
+        /// The class.
+        class: u8,
+    },
+    /// ECN marking that makes no sense.
+    Ecn {
+        /// The class.
+        class: u8,
+        /// What is wrong.
+        error: EcnError,
+    },
     /// A static route that names a switch, host or port that does not exist.
     BadRoute {
         /// Index of the route.
@@ -313,6 +342,16 @@ impl fmt::Display for ConfigError {
                 "a buffer of {bytes} bytes at {node} never takes the largest packet, which has \
                  {needed} bytes on the wire"
             ),
+            Self::ClassCount { classes } => {
+                write!(f, "{classes} traffic classes: give 1 to {MAX_CLASSES}")
+            }
+            Self::NoSuchClass { sl, class } => {
+                write!(f, "service level {sl} is in class {class}, which does not exist")
+            }
+            Self::NoWeight { class } => {
+                write!(f, "class {class} has the weight 0 and never sends; give it at least 1")
+            }
+            Self::Ecn { class, error } => write!(f, "class {class}: {error}"),
             Self::BadRoute { route } => {
                 write!(f, "static route {route} names a switch, host or port that does not exist")
             }

@@ -1,16 +1,17 @@
-//! An output port: one FIFO, one link direction.
+//! An output port: a FIFO per traffic class, one link direction.
 //!
 //! A packet occupies the queue from its arrival until its last bit has left, because a switch
 //! frees the cells of a packet as it sends them. One wake-up is pending per port at most, and
 //! only while a packet waits behind another.
 
-use std::collections::VecDeque;
-
 use doorbell_core::units::{BitRate, Serialiser, Span, Time};
 
+use super::ecn::{MarkAt, Marking};
 use super::event::{DropCause, FabricEvent, PortCounters};
 use super::noise::IngressNoise;
+use super::queues::Queues;
 use crate::engine::{Class, Out};
+use crate::wire::codec::Ecn;
 use crate::wire::{NodeId, PacketId, PortId};
 
 /// A packet in a queue.
@@ -20,6 +21,8 @@ pub(super) struct Queued {
     pub wire_bytes: u32,
     /// The input port whose buffer the packet occupies; meaningless at a host.
     pub ingress: PortId,
+    /// Its traffic class.
+    pub class: u8,
 }
 
 /// A packet whose transmission has begun.
@@ -56,6 +59,8 @@ pub(super) struct Wiring {
     pub credits: Option<u64>,
     /// Most bytes that may be in the queue, `None` without limit.
     pub limit: Option<u64>,
+    /// ECN marking, where a switch does it.
+    pub marking: Option<Box<Marking>>,
 }
 
 /// An output port of a switch, or the transmit port of a NIC.
@@ -63,7 +68,7 @@ pub(super) struct Wiring {
 pub struct EgressPort {
     wiring: Wiring,
     serialiser: Serialiser,
-    queue: VecDeque<Queued>,
+    queues: Queues,
     /// Bytes that wait, without the packet being sent.
     waiting: u64,
     /// Size of the packet being sent, until `free_at`.
@@ -82,10 +87,10 @@ pub struct EgressPort {
 }
 
 impl EgressPort {
-    pub(super) fn new(wiring: Wiring) -> Self {
+    pub(super) fn new(wiring: Wiring, queues: Queues) -> Self {
         Self {
             serialiser: Serialiser::new(wiring.rate),
-            queue: VecDeque::new(),
+            queues,
             waiting: 0,
             in_service: 0,
             free_at: Time::ZERO,
@@ -124,9 +129,19 @@ impl EgressPort {
         self.waiting
     }
 
+    /// Bytes of a traffic class that wait, without the packet being sent.
+    pub fn waiting_bytes_of(&self, class: u8) -> u64 {
+        self.queues.bytes_of(class).unwrap_or(self.waiting)
+    }
+
+    /// Packets of a traffic class that got an ECN mark here.
+    pub fn marked(&self, class: u8) -> u64 {
+        self.wiring.marking.as_ref().map_or(0, |m| m.marked(class))
+    }
+
     /// Packets that wait, without the one being sent.
     pub fn waiting_packets(&self) -> usize {
-        self.queue.len()
+        self.queues.len()
     }
 
     /// Bytes in the queue, the packet being sent included until its last bit has left.
@@ -148,6 +163,7 @@ impl EgressPort {
     /// included.
     pub fn counters(&self, now: Time) -> PortCounters {
         let mut c = self.counters;
+        c.marked = self.wiring.marking.as_ref().map_or(0, |m| m.marked_in_all());
         c.waited += self.unsettled(now);
         if let Some(since) = self.blocked_since {
             c.blocked += now.since(since);
@@ -157,7 +173,7 @@ impl EgressPort {
 
     /// Time that the packets in the queue have waited and that is not counted yet.
     fn unsettled(&self, now: Time) -> Span {
-        now.since(self.settled) * self.queue.len() as u64
+        now.since(self.settled) * self.queues.len() as u64
     }
 
     /// Counts the waiting so far; to be called before the length of the queue changes.
@@ -175,7 +191,7 @@ impl EgressPort {
     }
 
     pub(super) fn queued(&self) -> impl Iterator<Item = &Queued> {
-        self.queue.iter()
+        self.queues.iter()
     }
 
     /// Takes a packet: sends it at once or lets it wait. Gives what was sent.
@@ -193,18 +209,35 @@ impl EgressPort {
             return Err(Full);
         }
         self.counters.max_queue_bytes = self.counters.max_queue_bytes.max(filled);
-        let idle = self.queue.is_empty() && now >= self.free_at;
-        if idle && u64::from(item.wire_bytes) <= self.credits {
-            return Ok(Some(self.start(now, item, out)));
+        // What waits at a port that could send is held back by the far end.
+        let idle = now >= self.free_at && !self.wake;
+        if idle && self.may_go(&item) && self.queues.is_empty_of(item.class) {
+            // Packets of other classes may be held back; now they wait for this one.
+            self.unblock(now);
+            let started = self.start(now, item, out);
+            self.wake_if_waiting(out);
+            return Ok(Some(started));
         }
-        if idle {
+        if idle && self.blocked_since.is_none() {
             self.blocked_since = Some(now);
         }
         self.settle(now);
-        self.queue.push_back(item);
+        self.queues.push(item);
         self.waiting += u64::from(item.wire_bytes);
         self.wake_if_waiting(out);
         Ok(None)
+    }
+
+    /// Whether the far end takes a packet now.
+    fn may_go(&self, item: &Queued) -> bool {
+        u64::from(item.wire_bytes) <= self.credits
+    }
+
+    /// Marks a packet, or not, as it passes a queue of `queue` bytes.
+    pub(super) fn mark(&mut self, at: MarkAt, class: u8, queue: u64, ecn: &mut Ecn) {
+        if let Some(m) = &mut self.wiring.marking {
+            m.pass(at, class, queue, ecn);
+        }
     }
 
     pub(super) fn count_drop(&mut self, cause: DropCause, wire_bytes: u32) {
@@ -230,19 +263,25 @@ impl EgressPort {
             self.wiring.credits.is_some_and(|all| self.credits <= all),
             "more credits came back than were spent"
         );
-        let since = self.blocked_since.take()?;
-        self.counters.blocked += now.since(since);
-        self.next(now, out)
+        self.unblock(now).then(|| self.next(now, out)).flatten()
+    }
+
+    /// The port is not held back any more, if it was.
+    fn unblock(&mut self, now: Time) -> bool {
+        let since = self.blocked_since.take();
+        self.counters.blocked += since.map_or(Span::ZERO, |since| now.since(since));
+        since.is_some()
     }
 
     fn next(&mut self, now: Time, out: &mut Out<FabricEvent>) -> Option<Started> {
-        let item = *self.queue.front()?;
-        if u64::from(item.wire_bytes) > self.credits {
-            self.blocked_since = Some(now);
+        let credits = self.credits;
+        let waited = self.unsettled(now);
+        let Some(item) = self.queues.pop(|item| u64::from(item.wire_bytes) <= credits) else {
+            self.blocked_since = (!self.queues.is_empty()).then_some(now);
             return None;
-        }
-        self.settle(now);
-        self.queue.pop_front();
+        };
+        self.counters.waited += waited;
+        self.settled = now;
         self.waiting -= u64::from(item.wire_bytes);
         let started = self.start(now, item, out);
         self.wake_if_waiting(out);
@@ -250,7 +289,7 @@ impl EgressPort {
     }
 
     fn wake_if_waiting(&mut self, out: &mut Out<FabricEvent>) {
-        if self.wake || self.blocked_since.is_some() || self.queue.is_empty() {
+        if self.wake || self.blocked_since.is_some() || self.queues.is_empty() {
             return;
         }
         self.wake = true;

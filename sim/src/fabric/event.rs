@@ -236,6 +236,8 @@ pub struct PortCounters {
     /// Time for which packets waited in the queue, summed over them, for their turn or for room at
     /// the far end.
     pub waited: Span,
+    /// Packets that got an ECN mark.
+    pub marked: u64,
 }
 
 #[cfg(test)]

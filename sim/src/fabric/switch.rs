@@ -3,6 +3,7 @@
 use doorbell_core::units::Time;
 
 use super::choice::Choice;
+use super::ecn::MarkAt;
 use super::egress::{EgressPort, Queued, Started};
 use super::event::{DropCause, Dropped, Drops, FabricEvent, Outcome, Tally};
 use super::ingress::Ingress;
@@ -25,6 +26,10 @@ pub struct SwitchNode {
     pub(super) ports: Vec<SwitchPort>,
     pub(super) routes: RouteTable,
     pub(super) choice: Choice,
+    /// Traffic class of each service level.
+    pub(super) class_of_sl: [u8; 16],
+    /// Whether some output port marks packets.
+    pub(super) marks: bool,
     /// Packets that a cut-through switch is storing.
     pub(super) storing: Tally,
     /// Drops that belong to no output port.
@@ -75,8 +80,10 @@ impl SwitchNode {
                 let input = &mut self.ports[port.index()].ingress;
                 input.arrived(wire_bytes);
                 let small = wire_bytes <= input.max_packet_bytes;
-                let item = Queued { packet, wire_bytes, ingress: port };
-                let Some(to) = self.route(now, &packets[packet.0]) else {
+                let p = &packets[packet.0];
+                let class = self.class_of_sl[usize::from(p.sl & 15)];
+                let item = Queued { packet, wire_bytes, ingress: port, class };
+                let Some(to) = self.route(now, p) else {
                     return self.refuse(now, item, DropCause::NoRoute, out);
                 };
                 if !small || !self.ports[to.index()].egress.takes(wire_bytes) {
@@ -86,22 +93,23 @@ impl SwitchNode {
                     self.store(now, item, to, out);
                     return Outcome::Nothing;
                 }
-                self.forward(now, item, to, out)
+                self.forward(now, item, to, packets, out)
             }
             FabricEvent::Stored { port, to, packet, .. } => {
-                let wire_bytes = packets[packet.0].wire_bytes;
+                let Packet { wire_bytes, sl, .. } = packets[packet.0];
                 self.storing.remove(wire_bytes);
-                let item = Queued { packet, wire_bytes, ingress: port };
-                self.forward(now, item, to, out)
+                let class = self.class_of_sl[usize::from(sl & 15)];
+                let item = Queued { packet, wire_bytes, ingress: port, class };
+                self.forward(now, item, to, packets, out)
             }
             FabricEvent::PortFree { port, .. } => {
                 let started = self.ports[port.index()].egress.on_free(now, out);
-                self.left(started, out);
+                self.left(started, port, packets, out);
                 Outcome::Nothing
             }
             FabricEvent::Credit { port, bytes, .. } => {
                 let started = self.ports[port.index()].egress.on_credit(now, bytes, out);
-                self.left(started, out);
+                self.left(started, port, packets, out);
                 Outcome::Nothing
             }
         }
@@ -126,7 +134,7 @@ impl SwitchNode {
     /// Waits for the last bit. Noise may have moved packets together, hence the bound by the
     /// last bit before: a short packet must not overtake a long one.
     fn store(&mut self, now: Time, item: Queued, to: PortId, out: &mut Out<FabricEvent>) {
-        let Queued { packet, wire_bytes, ingress: port } = item;
+        let Queued { packet, wire_bytes, ingress: port, .. } = item;
         self.storing.add(wire_bytes);
         let input = &mut self.ports[port.index()].ingress;
         let last_bit = now + input.rate.time_for(u64::from(wire_bytes));
@@ -140,12 +148,18 @@ impl SwitchNode {
         now: Time,
         item: Queued,
         to: PortId,
+        packets: &mut Slab<Packet>,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
         let egress = &mut self.ports[to.index()].egress;
+        let before = self.marks.then(|| egress.waiting_bytes_of(item.class));
         match egress.enqueue(now, item, out) {
             Ok(started) => {
-                self.left(started, out);
+                if let Some(before) = before {
+                    let ecn = &mut packets[item.packet.0].ecn;
+                    egress.mark(MarkAt::Enqueue, item.class, before, ecn);
+                }
+                self.left(started, to, packets, out);
                 Outcome::Nothing
             }
             Err(_) => {
@@ -165,14 +179,26 @@ impl SwitchNode {
         cause: DropCause,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
-        let Queued { packet, wire_bytes, ingress: port } = item;
+        let Queued { packet, wire_bytes, ingress: port, .. } = item;
         self.dropped.add(cause, wire_bytes);
         self.ports[port.index()].ingress.give_back(now, wire_bytes, out);
         Outcome::Dropped(Dropped { node: self.id, port, packet, wire_bytes, cause })
     }
 
-    fn left(&mut self, started: Option<Started>, out: &mut Out<FabricEvent>) {
+    /// A packet has begun to leave by `port`.
+    fn left(
+        &mut self,
+        started: Option<Started>,
+        port: PortId,
+        packets: &mut Slab<Packet>,
+        out: &mut Out<FabricEvent>,
+    ) {
         if let Some(Started { item, end }) = started {
+            if self.marks {
+                let egress = &mut self.ports[port.index()].egress;
+                let behind = egress.waiting_bytes_of(item.class);
+                egress.mark(MarkAt::Dequeue, item.class, behind, &mut packets[item.packet.0].ecn);
+            }
             let input = &mut self.ports[item.ingress.index()].ingress;
             input.give_back(end, item.wire_bytes, out);
         }

@@ -75,7 +75,7 @@ impl Nic {
             owner: r.owner,
             first_psn: r.first_psn,
             sig_all: r.sig_all,
-            sq: SendQueue::new(history),
+            sq: SendQueue::new(history, self.rc.rules.slot_reclaim),
             rq: RecvQueue::new(if r.srq.is_some() { 0 } else { r.caps.max_recv_wr }),
             requester: None,
             responder: None,
@@ -319,7 +319,7 @@ impl Nic {
             .filter(|s| all || q.sig_all || s.wqe.flags.contains(SendFlags::SIGNALED))
             .count() as u64;
         let landed = self.cq(q.recv_cq).map_or(0, |cq| cq.receives_of(qp));
-        sends + landed + u64::from(q.recv_cqes)
+        sends + u64::from(q.sq.unpolled()) + landed + u64::from(q.recv_cqes)
     }
 
     /// Destroys a QP; what it had under way is lost.

@@ -18,11 +18,12 @@ pub struct Flow {
     pub packets: u32,
     pub wire_bytes: u32,
     pub udp_source_port: u16,
+    pub sl: u8,
 }
 
 impl Flow {
     pub fn new(src: u32, dst: u32, packets: u32, wire_bytes: u32) -> Self {
-        Self { src, dst, start: Time::ZERO, packets, wire_bytes, udp_source_port: 0 }
+        Self { src, dst, start: Time::ZERO, packets, wire_bytes, udp_source_port: 0, sl: 0 }
     }
 }
 
@@ -117,7 +118,7 @@ impl Net {
             wire_bytes: f.wire_bytes,
             udp_source_port: f.udp_source_port,
             src_qp: 0,
-            sl: 0,
+            sl: f.sl,
             ecn: Ecn::Ect0,
             pkey: Default::default(),
             corrupt: None,
@@ -128,8 +129,9 @@ impl Net {
         self.names.resize(self.names.len().max(id as usize + 1), (0, 0));
         self.names[id as usize] = (flow, seq);
         let now = self.engine.now();
-        let (host, port) = (HostId(f.src), PortId(0));
-        let sent = self.fabric.send(now, host, port, PacketId(id), f.wire_bytes, &mut self.out);
+        let from = (HostId(f.src), PortId(0));
+        let (bytes, out) = (f.wire_bytes, &mut self.out);
+        let sent = self.fabric.send(now, from, PacketId(id), bytes, f.sl, out);
         self.engine.schedule_all(ComponentId(f.src), &mut self.out, Ev::Fabric);
         if sent.is_err() {
             self.packets.remove(id);
