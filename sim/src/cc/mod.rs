@@ -160,6 +160,11 @@ pub struct Congestion {
     pub notify: Option<Notification>,
 }
 
+impl Congestion {
+    /// No control; marks are counted and nothing else.
+    pub const NONE: Self = Self { control: Control::None, notify: None };
+}
+
 /// A control at work. Built-ins cost no dynamic call per packet.
 #[derive(Debug)]
 pub enum Flow {
