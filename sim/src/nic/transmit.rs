@@ -19,7 +19,8 @@ impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
     pub(super) fn schedule(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
-        if q.in_pu || !q.has_work() || may_transmit(q.state) == OutboundVerdict::Nothing {
+        let waits = q.flow.as_ref().is_some_and(|flow| flow.waits);
+        if q.in_pu || waits || !q.has_work() || may_transmit(q.state) == OutboundVerdict::Nothing {
             return;
         }
         q.in_pu = true;
@@ -34,11 +35,19 @@ impl Nic {
         while self.pus[i].running.is_none() {
             let Some(qp) = self.next_ready(env, i) else { return };
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { continue };
+            let flow = q.flow.as_ref().map(|flow| flow.id);
+            if flow.is_some() && !self.in_pace(env, qp) {
+                continue;
+            }
+            let q = self.qps[qp as usize].as_deref_mut().expect("just there");
             match q.next_packet(env.now) {
                 None => q.in_pu = false,
                 Some(NextPacket { desc, read, reason }) => {
                     q.response_in_pu = read.is_some();
                     let life = q.life;
+                    if let Some(flow) = flow {
+                        self.paced(env, flow, &desc);
+                    }
                     self.start(env, pu, Running { qp, life, desc, read, reason });
                 }
             }
@@ -286,6 +295,7 @@ impl Nic {
             src_qp: qp,
             sl: ud.map_or(q.attr.path.sl, |d| d.sl).code(),
             ecn: Ecn::Ect0,
+            becn: false,
             pkey: self.pkey(q),
             corrupt: None,
             reason: reason.map(Box::new),
@@ -426,6 +436,7 @@ impl Nic {
         if let Some(r) = self.qp_mut(qp).and_then(|q| q.requester.as_mut()) {
             r.on_departure(desc, left);
             self.arm_timer(env, qp);
+            self.note_departure(qp, desc, left);
         }
     }
 
@@ -456,6 +467,7 @@ impl Nic {
             let packet = self.new_packet(env, qp, &desc, reason);
             self.tx_bytes += env.packets[packet.0].wire_bytes;
             let q = self.qps[qp as usize].as_deref_mut().expect("just there");
+            env.packets[packet.0].becn = std::mem::take(&mut q.owes_becn);
             q.tx_resp.push(packet, None, 0);
             self.drain(env, qp, true);
         }
