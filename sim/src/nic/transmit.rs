@@ -1,7 +1,7 @@
 //! Processing units, payload fetch, order, transmit port.
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{NakCode, OutboundVerdict, WcStatus, may_transmit};
+use doorbell_core::verbs::{NakCode, OutboundVerdict, QpType, WcStatus, may_transmit};
 
 use super::env::{Env, NicEvent, Tag, kind};
 use super::postmortem::Why;
@@ -33,12 +33,7 @@ impl Nic {
     fn kick(&mut self, env: &mut Env<'_>, pu: u16) {
         let i = usize::from(pu);
         while self.pus[i].running.is_none() {
-            let Some(&qp) = self.pus[i].ready.front() else { return };
-            if self.tx_full(env) {
-                self.tx_blocked = true;
-                return;
-            }
-            self.pus[i].ready.pop_front();
+            let Some(qp) = self.next_ready(env, i) else { return };
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { continue };
             let flow = q.flow.as_ref().map(|flow| flow.id);
             if flow.is_some() && !self.in_pace(env, qp) {
@@ -59,14 +54,46 @@ impl Nic {
         }
     }
 
-    /// Whether the bytes between memory and wire have reached the buffer's size. Then a wake-up
-    /// is certain: from the port, or from a payload that is still on its way to it.
-    fn tx_full(&mut self, env: &mut Env<'_>) -> bool {
+    /// Takes the first QP whose traffic class has room out of the turn of a processing unit.
+    fn next_ready(&mut self, env: &mut Env<'_>, unit: usize) -> Option<u32> {
         let waiting = env.port.egress(PortId(0)).waiting_bytes();
-        let limit = u64::from(self.cfg.tx_buffer);
-        if u64::from(self.tx_bytes) + waiting < limit {
+        for at in 0..self.pus[unit].ready.len() {
+            let in_class = match env.port.classes() {
+                1 => waiting,
+                _ => self.waiting_beside(env, self.pus[unit].ready[at]),
+            };
+            if !self.tx_full(env, in_class) {
+                return self.pus[unit].ready.remove(at);
+            }
+            self.tx_blocked = true;
+            if env.port.classes() == 1 {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Bytes that wait in the port in the traffic class of a QP. That of a datagram is a matter of
+    /// its address handle: there all that waits counts.
+    fn waiting_beside(&self, env: &Env<'_>, qp: u32) -> u64 {
+        let port = env.port.egress(PortId(0));
+        match self.qps[qp as usize].as_deref() {
+            Some(q) if q.ty != QpType::Ud => {
+                port.waiting_bytes_of(env.port.class_of(q.attr.path.sl.code()))
+            }
+            _ => port.waiting_bytes(),
+        }
+    }
+
+    /// Whether the bytes between memory and wire have reached the buffer's size: those on their way
+    /// to the port, and of those that wait there one class, so that a class that is held back does
+    /// not hold back another. Then a wake-up is certain: from the port, or from a payload that is
+    /// still on its way to it.
+    fn tx_full(&self, env: &mut Env<'_>, in_class: u64) -> bool {
+        if u64::from(self.tx_bytes) + in_class < u64::from(self.cfg.tx_buffer) {
             return false;
         }
+        let waiting = env.port.egress(PortId(0)).waiting_bytes();
         if waiting > 0 {
             let ready = env.port.arm_tx_ready(PortId(0), waiting - 1);
             debug_assert!(!ready, "more waits than was asked for");
@@ -266,7 +293,7 @@ impl Nic {
             payload: Payload::None,
             desc: *desc,
             src_qp: qp,
-            sl: 0,
+            sl: ud.map_or(q.attr.path.sl, |d| d.sl).code(),
             ecn: Ecn::Ect0,
             becn: false,
             pkey: self.pkey(q),
