@@ -2,6 +2,7 @@
 //! out.
 
 mod batch;
+pub(crate) mod congestion;
 mod deaths;
 mod effective;
 #[cfg(test)]

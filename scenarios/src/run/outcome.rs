@@ -24,6 +24,9 @@
 //! | `srq_low`, `hostN.srqM.low` | count | fewest receives in any SRQ, and in one, after one was taken |
 //! | `srq_left` | count | receives in all SRQs at the end |
 //! | `srq_limit_events` | count | limit events that programs have taken |
+//! | `rate_cuts` | count | with congestion control: how often a flow's rate fell |
+//! | `rate_waits` | count | times that a queue pair with work waited for its rate |
+//! | `rate_min` | bit/s | the lowest rate that any flow had |
 //! | `data_errors` | count | messages that the peer found wrong or missing |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `statuses`, `peer_statuses` | word | of a script and of its peer, in order: `0 x3, 10, 5` |
