@@ -6,6 +6,7 @@ use doorbell_core::units::{Ratio, Span};
 
 use super::classes::{Classes, MAX_CLASSES};
 use super::ecn::EcnError;
+use super::lanes::CreditConfig;
 use super::link::Link;
 use crate::wire::{HostId, PortId};
 
@@ -48,6 +49,12 @@ pub enum ReceiveBuffer {
         /// [`rx_done`]: super::Fabric::rx_done
         held: bool,
     },
+    /// Credits of InfiniBand: room for so many blocks of 64 bytes per port and virtual lane; a
+    /// packet leaves it with its delivery. Fewer: the link idles while it waits for credit.
+    Credits {
+        /// Room, in blocks. More than 2048 are never granted at once.
+        blocks: u32,
+    },
 }
 
 /// A host's side of the network.
@@ -85,6 +92,12 @@ pub enum Buffering {
     Lossless {
         /// Bytes on the wire per input port. Less: links idle while they wait for room.
         port_bytes: u64,
+    },
+    /// Credits of InfiniBand: each input port has room for so many blocks of 64 bytes per virtual
+    /// lane. Nothing is lost. When credit comes back says [`FabricConfig::credits`].
+    Credits {
+        /// Room, in blocks. More than 2048 are never granted at once.
+        blocks: u32,
     },
 }
 
@@ -198,6 +211,9 @@ pub struct FabricConfig {
     pub noise: Noise,
     /// Traffic classes of every port.
     pub classes: Classes,
+    /// How credits come back on links to nodes with [`Buffering::Credits`] or
+    /// [`ReceiveBuffer::Credits`].
+    pub credits: CreditConfig,
 }
 
 impl FabricConfig {
@@ -225,6 +241,7 @@ impl FabricConfig {
             max_packet_bytes: DEFAULT_MAX_PACKET_BYTES,
             noise: Noise::default(),
             classes: Classes::default(),
+            credits: CreditConfig::default(),
         }
     }
 }
@@ -280,6 +297,11 @@ pub enum ConfigError {
         bytes: u64,
         /// The largest packet.
         needed: u32,
+    },
+    /// Changes of the return delay of credits whose times do not rise.
+    CreditChanges {
+        /// Index of the change that is not later than the one before.
+        change: usize,
     },
     /// No class, or more than [`MAX_CLASSES`].
     ClassCount {
@@ -342,6 +364,9 @@ impl fmt::Display for ConfigError {
                 "a buffer of {bytes} bytes at {node} never takes the largest packet, which has \
                  {needed} bytes on the wire"
             ),
+            Self::CreditChanges { change } => {
+                write!(f, "change {change} of the return delay is not later than the one before")
+            }
             Self::ClassCount { classes } => {
                 write!(f, "{classes} traffic classes: give 1 to {MAX_CLASSES}")
             }
