@@ -412,7 +412,7 @@ pub fn outer(encapsulation: Encapsulation, packet: &Packet) -> Outer {
         eth: Ethernet { dst: dst_mac, src: src_mac, vlan },
         ip,
         udp: Udp { source: packet.udp_source_port, checksum },
-        bth: BthBits { pkey: packet.pkey, ..BthBits::default() },
+        bth: BthBits { pkey: packet.pkey, becn: packet.becn, ..BthBits::default() },
     }
 }
 

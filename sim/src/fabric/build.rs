@@ -289,6 +289,7 @@ impl Builder<'_> {
             max_packet_bytes: self.c.max_packet_bytes,
             ports: ports.collect(),
             class_of_sl: self.c.classes.of_sl,
+            class_count: self.c.classes.each.len(),
             sent: Tally::default(),
             delivered: Tally::default(),
             started: None,

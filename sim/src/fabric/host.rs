@@ -40,6 +40,7 @@ pub struct HostNode {
     pub(super) ports: Vec<HostPort>,
     /// Traffic class of each service level.
     pub(super) class_of_sl: [u8; 16],
+    pub(super) class_count: usize,
     pub(super) sent: Tally,
     pub(super) delivered: Tally,
     /// A packet that had waited and whose transmission the last event began.
@@ -77,6 +78,11 @@ impl HostNode {
     /// Packets that the network gave to this host.
     pub const fn delivered(&self) -> Tally {
         self.delivered
+    }
+
+    /// Number of traffic classes.
+    pub const fn classes(&self) -> usize {
+        self.class_count
     }
 
     /// Traffic class of a service level.

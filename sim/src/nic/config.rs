@@ -3,6 +3,7 @@
 use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Opcode, PKey};
 
+use crate::cc::Congestion;
 use crate::rc::{AckPolicy, AckReqLast, Recovery, Rules, TimeoutMode};
 use crate::wire::{Encapsulation, wire_bytes};
 
@@ -146,6 +147,8 @@ pub struct RcConfig {
     pub recovery: Recovery,
     /// Where implementations differ.
     pub rules: Rules,
+    /// How fast flows may send, and what is made of marked packets.
+    pub congestion: Congestion,
     /// Encapsulation on the wire.
     pub encapsulation: Encapsulation,
     /// Bytes that the link layer puts around every packet beyond its encapsulation: start and end
@@ -171,6 +174,7 @@ impl RcConfig {
             nak_reaction: Span::ZERO,
             recovery: Recovery::GoBackN,
             rules: Rules::DEFAULT,
+            congestion: Congestion::NONE,
             encapsulation,
             framing: 0,
         }

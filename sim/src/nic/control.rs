@@ -109,6 +109,9 @@ impl Nic {
             asked_before_reset: 0,
             last_wqe_told: false,
             comm_est_told: false,
+            flow: None,
+            cnp_from: Time::ZERO,
+            owes_becn: false,
             counters: Default::default(),
         })));
         self.apply_withheld();
@@ -204,6 +207,9 @@ impl Nic {
             (_, QpState::Reset) => return self.reset_qp(env, qp),
             _ => {}
         }
+        if (from, attr.state) == (QpState::Init, QpState::Rtr) {
+            self.join_flow(env, qp);
+        }
         let Some(q) = self.qp_mut(qp) else { return };
         let a = &q.attr;
         if let Some(r) = &mut q.responder {
@@ -237,6 +243,7 @@ impl Nic {
 
     /// Empties the QP. What is on its way somewhere is of a former life from now on.
     fn reset_qp(&mut self, env: &mut Env<'_>, qp: u32) {
+        self.leave_flow(qp);
         let Self { qps, posted, .. } = self;
         let Some(q) = qps.get_mut(qp as usize).and_then(Option::as_deref_mut) else { return };
         q.life += 1;
@@ -252,6 +259,7 @@ impl Nic {
         q.current_recv = None;
         q.atomics = 0;
         q.tells_drained = false;
+        (q.cnp_from, q.owes_becn) = (Time::ZERO, false);
         q.asked_before_reset = q.asked_in_port;
         let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();
         packets.extend(q.kept.drain(..).map(|(_, packet)| packet));

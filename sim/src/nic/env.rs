@@ -32,6 +32,10 @@ pub enum NicEvent {
     Atomic(u32),
     /// A timer of a QP may have expired.
     Timer(u32),
+    /// The time of a flow's next packet may have come.
+    Pace(u32),
+    /// A CNP is ready for the port.
+    Cnp(PacketId),
 }
 
 /// Something that a program may wait for has happened.

@@ -120,6 +120,7 @@ impl Net {
             src_qp: 0,
             sl: f.sl,
             ecn: Ecn::Ect0,
+            becn: false,
             pkey: Default::default(),
             corrupt: None,
             reason: None,
