@@ -15,10 +15,8 @@ pub enum Event {
     Fabric(FabricEvent),
     /// Of the fault plan.
     Fault(FaultEvent),
-    /// The out-of-band network tells a host that a program has ended.
+    /// The out-of-band network tells all hosts that a program has ended.
     Ended {
-        /// Who is told.
-        host: HostId,
         /// Rank of the program.
         rank: u32,
     },

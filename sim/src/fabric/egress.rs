@@ -10,6 +10,7 @@ use doorbell_core::units::{BitRate, Serialiser, Span, Time};
 
 use super::event::{DropCause, FabricEvent, PortCounters};
 use super::noise::IngressNoise;
+use super::way::Hop;
 use crate::engine::{Class, Out};
 use crate::wire::{NodeId, PacketId, PortId};
 
@@ -107,6 +108,12 @@ impl EgressPort {
     /// Rate of the link.
     pub const fn rate(&self) -> BitRate {
         self.wiring.rate
+    }
+
+    /// The link as a packet meets it.
+    pub(super) const fn hop(&self) -> Hop {
+        let delay = Span::from_ps(self.wiring.propagation.as_ps() + self.wiring.transit.as_ps());
+        Hop { rate: self.wiring.rate, delay, cut_through: self.wiring.head }
     }
 
     /// Whether the link takes a packet of this size.

@@ -24,6 +24,7 @@ mod shape;
 mod switch;
 #[cfg(test)]
 mod tests;
+mod way;
 
 use doorbell_core::units::Time;
 
@@ -40,6 +41,7 @@ pub use link::{Link, PROPAGATION_PER_MM};
 pub use routes::RouteTable;
 pub use shape::{FatTree, LeafSpine, Rails, ShapeError};
 pub use switch::SwitchNode;
+pub use way::{Hop, time_alone};
 
 use crate::engine::{Out, Slab};
 use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
