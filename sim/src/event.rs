@@ -17,10 +17,8 @@ pub enum Event {
     Fault(FaultEvent),
     /// The network is searched for pause storms and deadlocks.
     Watch,
-    /// The out-of-band network tells a host that a program has ended.
+    /// The out-of-band network tells all hosts that a program has ended.
     Ended {
-        /// Who is told.
-        host: HostId,
         /// Rank of the program.
         rank: u32,
     },

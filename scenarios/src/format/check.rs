@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 
 use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
+use super::check_flows::check_flows;
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::check_srq::{check_hosts, check_receiver, check_srq};
 use super::check_topology::check_topology;
@@ -150,6 +151,10 @@ fn check_names(s: &Scenario) -> Checked {
 }
 
 fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
+    if p.kind == ProgramKind::Flows {
+        check_kind(p, given)?;
+        return check_flows(s, profile, p, |key| given.path(key));
+    }
     let hosts = s.topology.hosts.value();
     for (key, host) in [("host", p.host.value()), ("peer", p.peer.value())] {
         if host >= hosts {

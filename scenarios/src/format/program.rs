@@ -4,7 +4,7 @@ use doorbell_core::units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Right, Step};
+use super::{Flows, Right, Step};
 use crate::quantity::{Count, Positive, Quantity};
 
 /// One program: who sends what to whom, and how it posts, rings and polls.
@@ -152,6 +152,9 @@ pub struct Program {
     /// The steps of a script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// Who sends to whom, of `kind = "flows"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Flows>,
 }
 
 impl Program {
@@ -201,6 +204,7 @@ impl Program {
             repost_batch: default_repost_batch(),
             repost_time: None,
             steps: Vec::new(),
+            flows: None,
         }
     }
 }
@@ -209,7 +213,7 @@ const fn peer_one() -> Count<0, 8191> {
     Count::of(1)
 }
 
-const fn default_size() -> Quantity<Bytes> {
+pub(super) const fn default_size() -> Quantity<Bytes> {
     Quantity(Bytes(8))
 }
 
@@ -247,6 +251,9 @@ pub enum ProgramKind {
     /// from "ready" to the news of its completion; with `payload = "data"` the peer checks every
     /// byte.
     Produce,
+    /// Transfers between many hosts, by a pattern or a list; see `flows`. Time from a flow's start
+    /// to its completion.
+    Flows,
 }
 
 /// Who posts and polls.

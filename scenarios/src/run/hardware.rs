@@ -283,6 +283,9 @@ fn nic(n: &Nic) -> NicConfig {
 
 /// What stands around a packet on the profile's links.
 pub fn encapsulation(p: &Profile) -> Encapsulation {
+    if p.port.header_bytes.0 > 0 {
+        return Encapsulation::Custom { header_bytes: p.port.header_bytes.0 as u16 };
+    }
     match p.port.link {
         LinkKind::InfiniBand => Encapsulation::IbLocal,
         LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
@@ -337,6 +340,7 @@ fn rc(p: &Profile) -> RcConfig {
         ..rules
     };
     RcConfig {
+        packet_payload: p.rc.packet_payload.0 as u32,
         framing: p.port.framing.0 as u32,
         timeout_mode,
         nak_reaction: p.rc.nak_reaction,

@@ -19,7 +19,7 @@ use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware, network,
 };
-use super::{congestion, deaths, effective, faults, receives, timeline};
+use super::{congestion, deaths, effective, faults, flow_figures, receives, timeline};
 use crate::format::{ControlKind, HostModel, Noise, QpKind};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
@@ -167,6 +167,7 @@ fn collect(
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     out.exit = exit(end, &failures, world, &receives::unmet(point, &all));
     let (first, last) = program_metrics(point, world, &all, &mut out);
+    flow_figures::collect(point, world, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
     receives::metrics(world, &all, &mut out);

@@ -48,8 +48,8 @@ pub(super) enum Effect {
     DestroySrq { srq: u32 },
     /// Ends a memory region.
     Deregister { region: RegionId },
-    /// Publishes a key.
-    Publish { key: u64, bytes: Box<[u8]> },
+    /// Publishes a key, to the host of one rank or to all.
+    Publish { to: Option<u32>, key: u64, bytes: Box<[u8]> },
 }
 
 /// Bytes of a store.

@@ -170,6 +170,8 @@ pub struct NicQp {
     pub stats: QpStats,
     /// When a packet of this QP last moved it on.
     pub last_progress: Time,
+    /// When payload for this QP last came to lie in memory.
+    pub last_placed: Time,
     /// When PSNs that it had sent were last acknowledged.
     pub acknowledged: Option<Time>,
     /// When a receive unit last took a request for it.

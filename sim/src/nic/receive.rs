@@ -26,6 +26,7 @@ use crate::wire::{PacketId, Payload};
 /// Payload on its way to memory.
 #[derive(Debug)]
 pub(super) struct RxWrite {
+    qp: u32,
     region: RegionId,
     addr: u64,
     len: u32,
@@ -417,6 +418,7 @@ impl Nic {
             };
             self.stats.rx_payload += u64::from(p.len);
             let write = RxWrite {
+                qp,
                 region,
                 addr,
                 len: p.len,
@@ -677,7 +679,7 @@ impl Nic {
                 None => Payload::Lengths,
             };
             let submitted = env.now;
-            let write = RxWrite { region, addr, len: n, payload: piece, subject, submitted };
+            let write = RxWrite { qp, region, addr, len: n, payload: piece, subject, submitted };
             self.rx_bytes += u64::from(n);
             let id = self.rx_writes.insert(write);
             let kind = if hit { HostWrite::Response(id) } else { HostWrite::AwaitsWqe(id) };
@@ -780,6 +782,9 @@ impl Nic {
         if let Some(bytes) = w.payload.bytes() {
             // A region that is gone or virtual takes the write and shows nothing of it.
             let _ = env.regions.write(w.region, w.addr, bytes);
+        }
+        if let Some(q) = self.qp_mut(w.qp) {
+            q.last_placed = env.now;
         }
         env.trace(kind::PLACED, w.addr, u64::from(w.len));
         env.wakes.push(Wake::Memory { addr: w.addr, len: u64::from(w.len) });

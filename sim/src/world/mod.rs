@@ -86,6 +86,8 @@ pub struct World {
     /// Events that changed nothing: announcements of the end of a program that nobody waited for,
     /// and what a fault plan watches for in vain.
     unheard: u64,
+    /// Hosts beyond the first that waited for the end of a program and heard of it by one event.
+    retold: u64,
     /// Planned faults, if there are any.
     faults: Option<Box<Faults>>,
     /// Packets that the network lost, by sender.
@@ -129,7 +131,8 @@ impl World {
                 fabric_out: Out::new(),
                 messages: Slab::new(),
                 bootstrap_latency: cfg.bootstrap_latency,
-                size: 0,
+                ranks: Vec::new(),
+                ended: Vec::new(),
                 timeline,
                 capture: None,
                 hosts: cfg.hosts.len() as u32,
@@ -137,6 +140,7 @@ impl World {
             hosts,
             reached: Time::ZERO,
             unheard: 0,
+            retold: 0,
             faults: None,
             losses: Losses::default(),
             watching: false,
@@ -153,8 +157,9 @@ impl World {
         start: Time,
         program: P,
     ) -> u32 {
-        let rank = self.shared.size;
-        self.shared.size += 1;
+        let rank = self.shared.size();
+        self.shared.ranks.push(host);
+        self.shared.ended.push(false);
         let engine = &mut self.shared.engine;
         self.hosts[host.index()].add_program(on, rank, Box::new(program), start, engine);
         rank
@@ -184,10 +189,10 @@ impl World {
             if self.only_faults_left() {
                 return self.ended();
             }
-            match self.shared.engine.peek_time() {
+            match self.shared.engine.comes_by(limit) {
                 None => return self.ended(),
-                Some(t) if t > limit => return self.cut_off(),
-                Some(_) => {}
+                Some(false) => return self.cut_off(),
+                Some(true) => {}
             }
             match self.shared.engine.pop() {
                 Ok(Some((_, _, event))) if is_timer(&event) && self.retries_for_ever() => {
@@ -218,12 +223,12 @@ impl World {
     /// its own island only; all are asked where a planned fault is not of one.
     fn stopped_by(&self, event: Event) -> bool {
         let host = match event {
-            Event::Host(host, _) | Event::Bootstrap { host, .. } | Event::Ended { host, .. } => {
-                host.index()
-            }
+            Event::Host(host, _) | Event::Bootstrap { host, .. } => host.index(),
             Event::Fabric(ev) => ev.node().index(),
             Event::Watch => return false,
-            Event::Fault(_) => return self.hosts.iter().any(|h| h.fault().is_some()),
+            Event::Ended { .. } | Event::Fault(_) => {
+                return self.hosts.iter().any(|h| h.fault().is_some());
+            }
         };
         self.hosts.get(host).is_some_and(|h| h.fault().is_some())
     }
@@ -311,8 +316,6 @@ impl World {
                 }
             }
             Event::Bootstrap { host, message } => {
-                let rung = |h: &Host| h.nic().stats.doorbells + h.nic().stats.blueflames > 0;
-                let setting_up = !self.hosts.iter().any(rung);
                 let (from, key, bytes, left) = &mut s.messages[message];
                 let (from, key, bytes) = (*from, *key, bytes.clone());
                 *left -= 1;
@@ -320,14 +323,21 @@ impl World {
                     s.messages.remove(message);
                 }
                 self.hosts[host.index()].on_bootstrap(s, now, from, key, &bytes);
-                if setting_up && s.messages.is_empty() {
+                let rung = |h: &Host| h.nic().stats.doorbells + h.nic().stats.blueflames > 0;
+                if s.messages.is_empty() && !self.hosts.iter().any(rung) {
                     self.set_up = Some(self.report());
                 }
             }
-            Event::Ended { host, rank } => {
-                if !self.hosts[host.index()].on_ended(s, now, rank) {
-                    self.unheard += 1;
-                    return;
+            Event::Ended { rank } => {
+                s.ended[rank as usize] = true;
+                let heard = self.hosts.iter_mut().map(|h| u64::from(h.on_ended(s, now))).sum();
+                match heard {
+                    0 => {
+                        self.unheard += 1;
+                        return;
+                    }
+                    // Each host that was told counts.
+                    n => self.retold += n - 1,
                 }
             }
             Event::Fabric(ev) if s.fabric.is_overtaken(now, ev) => {
@@ -405,7 +415,7 @@ impl World {
     /// the end of the last program and its announcement has the same number. Neither is a timer
     /// that found nothing due, nor what a fault plan adds to the queue without an effect.
     pub fn events(&self) -> u64 {
-        self.shared.engine.events() - self.unheard
+        self.shared.engine.events() + self.retold - self.unheard
     }
 
     /// Hash of everything that happened.

@@ -149,7 +149,12 @@ impl Planner<'_> {
         Some(srq.depth.map_or(s.qp.rq_depth.value(), |d| d.value()) as u32)
     }
 
-    fn link(&self, index: usize, p: &Program, peer: u32) -> Result<LinkConfig, RunError> {
+    pub(super) fn link(
+        &self,
+        index: usize,
+        p: &Program,
+        peer: u32,
+    ) -> Result<LinkConfig, RunError> {
         let qp = &self.point.scenario.qp;
         let mtu = Mtu::from_bytes(qp.mtu.0.0 as u32).ok_or_else(|| RunError::BadInput {
             path: "qp.mtu".into(),
@@ -237,6 +242,7 @@ impl Planner<'_> {
                 let path = ProducePath::Direct { local, link, ring, group, signal_every };
                 Produce::new(self.produce(p, path, 0)).into()
             }
+            ProgramKind::Flows => unreachable!("planned by the pattern"),
         })
     }
 
