@@ -13,7 +13,7 @@ use crate::memory::{MemoryError, Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::codec::Ecn;
-use crate::wire::{Packet, PacketId, Payload, PortId};
+use crate::wire::{Packet, PacketId, Payload};
 
 impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
@@ -53,13 +53,13 @@ impl Nic {
     /// Whether the bytes between memory and wire have reached the buffer's size. Then a wake-up
     /// is certain: from the port, or from a payload that is still on its way to it.
     fn tx_full(&mut self, env: &mut Env<'_>) -> bool {
-        let waiting = env.port.egress(PortId(0)).waiting_bytes();
+        let waiting = env.port.egress(self.port).waiting_bytes();
         let limit = u64::from(self.cfg.tx_buffer);
         if u64::from(self.tx_bytes) + waiting < limit {
             return false;
         }
         if waiting > 0 {
-            let ready = env.port.arm_tx_ready(PortId(0), waiting - 1);
+            let ready = env.port.arm_tx_ready(self.port, waiting - 1);
             debug_assert!(!ready, "more waits than was asked for");
         }
         true
@@ -249,9 +249,9 @@ impl Nic {
         let ud = q.sq.slot(desc.wqe).and_then(|s| s.effective().dest);
         PacketId(env.packets.insert(Packet {
             src: self.host,
-            src_port: PortId(0),
+            src_port: self.port,
             dst: ud.map_or(q.peer, |d| d.host),
-            dst_port: PortId(0),
+            dst_port: ud.map_or(q.peer_port, |d| d.port),
             wire_bytes: self.rc.wire_bytes(desc.opcode, desc.len),
             udp_source_port: q.udp_source_port,
             payload: Payload::None,
@@ -371,7 +371,7 @@ impl Nic {
             }
         }
         if env.timeline.enabled() && desc.opcode.is_request() {
-            let port = env.port.egress(PortId(0));
+            let port = env.port.egress(self.port);
             let end = if port.waiting_packets() == 0 { port.free_at() } else { start };
             self.record(env, qp, desc.wqe, "port (serialisation)", start, end);
         }
