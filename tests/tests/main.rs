@@ -6,6 +6,7 @@ mod boundaries;
 mod capture;
 mod closed_forms;
 mod determinism;
+mod devices;
 mod events;
 mod failed_completions;
 mod fuzz_corpus;

@@ -64,6 +64,6 @@ pub use state_step::{StateAttributes, StateStep, StepPsn};
 pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
 pub use topology::{
-    HashMode, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
+    HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
 };
 pub use variant::Variant;

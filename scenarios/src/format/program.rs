@@ -28,6 +28,12 @@ pub struct Program {
     /// Host that it talks to.
     #[serde(default = "peer_one")]
     pub peer: Count<0, 8191>,
+    /// NIC of the posting host, from 0: its queue pairs are there.
+    #[serde(default)]
+    pub nic: Count<0, 15>,
+    /// NIC of the peer; without it the one of the same number (of the same rail).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_nic: Option<Count<0, 15>>,
     /// Who posts and polls.
     #[serde(default)]
     pub initiator: Initiator,
@@ -166,6 +172,8 @@ impl Program {
             host: Count::default(),
             hosts: Count::default(),
             peer: peer_one(),
+            nic: Count::default(),
+            peer_nic: None,
             initiator: Initiator::default(),
             numa: Numa::default(),
             threads: Count::default(),
@@ -206,6 +214,13 @@ impl Program {
             steps: Vec::new(),
             flows: None,
         }
+    }
+}
+
+impl Program {
+    /// NIC of the peer.
+    pub fn nic_of_peer(&self) -> u8 {
+        self.peer_nic.map_or(self.nic.value(), |n| n.value()) as u8
     }
 }
 

@@ -160,12 +160,14 @@ pub(super) fn metrics(world: &World, c: &Congestion, out: &mut Outcome) {
     }
     let (mut cuts, mut paced, mut lowest) = (0, 0, None::<BitRate>);
     for (h, host) in world.hosts().iter().enumerate() {
-        let line = world.fabric().tx_port(HostId(h as u32), PortId(0)).rate();
-        let (n, low) = host.nic().rates();
-        cuts += n;
-        paced += host.nic().stats.paced;
-        let low = low.unwrap_or(line);
-        lowest = Some(lowest.map_or(low, |l| l.min(low)));
+        for (port, nic) in (0..).zip(host.nics()) {
+            let line = world.fabric().tx_port(HostId(h as u32), PortId(port)).rate();
+            let (n, low) = nic.rates();
+            cuts += n;
+            paced += nic.stats.paced;
+            let low = low.unwrap_or(line);
+            lowest = Some(lowest.map_or(low, |l| l.min(low)));
+        }
     }
     out.metrics.insert("rate_cuts".into(), Metric::count(cuts));
     out.metrics.insert("rate_waits".into(), Metric::count(paced));

@@ -155,7 +155,7 @@ fn program_rows(
         for time in &results.flows.posted {
             ends[time.flow as usize] = time.end;
         }
-        let nic = world.hosts()[p.host as usize].nic();
+        let nic = world.hosts()[p.host as usize].nic(usize::from(p.nic));
         for (flow, qpn) in &results.flows.qps {
             let at = *flow as usize;
             let qp = Nic::qp_index(*qpn).and_then(|i| nic.qp(i));
@@ -191,7 +191,8 @@ fn program_rows(
 /// Time of a flow in an idle network.
 fn alone(point: &Point, world: &World, index: usize, f: &Flow) -> Span {
     let FlowShape { op, qps, message } = flow_shape(point, index, f);
-    let nic = world.hosts()[f.src as usize].nic();
+    let at = point.scenario.program[index].nic.value() as u16;
+    let nic = world.hosts()[f.src as usize].nic(usize::from(at));
     let rc = nic.rc_config();
     let mtu = doorbell_core::verbs::Mtu::from_bytes(point.scenario.qp.mtu.0.0 as u32);
     let payload = rc.payload_of(mtu.expect("checked when loaded"));
@@ -205,7 +206,7 @@ fn alone(point: &Point, world: &World, index: usize, f: &Flow) -> Span {
             }
         }
     }
-    let (src, dst) = (HostId(f.src), HostId(f.dst));
+    let [src, dst] = [f.src, f.dst].map(|host| (HostId(host), PortId(at)));
     let fabric = world.fabric();
     let (Some(there), Some(back)) = (fabric.way(src, dst), fabric.way(dst, src)) else {
         return Span::ZERO;
@@ -384,7 +385,8 @@ fn jain(rates: impl Iterator<Item = u64>) -> Ratio {
 /// Packets over links, each link counted.
 fn hops(world: &World, out: &mut Outcome) {
     let (fabric, now) = (world.fabric(), world.now());
-    let hosts = fabric.hosts().iter().map(|h| h.egress(PortId(0)));
+    let hosts = fabric.hosts().iter();
+    let hosts = hosts.flat_map(|h| (0..h.ports() as u16).map(|p| h.egress(PortId(p))));
     let switches = fabric.switches().iter();
     let ports = switches.flat_map(|s| (0..s.ports() as u16).map(|p| s.egress(PortId(p))));
     let hops = hosts.chain(ports).map(|e| e.counters(now).sent.packets).sum();

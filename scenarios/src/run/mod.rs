@@ -23,7 +23,10 @@ mod mechanism_tests;
 mod metric;
 mod mistakes;
 pub(crate) mod network;
+#[cfg(test)]
+mod nic_tests;
 mod outcome;
+mod places;
 mod programs;
 #[cfg(test)]
 mod receive_tests;

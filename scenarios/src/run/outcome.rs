@@ -340,13 +340,15 @@ impl Outcome {
         Some((self.qps.iter().find(|r| (r.host, r.qpn) == (host, qpn))?, rest))
     }
 
-    /// A counter of one port: 0 if it never moved.
+    /// A counter of one port, or of all ports of a host: 0 if it never moved.
     fn port_counter(&self, name: &str) -> Option<Metric> {
-        let (host, counter) = name.strip_prefix("host")?.split_once(".counter.")?;
-        let host = host.parse::<u32>().ok()?;
-        let port = self.ports.iter().find(|p| p.host == host)?;
+        let (of, counter) = name.split_once(".counter.")?;
+        let its = |p: &&PortRow| p.name() == of || format!("host{}", p.host) == of;
+        self.ports.iter().find(its)?;
+        let moved = self.ports.iter().filter(its).filter_map(|p| p.counters.get(counter));
+        let moved = moved.copied().reduce(u64::saturating_add);
         let known = || self.counters.contains_key(counter).then_some(0);
-        port.counters.get(counter).copied().or_else(known).map(Metric::count)
+        moved.or_else(known).map(Metric::count)
     }
 
     fn find_number(&self, name: &str) -> Option<Metric> {
@@ -423,7 +425,7 @@ impl Outcome {
         names.extend(self.counters.keys().map(|c| format!("counter.{c}")));
         names.extend(self.qps.iter().flat_map(QpRow::names));
         for port in &self.ports {
-            let of = port.counters.keys().map(|c| format!("host{}.counter.{c}", port.host));
+            let of = port.counters.keys().map(|c| format!("{}.counter.{c}", port.name()));
             names.extend(of);
         }
         for latency in self.latencies.keys() {

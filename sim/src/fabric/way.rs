@@ -20,12 +20,14 @@ pub struct Hop {
 const MAX_HOPS: usize = 64;
 
 impl Fabric {
-    /// The links from port 0 of `from` to port 0 of `to`: of equally short ways the first. `None`
-    /// without a way.
-    pub fn way(&self, from: HostId, to: HostId) -> Option<Vec<Hop>> {
-        self.hosts.get(to.index())?;
+    /// The links from a port of one host to a port of another: of equally short ways the first.
+    /// `None` without a way.
+    pub fn way(&self, from: (HostId, PortId), to: (HostId, PortId)) -> Option<Vec<Hop>> {
+        let (to, to_port) = to;
+        self.hosts.get(to.index()).filter(|h| to_port.index() < h.ports())?;
         let mut hops = Vec::new();
-        let mut port = self.hosts.get(from.index())?.egress(PortId(0));
+        let sender = self.hosts.get(from.0.index()).filter(|h| from.1.index() < h.ports())?;
+        let mut port = sender.egress(from.1);
         while hops.len() < MAX_HOPS {
             hops.push(port.hop());
             let node = port.peer().0.index();
@@ -33,7 +35,7 @@ impl Fabric {
                 return Some(hops);
             }
             let switch = self.switches.get(node.checked_sub(self.hosts.len())?)?;
-            port = switch.egress(*switch.routes().ways(to, PortId(0)).first()?);
+            port = switch.egress(*switch.routes().ways(to, to_port).first()?);
         }
         None
     }
@@ -83,26 +85,30 @@ mod tests {
             switch: switch(Forwarding::StoreAndForward),
         };
         let f = fabric(&c.config().unwrap());
-        let hops = |a, b| f.way(HostId(a), HostId(b)).unwrap().len();
+        let hops = |a, b| f.way((HostId(a), PortId(0)), (HostId(b), PortId(0))).unwrap().len();
         assert_eq!((hops(0, 1), hops(0, 2), hops(3, 0)), (2, 4, 4));
         let switch = switch(Forwarding::CutThrough);
         let c = FatTree { k: 4, host_link: link(), switch_link: link(), switch };
         let f = fabric(&c.config().unwrap());
-        let hops = |a, b| f.way(HostId(a), HostId(b)).unwrap().len();
+        let hops = |a, b| f.way((HostId(a), PortId(0)), (HostId(b), PortId(0))).unwrap().len();
         assert_eq!((hops(0, 1), hops(0, 2), hops(0, 15)), (2, 4, 6));
-        assert_eq!(f.way(HostId(0), HostId(16)), None, "there is no such host");
+        assert_eq!(
+            f.way((HostId(0), PortId(0)), (HostId(16), PortId(0))),
+            None,
+            "there is no such host"
+        );
     }
 
     #[test]
     fn a_lone_transfer_is_bytes_by_rate_plus_a_packet_for_each_link_that_stores() {
         let f = fabric(&FabricConfig::back_to_back(link()));
-        let way = f.way(HostId(0), HostId(1)).unwrap();
+        let way = f.way((HostId(0), PortId(0)), (HostId(1), PortId(0))).unwrap();
         assert_eq!(time_alone(&way, 1_000_000, 1_000), Span::from_ns(80_000 + 1_000));
         for (forwarding, ns) in
             [(Forwarding::StoreAndForward, 80_000 + 80), (Forwarding::CutThrough, 80_000)]
         {
             let f = fabric(&FabricConfig::single_switch(2, link(), switch(forwarding)));
-            let way = f.way(HostId(0), HostId(1)).unwrap();
+            let way = f.way((HostId(0), PortId(0)), (HostId(1), PortId(0))).unwrap();
             assert_eq!(time_alone(&way, 1_000_000, 1_000), Span::from_ns(ns + 2_000));
             assert_eq!(time_alone(&way, 0, 1_000), Span::from_ns(2_000), "only latency");
         }

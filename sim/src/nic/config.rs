@@ -45,8 +45,6 @@ pub struct AtomicConfig {
 /// Timing and sizes of the NIC's stages.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NicConfig {
-    /// NUMA node that the NIC's PCIe slot belongs to.
-    pub numa: u8,
     /// P_Key table of the port, which `pkey_index` points into; at least one entry.
     pub pkeys: Vec<PKey>,
     /// Doorbell unit, per doorbell or BlueFlame write. Higher: fewer doorbells per second.

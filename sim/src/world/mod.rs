@@ -18,8 +18,10 @@ pub use report::{LinkUse, ResourceUse, RunReport, SwitchPortUse};
 use crate::capture::{Capture, CaptureSink};
 use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
 use crate::event::{Event, HostEvent};
-use crate::fabric::{ConfigError, Fabric, FabricConfig, FabricEvent, Outcome, PauseDeadlock};
-use crate::host::{Host, HostConfig, InitiatorConfig, Shared, SimProgram, StallReason};
+use crate::fabric::{
+    ConfigError, Fabric, FabricConfig, FabricEvent, HostNode, Outcome, PauseDeadlock,
+};
+use crate::host::{Host, HostConfig, InitiatorConfig, MAX_NICS, Shared, SimProgram, StallReason};
 use crate::nic::{Nic, NicEvent};
 use crate::pcie::PcieConfigError;
 use crate::wire::{HostId, PacketId};
@@ -48,6 +50,15 @@ pub enum BuildError {
     Fabric(ConfigError),
     /// In a PCIe tree.
     Pcie(PcieConfigError),
+    /// A host has not as many NICs as links; or none, or too many.
+    Nics {
+        /// The host.
+        host: u32,
+        /// Its NICs.
+        nics: usize,
+        /// Its links.
+        links: usize,
+    },
 }
 
 impl std::fmt::Display for BuildError {
@@ -55,6 +66,11 @@ impl std::fmt::Display for BuildError {
         match self {
             Self::Fabric(e) => e.fmt(f),
             Self::Pcie(e) => e.fmt(f),
+            Self::Nics { host, nics, links } => write!(
+                f,
+                "host {host} has {nics} NICs and {links} links; each NIC needs one, and a host has \
+                 1 to {MAX_NICS} NICs"
+            ),
         }
     }
 }
@@ -108,6 +124,11 @@ impl World {
         let fabric = Fabric::new(&cfg.fabric, cfg.seed).map_err(BuildError::Fabric)?;
         let mut hosts = Vec::with_capacity(cfg.hosts.len());
         for (i, host) in cfg.hosts.iter().enumerate() {
+            let nics = host.nic_nodes.len();
+            let links = fabric.hosts().get(i).map_or(0, HostNode::ports);
+            if nics != links || !(1..=MAX_NICS).contains(&nics) {
+                return Err(BuildError::Nics { host: i as u32, nics, links });
+            }
             let host = Host::new(host, HostId(i as u32), cfg.mtu, &mut engine);
             hosts.push(host.map_err(BuildError::Pcie)?);
         }
@@ -167,7 +188,8 @@ impl World {
 
     /// Records from now on what a capture on each port would show.
     pub fn capture_to(&mut self, sink: Box<dyn CaptureSink>) {
-        let encapsulations = self.hosts.iter().map(|h| h.nic().rc_config().encapsulation).collect();
+        let encapsulations =
+            self.hosts.iter().map(|h| h.nic(0).rc_config().encapsulation).collect();
         let capture = Capture::new(sink, &self.shared.fabric, encapsulations);
         self.shared.capture = Some(Box::new(capture));
     }
@@ -280,12 +302,14 @@ impl World {
     /// another one runs, and will change something.
     fn vain_retries(&self) -> Option<usize> {
         let mut vain = 0;
-        for q in self.hosts.iter().flat_map(|h| h.nic().qps()).map(|(_, q)| q) {
+        let nics = self.hosts.iter().flat_map(Host::nics);
+        for q in nics.flat_map(Nic::qps).map(|(_, q)| q) {
             let Some(r) = q.requester.as_ref().filter(|r| r.next_deadline().is_some()) else {
                 continue;
             };
             let peer = Nic::qp_index(q.attr.dest_qpn);
-            let ready = peer.is_none_or(|p| self.hosts[q.peer.index()].nic().has_receive(p));
+            let there = self.hosts[q.peer.index()].nic(q.peer_port.index());
+            let ready = peer.is_none_or(|p| there.has_receive(p));
             if ready || !r.waits_without_end() {
                 return None;
             }
@@ -322,9 +346,12 @@ impl World {
                 if *left == 0 {
                     s.messages.remove(message);
                 }
+                // Asked only then: it looks at every NIC.
+                let rung = |n: &Nic| n.stats.doorbells + n.stats.blueflames > 0;
+                let setting_up =
+                    s.messages.is_empty() && !self.hosts.iter().flat_map(Host::nics).any(rung);
                 self.hosts[host.index()].on_bootstrap(s, now, from, key, &bytes);
-                let rung = |h: &Host| h.nic().stats.doorbells + h.nic().stats.blueflames > 0;
-                if s.messages.is_empty() && !self.hosts.iter().any(rung) {
+                if setting_up {
                     self.set_up = Some(self.report());
                 }
             }
@@ -383,9 +410,9 @@ impl World {
                 }
                 let host = &mut self.hosts[d.host.index()];
                 if s.packets[d.packet.0].corrupt.is_some() {
-                    host.corrupt_packet(s, d.packet);
+                    host.corrupt_packet(s, d.port, d.packet);
                 } else {
-                    host.on_packet(s, now, d.packet);
+                    host.on_packet(s, now, d.port, d.packet);
                 }
             }
             Outcome::Dropped(d) => {
@@ -398,9 +425,9 @@ impl World {
                     capture.dropped(now, &d, &packet);
                 }
             }
-            Outcome::TxReady { host, .. } => {
+            Outcome::TxReady { host, port } => {
                 if !self.hosts[host.index()].is_dead() {
-                    self.hosts[host.index()].on_tx_ready(s, now);
+                    self.hosts[host.index()].on_tx_ready(s, now, port);
                 }
             }
         }
@@ -430,7 +457,7 @@ impl World {
         for (i, host) in self.hosts.iter().enumerate() {
             let host_left = [
                 ("PCIe transactions", host.pcie().in_flight() as u64),
-                ("NIC jobs", host.nic().in_flight()),
+                ("NIC jobs", host.nics().map(Nic::in_flight).sum()),
             ];
             left.extend(host_left.map(|(name, n)| (format!("host {i}: {name}"), n)));
         }
@@ -462,7 +489,7 @@ impl World {
 
 /// Whether it is a timer of a NIC.
 const fn is_timer(event: &Event) -> bool {
-    matches!(event, Event::Host(_, HostEvent::Nic(NicEvent::Timer(_))))
+    matches!(event, Event::Host(_, HostEvent::Nic { ev: NicEvent::Timer(_), .. }))
 }
 
 /// Whether it is the step of a program that has looked often and found nothing, and it is time to

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use doorbell_core::transport::{Contents, Initiator, MemKind};
+use doorbell_core::transport::{Contents, MemKind};
 use doorbell_core::units::{Span, Time};
-use doorbell_sim::host::{InitiatorConfig, PollMode};
+use doorbell_sim::host::PollMode;
 
 use super::{Planner, Role, bad};
 use crate::format::{self, Pattern, Program};
@@ -72,10 +72,7 @@ impl Planner<'_> {
             let config = self.flows_config(index, p, op, ends)?;
             let posts = config.ends.iter().any(|e| e.posts);
             let role = if posts { Role::Sender } else { Role::Peer };
-            let core = self.cores[host as usize];
-            self.cores[host as usize] += 1;
-            let who = Initiator::Cpu { core, numa: 0 };
-            let on = InitiatorConfig { who, poll: PollMode::Busy };
+            let on = self.core((host, p.nic.value() as u8), None, PollMode::Busy);
             self.add((index, host, role), on, Flows::new(config).into())?;
         }
         Ok(())
@@ -105,7 +102,7 @@ impl Planner<'_> {
         let cq_depth = outstanding.clamp(1, nic.max_cq_depth) as u32;
         Ok(FlowsConfig {
             local: LocalConfig {
-                memory: MemKind::Host { numa: 0 },
+                memory: MemKind::Host { numa: self.near(p.nic.value() as u8) },
                 contents: Contents::Virtual,
                 region_bytes: largest,
                 cq_depth,
