@@ -4,9 +4,12 @@ mod claims;
 mod deaths;
 mod detail;
 mod figure;
+mod html;
 mod json;
 mod junit;
 mod pcapng;
+mod plot;
+mod series;
 mod summary;
 mod table;
 mod text;
@@ -25,9 +28,11 @@ pub(crate) use deaths::dead_line;
 #[cfg(feature = "hw")]
 pub(crate) use detail::measured_text;
 pub use figure::timeline_svg;
+pub use html::to_html;
 pub use json::{REPORT_VERSION, to_json};
 pub use junit::{Suite, to_junit};
 pub use pcapng::PcapNg;
+pub use series::series_csv;
 pub use text::{to_text, verdict_lines};
 pub use write::write_whole;
 

@@ -21,16 +21,20 @@ mod metric;
 mod mistakes;
 pub(crate) mod network;
 mod outcome;
+mod ports;
 mod programs;
 #[cfg(test)]
 mod receive_tests;
 mod receives;
+pub(crate) mod series;
 mod sick;
 mod simulate;
 #[cfg(test)]
 mod simulate_tests;
 mod steps;
 mod timeline;
+mod waiting;
+mod watch;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -53,6 +57,8 @@ pub use outcome::{
 };
 #[cfg(feature = "hw")]
 pub(crate) use programs::{Placed, Planned, Role, plan};
+pub use ports::{MAX_NETWORK_PORTS, NetworkPort};
+pub use series::{SeriesTable, SeriesTrack};
 pub use simulate::Simulator;
 
 use crate::format::Scenario;

@@ -77,6 +77,11 @@ impl HostNode {
         self.delivered
     }
 
+    /// Packets that were larger than the link that they came by takes.
+    pub const fn refused(&self) -> &Drops {
+        &self.dropped
+    }
+
     /// Puts a packet into the transmit queue of `port`. `wire_bytes` is the size of the packet on
     /// the wire and stays the same on all its way. Gives when its last bit leaves, or `None` when
     /// it has to wait for others or for room at the far end; then

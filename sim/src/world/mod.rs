@@ -3,6 +3,7 @@
 mod faults;
 mod postmortem;
 mod report;
+mod series;
 
 use std::io;
 
@@ -13,6 +14,9 @@ use faults::Faults;
 use postmortem::Losses;
 pub use postmortem::{LossPlace, Lost};
 pub use report::{LinkUse, ResourceUse, RunReport, SwitchPortUse};
+pub use series::{
+    MAX_NUMBERS, Quantity, Recorder, Selection, SeriesConfig, SeriesUnit, Track, port_name,
+};
 
 use crate::capture::{Capture, CaptureSink};
 use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
@@ -21,7 +25,7 @@ use crate::fabric::{ConfigError, Fabric, FabricConfig, FabricEvent, Outcome};
 use crate::host::{Host, HostConfig, InitiatorConfig, Shared, SimProgram, StallReason};
 use crate::nic::{Nic, NicEvent};
 use crate::pcie::PcieConfigError;
-use crate::wire::{HostId, PacketId};
+use crate::wire::{HostId, Packet, PacketId};
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
@@ -89,6 +93,10 @@ pub struct World {
     losses: Losses,
     /// What had been used when the last message of the set-up arrived: before the first doorbell.
     set_up: Option<RunReport>,
+    /// Recorder of numbers over time, if there is one.
+    series: Option<Box<Recorder>>,
+    /// When it takes its next point; [`Time::MAX`] without one.
+    point_at: Time,
 }
 
 impl World {
@@ -135,6 +143,8 @@ impl World {
             faults: None,
             losses: Losses::default(),
             set_up: None,
+            series: None,
+            point_at: Time::MAX,
         })
     }
 
@@ -188,6 +198,9 @@ impl World {
                     return self.ended();
                 }
                 Ok(Some((now, class, event))) if self.comes(now, class, event) => {
+                    if now > self.point_at {
+                        self.points_before(now, &event);
+                    }
                     self.dispatch(now, event);
                     if self.stopped_by(event)
                         || is_idle(&self.hosts, &event) && self.only_polls_left()
@@ -422,6 +435,11 @@ impl World {
     /// The network.
     pub fn fabric(&self) -> &Fabric {
         &self.shared.fabric
+    }
+
+    /// A packet that is under way.
+    pub fn packet(&self, PacketId(id): PacketId) -> Option<&Packet> {
+        self.shared.packets.get(id)
     }
 
     /// The program with `rank`, if it is a `P`.
