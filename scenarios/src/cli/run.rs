@@ -12,7 +12,8 @@ use super::common::{Ready, cannot_write, complain, only_variant, print, ready, r
 use crate::expect::Status;
 use crate::input::InputError;
 use crate::report::{
-    Report, dead_line, series_csv, timeline_svg, to_html, to_json, to_text, verdict_lines, write_whole,
+    Report, dead_line, series_csv, timeline_svg, to_html, to_json, to_text, verdict_lines,
+    write_whole,
 };
 use crate::run::Runner;
 

@@ -3,6 +3,7 @@
 use doorbell_core::units::{Bytes, Span};
 use serde_json::Value as Json;
 
+use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::check_srq::{check_hosts, check_receiver, check_srq};
@@ -42,6 +43,7 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
         .and_then(|()| check_names(s))
         .and_then(|()| check_rights(s))
         .and_then(|()| programs())
+        .and_then(|()| check_congestion(s))
         .and_then(|()| check_srq(s, profile))
         .and_then(|()| check_faults(s, profile))
         .and_then(|()| check_record(s));

@@ -5,10 +5,12 @@
 //! schema and `doorbell explain` come from the same definitions.
 
 mod check;
+mod check_congestion;
 pub(crate) mod check_faults;
 mod check_kinds;
 mod check_srq;
 mod check_topology;
+mod congestion;
 pub mod expand;
 mod expect;
 mod expect_check;
@@ -37,6 +39,7 @@ mod fault_tests;
 #[cfg(test)]
 mod topology_tests;
 
+pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
 pub use expect::{
     AxisExpect, Bound, CountExpect, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
     MonotoneExpect, Names, PairExpect, RangeExpect, Target, Where,

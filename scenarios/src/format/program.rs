@@ -134,6 +134,9 @@ pub struct Program {
     /// pairs drop what comes in INIT. Without it, both sides are up before the first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Positive<Span>>,
+    /// Service level of the program's queue pairs; without it that of `[qp]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sl: Option<Count<0, 15>>,
     /// Time between two polls of the core that receives; without it, at once. Longer: receives
     /// come back later, in larger bursts, and a small pool runs dry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,6 +196,7 @@ impl Program {
             peer_access: None,
             receives: Receives::default(),
             handshake: None,
+            sl: None,
             peer_poll_interval: None,
             repost_batch: default_repost_batch(),
             repost_time: None,

@@ -104,9 +104,10 @@ fn draw<'a>(
         .draw()?;
     for (line, colour) in lines.iter().zip(COLOURS) {
         let path = PathElement::new(line.points.clone(), colour.stroke_width(1));
-        chart.draw_series(std::iter::once(path))?.label(line.name.clone()).legend(
-            move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()),
-        );
+        chart
+            .draw_series(std::iter::once(path))?
+            .label(line.name.clone())
+            .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
     }
     chart
         .configure_series_labels()

@@ -9,12 +9,14 @@ use doorbell_sim::pcie::{
     Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeId,
     NodeKind, PcieConfig, SocketConfig, TlpFormat,
 };
-use doorbell_sim::rc::{AckPolicy, AckReqLast, Recovery, Rules, SelectiveRepeat, TimeoutMode};
+use doorbell_sim::rc::{
+    AckPolicy, AckReqLast, Recovery, Rules, SelectiveRepeat, SlotReclaim, TimeoutMode,
+};
 use doorbell_sim::wire::Encapsulation;
 
 use crate::profile::{
-    AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, RecoveryKind, RuleSet,
-    TimeoutKind,
+    AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, ReclaimKind,
+    RecoveryKind, RuleSet, TimeoutKind,
 };
 
 /// A rate that limits nothing.
@@ -328,12 +330,17 @@ fn rc(p: &Profile) -> RcConfig {
         last_wqe_event: p.rc.last_wqe_event,
         flush_late_sends: p.rc.flush_late_sends,
         flush_receives: p.rc.flush_receives,
+        slot_reclaim: match p.rc.slot_reclaim {
+            ReclaimKind::OnPoll => SlotReclaim::OnPoll,
+            ReclaimKind::OnCompletion => SlotReclaim::OnCompletion,
+        },
         ..rules
     };
     RcConfig {
         framing: p.port.framing.0 as u32,
         timeout_mode,
         nak_reaction: p.rc.nak_reaction,
+        nak_repeat: (p.rc.nak_repeat > Span::ZERO).then_some(p.rc.nak_repeat),
         recovery,
         rules,
         ..RcConfig::new(window, ask, ack, encapsulation(p))

@@ -2,6 +2,7 @@
 //! out.
 
 mod batch;
+pub(crate) mod congestion;
 mod deaths;
 mod effective;
 #[cfg(test)]
@@ -55,9 +56,9 @@ pub use outcome::{
     Direction, Effective, Exit, ExitKind, FaultRow, Found, Note, NoteKind, Outcome, PCIE_CAUSES,
     PcieBytes, ResourceUse, TimelineRow,
 };
+pub use ports::{MAX_NETWORK_PORTS, NetworkPort};
 #[cfg(feature = "hw")]
 pub(crate) use programs::{Placed, Planned, Role, plan};
-pub use ports::{MAX_NETWORK_PORTS, NetworkPort};
 pub use series::{SeriesTable, SeriesTrack};
 pub use simulate::Simulator;
 

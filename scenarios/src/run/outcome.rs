@@ -24,6 +24,9 @@
 //! | `srq_low`, `hostN.srqM.low` | count | fewest receives in any SRQ, and in one, after one was taken |
 //! | `srq_left` | count | receives in all SRQs at the end |
 //! | `srq_limit_events` | count | limit events that programs have taken |
+//! | `rate_cuts` | count | with congestion control: how often a flow's rate fell |
+//! | `rate_waits` | count | times that a queue pair with work waited for its rate |
+//! | `rate_min` | bit/s | the lowest rate that any flow had |
 //! | `data_errors` | count | messages that the peer found wrong or missing |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `statuses`, `peer_statuses` | word | of a script and of its peer, in order: `0 x3, 10, 5` |
@@ -38,9 +41,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    LatencySummary, Metric, NetworkPort, PortRow, QpRow, SeriesTable, ports, timeline,
-};
+use super::{LatencySummary, Metric, NetworkPort, PortRow, QpRow, SeriesTable, ports, timeline};
 use crate::quantity::Scalar;
 use doorbell_core::units::{Ratio, Span};
 
@@ -302,9 +303,10 @@ impl Outcome {
     /// `pcie.DIRECTION.bytes`, `pcie.DIRECTION.CAUSE.bytes`; `note.NAME` (how often an oracle
     /// found something); `fault.ID.fired`, `.matched` or `.held`; `timeline.STEP.duration`,
     /// `.start`, `.end` or `.count` of the first recorded message; `port.NAME.FIGURE` of a port of
-    /// the network, with `bytes`, `packets`, `busy`, `queue_max`, `starved`, `drops` and
-    /// `drops.CAUSE`; `series.SUBJECT.QUANTITY.FIGURE` ([`SeriesTable::figure`]); `sim_time`, `events`; the words
-    /// `exit`, `exit.reason`, `limiting`, `trace_hash`.
+    /// the network, with `bytes`, `packets`, `busy`, `queue_max`, `starved`, `marks`,
+    /// `pause_frames`, `paused`, `drops` and `drops.CAUSE`; `series.SUBJECT.QUANTITY.FIGURE`
+    /// ([`SeriesTable::figure`]); `sim_time`, `events`; the words `exit`, `exit.reason`,
+    /// `limiting`, `trace_hash`.
     pub fn find(&self, name: &str) -> Option<Found> {
         if let Some(metric) = self.metrics.get(name) {
             return Some(Found::Number(*metric));

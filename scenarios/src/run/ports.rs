@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use doorbell_core::units::{Span, Time};
-use doorbell_sim::fabric::{DropCause, Drops};
+use doorbell_sim::fabric::{DropCause, Drops, MAX_CLASSES};
 use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 use serde::Serialize;
@@ -33,17 +33,33 @@ pub struct NetworkPort {
     pub of_ps: u64,
     /// Most bytes in its queue.
     pub queue_max: u64,
-    /// Time for which a packet waited, the link was free, and the far end had no room; absent where
-    /// the far end never pushes back.
+    /// Time for which a packet waited, the link was free, and the far end had no room or had paused it;
+    /// absent where the far end never pushes back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starved_ps: Option<u64>,
+    /// Packets that got an ECN mark here.
+    pub marks: u64,
+    /// Pause frames sent because an input was full.
+    pub pause_frames: u64,
+    /// Time for which classes were paused here, summed over them.
+    pub paused_ps: u64,
     /// Packets dropped, by cause: for want of room here, and on the link that ends here.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub drops: BTreeMap<&'static str, u64>,
 }
 
 impl NetworkPort {
-    const FIGURES: [&'static str; 6] = ["bytes", "packets", "busy", "queue_max", "starved", "drops"];
+    const FIGURES: [&'static str; 9] = [
+        "bytes",
+        "packets",
+        "busy",
+        "queue_max",
+        "starved",
+        "marks",
+        "pause_frames",
+        "paused",
+        "drops",
+    ];
 
     /// All drops.
     pub fn dropped(&self) -> u64 {
@@ -67,6 +83,9 @@ impl NetworkPort {
             "busy" => self.busy(),
             "queue_max" => Metric::bytes(self.queue_max),
             "starved" => time(self.starved_ps.unwrap_or(0)),
+            "marks" => Metric::count(self.marks),
+            "pause_frames" => Metric::count(self.pause_frames),
+            "paused" => time(self.paused_ps),
             "drops" => Metric::count(self.dropped()),
             _ => return None,
         })
@@ -107,6 +126,8 @@ fn network_port(world: &World, node: NodeId, port: PortId) -> NetworkPort {
     let egress = fabric.egress_of(node, port);
     let counters = egress.counters(now);
     let (peer, peer_port) = egress.peer();
+    let pushes_back = egress.credits().is_some() || egress.knows_pauses();
+    let pauses: Vec<_> = (0..MAX_CLASSES as u8).map(|c| egress.pauses(now, c)).collect();
     NetworkPort {
         name: port_name(fabric, node, port),
         to: port_name(fabric, peer, peer_port),
@@ -116,7 +137,10 @@ fn network_port(world: &World, node: NodeId, port: PortId) -> NetworkPort {
         busy_ps: egress.busy(now).as_ps(),
         of_ps: now.since(Time::ZERO).as_ps(),
         queue_max: counters.max_queue_bytes,
-        starved_ps: egress.credits().map(|_| counters.blocked.as_ps()),
+        starved_ps: pushes_back.then(|| counters.blocked.as_ps()),
+        marks: counters.marked,
+        pause_frames: pauses.iter().map(|p| p.xoff_sent).sum(),
+        paused_ps: pauses.iter().map(|p| p.paused.as_ps()).sum(),
         drops: by_cause(&[&counters.dropped, fabric.ingress_of(node, port).lost()]),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::QpState;
+use doorbell_core::verbs::{Opcode, QpState};
 use doorbell_sim::fabric::{DropCause, Noise as FabricNoise};
 use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::host::{Host, InitiatorStats, StallReason};
@@ -20,9 +20,9 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    deaths, effective, faults, ports, receives, series, timeline, waiting, watch,
+    congestion, deaths, effective, faults, ports, receives, series, timeline, waiting, watch,
 };
-use crate::format::{HostModel, Noise, QpKind};
+use crate::format::{ControlKind, HostModel, Noise, QpKind};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -81,6 +81,12 @@ fn build(point: &Point) -> Result<World, RunError> {
         HostModel::Full => hardware::host(&point.profile, noise),
         HostModel::Ideal => hardware::ideal_host(&point.profile),
     };
+    host.rc.congestion = congestion::settings(&s.congestion);
+    if s.congestion.control != ControlKind::None && s.run.host == HostModel::Ideal {
+        // An ideal host has nothing between its scheduler and the wire. What is scheduled ahead
+        // of its rate goes out at the port's.
+        host.nic.tx_buffer = host.rc.wire_bytes(Opcode::RcRdmaWriteOnlyImm, s.qp.mtu.0.0 as u32);
+    }
     host.nic.pkeys = s.topology.pkeys.iter().map(|key| key.0).collect();
     let bad =
         |w: network::Wrong| RunError::BadInput { path: w.path, message: w.message, help: w.help };
@@ -169,6 +175,7 @@ fn collect(
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
     receives::metrics(world, &all, &mut out);
+    congestion::metrics(world, &point.scenario.congestion, &mut out);
     switch_links(world, &mut out);
     oversize(world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);

@@ -56,11 +56,14 @@ fn waits(world: &World) -> BTreeMap<(u32, u32), Wait> {
         }
     }
     let wait = |(node, port, n): (NodeId, PortId, u64)| {
-        let packets = if n == 1 { "1 packet waits".to_owned() } else { format!("{n} packets wait") };
+        let packets =
+            if n == 1 { "1 packet waits".to_owned() } else { format!("{n} packets wait") };
         let name = port_name(fabric, node, port);
-        let state = match fabric.egress_of(node, port).is_blocked() {
-            true => "no room at the far end (no credits)",
-            false => "its turn has not come",
+        let egress = fabric.egress_of(node, port);
+        let state = match (egress.is_blocked(), egress.credits()) {
+            (true, Some(_)) => "no room at the far end (no credits)",
+            (true, None) => "the far end has paused it",
+            (false, _) => "its turn has not come",
         };
         let here = format!("{packets} in the network, the first at {name}: {state}");
         Wait { here, why: way(world, node, port) }
@@ -94,7 +97,7 @@ fn way(world: &World, mut node: NodeId, mut port: PortId) -> String {
             None if seen.len() == MAX_WAY => break "others".to_owned(),
             None => {
                 let far = port_name(fabric, peer, peer_port);
-                break format!("room in the buffer of {far}, which nothing gives back");
+                break format!("{far}, which gives no room back or has paused it");
             }
         }
     };

@@ -182,7 +182,10 @@ mod tests {
         let s = fed(4, &[5, 1, 7, 9]);
         assert_eq!((s.asked(), s.interval()), (Span::from_us(1), Span::from_us(2)));
         assert_eq!(s.times(), [us(2), us(4)]);
-        assert_eq!((s.values(0), s.values(1), s.values(2)), (&[1, 9][..], &[5, 9][..], &[6, 16][..]));
+        assert_eq!(
+            (s.values(0), s.values(1), s.values(2)),
+            (&[1, 9][..], &[5, 9][..], &[6, 16][..])
+        );
         assert_eq!(s.next(), us(6));
     }
 

@@ -47,6 +47,35 @@ pub enum FabricEvent {
         /// How much more, in bytes on the wire.
         bytes: u32,
     },
+    /// A pause frame takes effect at an output port.
+    Pause {
+        /// Who is paused.
+        node: NodeId,
+        /// By which output port.
+        port: PortId,
+        /// Which class.
+        class: u8,
+        /// For how long, in quanta; 0: not any more.
+        quanta: u16,
+    },
+    /// The time of a pause is over.
+    PauseEnd {
+        /// Who was paused.
+        node: NodeId,
+        /// By which output port.
+        port: PortId,
+        /// Which class.
+        class: u8,
+    },
+    /// A pause that was sent needs a new one if it shall last.
+    Refresh {
+        /// Who pauses.
+        node: NodeId,
+        /// The sender at the far end of this port.
+        port: PortId,
+        /// Which class.
+        class: u8,
+    },
 }
 
 impl FabricEvent {
@@ -56,7 +85,10 @@ impl FabricEvent {
             Self::Arrive { node, .. }
             | Self::Stored { node, .. }
             | Self::PortFree { node, .. }
-            | Self::Credit { node, .. } => node,
+            | Self::Credit { node, .. }
+            | Self::Pause { node, .. }
+            | Self::PauseEnd { node, .. }
+            | Self::Refresh { node, .. } => node,
         }
     }
 }
@@ -104,17 +136,20 @@ pub enum DropCause {
     PeerDead,
     /// It is larger than the link takes that it came by or should leave by.
     Oversize,
+    /// The input queue of its class had no room, headroom included, in the shared buffer.
+    IngressOverflow,
 }
 
 impl DropCause {
     /// Every cause, in the order of the tables that are indexed by cause.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::TailDrop,
         Self::NoRoute,
         Self::Fault,
         Self::LinkDown,
         Self::PeerDead,
         Self::Oversize,
+        Self::IngressOverflow,
     ];
 
     /// The name that reports use.
@@ -126,6 +161,7 @@ impl DropCause {
             Self::LinkDown => "link_down",
             Self::PeerDead => "peer_dead",
             Self::Oversize => "oversize",
+            Self::IngressOverflow => "ingress_overflow",
         }
     }
 }
@@ -236,6 +272,8 @@ pub struct PortCounters {
     /// Time for which packets waited in the queue, summed over them, for their turn or for room at
     /// the far end.
     pub waited: Span,
+    /// Packets that got an ECN mark.
+    pub marked: u64,
 }
 
 #[cfg(test)]

@@ -38,6 +38,9 @@ pub struct HostNode {
     pub(super) host: HostId,
     pub(super) max_packet_bytes: u32,
     pub(super) ports: Vec<HostPort>,
+    /// Traffic class of each service level.
+    pub(super) class_of_sl: [u8; 16],
+    pub(super) class_count: usize,
     pub(super) sent: Tally,
     pub(super) delivered: Tally,
     /// A packet that had waited and whose transmission the last event began.
@@ -82,8 +85,18 @@ impl HostNode {
         &self.dropped
     }
 
+    /// Number of traffic classes.
+    pub const fn classes(&self) -> usize {
+        self.class_count
+    }
+
+    /// Traffic class of a service level.
+    pub const fn class_of(&self, sl: u8) -> u8 {
+        self.class_of_sl[(sl & 15) as usize]
+    }
+
     /// Puts a packet into the transmit queue of `port`. `wire_bytes` is the size of the packet on
-    /// the wire and stays the same on all its way. Gives when its last bit leaves, or `None` when
+    /// the wire and stays the same on all its way; `sl` is its service level. Gives when its last bit leaves, or `None` when
     /// it has to wait for others or for room at the far end; then
     /// `take_started` tells.
     ///
@@ -99,6 +112,7 @@ impl HostNode {
         port: PortId,
         packet: PacketId,
         wire_bytes: u32,
+        sl: u8,
         out: &mut Out<FabricEvent>,
     ) -> Result<Option<Time>, TxQueueFull> {
         assert!(
@@ -106,7 +120,8 @@ impl HostNode {
             "a packet of {wire_bytes} bytes where the largest has {}",
             self.max_packet_bytes
         );
-        let item = Queued { packet, wire_bytes, ingress: PortId(u16::MAX) };
+        let class = self.class_of(sl);
+        let item = Queued { packet, wire_bytes, ingress: PortId(u16::MAX), class };
         let egress = &mut self.ports[port.index()].egress;
         let started = egress.enqueue(now, item, out).map_err(|_| TxQueueFull)?;
         self.sent.add(wire_bytes);
@@ -169,7 +184,18 @@ impl HostNode {
                 self.started = self.ports[port.index()].egress.on_credit(now, bytes, out);
                 self.tell_ready(port)
             }
+            FabricEvent::Pause { port, class, quanta, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                self.started = egress.on_pause(now, class, quanta, out);
+                self.tell_ready(port)
+            }
+            FabricEvent::PauseEnd { port, class, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                self.started = egress.on_pause_end(now, class, out);
+                self.tell_ready(port)
+            }
             FabricEvent::Stored { .. } => unreachable!("hosts take whole packets"),
+            FabricEvent::Refresh { .. } => unreachable!("hosts take every packet"),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use doorbell_core::transport::{Initiator, Mr, Next, QpId, WaitSet};
 use doorbell_core::units::{BitRate, Span, Time};
-use doorbell_core::verbs::QpAttrMask;
+use doorbell_core::verbs::{QpAttrMask, ServiceLevel};
 
 use super::config::PollMode;
 use super::program::SimProgram;
@@ -142,7 +142,7 @@ pub(super) struct Handles {
     /// NIC index and protection domain.
     pub srqs: Table<(u32, u32)>,
     pub qps: Table<LocalQp>,
-    pub ahs: Table<(u32, HostId)>,
+    pub ahs: Table<(u32, HostId, ServiceLevel)>,
     pub watches: Table<Watch>,
     /// Handle of each NIC QP that completes into a queue of this handle.
     pub by_nic: BTreeMap<u32, QpId>,

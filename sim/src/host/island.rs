@@ -127,7 +127,7 @@ pub fn address_of(host: HostId) -> Address {
     // An IPv4-mapped address, as RoCEv2 GIDs are.
     gid[10..12].copy_from_slice(&[0xff, 0xff]);
     gid[12..].copy_from_slice(&(0x0a00_0001 + host.0).to_be_bytes());
-    Address { lid: (host.0 + 1) as u16, gid }
+    Address { lid: (host.0 + 1) as u16, gid, ..Address::default() }
 }
 
 /// Host of an address, if it is one of [`address_of`].

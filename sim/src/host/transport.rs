@@ -155,7 +155,7 @@ impl<'a> SimTransport<'a> {
                 let own = d.ah.issuer() == self.issuer;
                 let ah = self.init().handles.ahs.get(d.ah.index()).filter(|_| own);
                 let ah = ah.ok_or(StageError::BadHandle)?;
-                Some(UdTarget { host: ah.1, qpn: d.qpn, qkey: d.qkey })
+                Some(UdTarget { host: ah.1, qpn: d.qpn, qkey: d.qkey, sl: ah.2 })
             }
             None if q.ty == QpType::Ud => return Err(StageError::BadHandle),
             _ => None,

@@ -312,7 +312,7 @@ impl Control for SimTransport<'_> {
         self.call();
         let pd = self.pd(pd).ok_or(CreateError::BadHandle)?;
         let host = host_of(&to).ok_or(CreateError::BadHandle)?;
-        let index = self.init_mut().handles.ahs.push((pd, host));
+        let index = self.init_mut().handles.ahs.push((pd, host, to.sl));
         Ok(AhId::new(index, 0, self.issuer))
     }
 

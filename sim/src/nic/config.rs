@@ -3,6 +3,7 @@
 use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Opcode, PKey};
 
+use crate::cc::Congestion;
 use crate::rc::{AckPolicy, AckReqLast, Recovery, Rules, TimeoutMode};
 use crate::wire::{Encapsulation, wire_bytes};
 
@@ -142,10 +143,14 @@ pub struct RcConfig {
     pub timeout_mode: TimeoutMode,
     /// From a NAK at the requester to the first retransmission.
     pub nak_reaction: Span,
+    /// From a sequence NAK to its repetition while the gap stands; `None`: one per gap.
+    pub nak_repeat: Option<Span>,
     /// What goes out again after a loss. The peers of a QP have to agree.
     pub recovery: Recovery,
     /// Where implementations differ.
     pub rules: Rules,
+    /// How fast flows may send, and what is made of marked packets.
+    pub congestion: Congestion,
     /// Encapsulation on the wire.
     pub encapsulation: Encapsulation,
     /// Bytes that the link layer puts around every packet beyond its encapsulation: start and end
@@ -169,8 +174,10 @@ impl RcConfig {
             ack,
             timeout_mode: TimeoutMode::T,
             nak_reaction: Span::ZERO,
+            nak_repeat: None,
             recovery: Recovery::GoBackN,
             rules: Rules::DEFAULT,
+            congestion: Congestion::NONE,
             encapsulation,
             framing: 0,
         }

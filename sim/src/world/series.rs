@@ -2,14 +2,15 @@
 //!
 //! What is read is in two tables, a line for each quantity: [`PORT`] and [`QP`].
 
-use doorbell_core::units::{Span, Time};
+use doorbell_core::units::{BitRate, Span, Time};
 
 use super::World;
+use crate::cc::Control;
 use crate::engine::series::{Kind, Series};
 use crate::event::Event;
-use crate::fabric::Fabric;
+use crate::fabric::{EgressPort, Fabric, MAX_CLASSES, PauseCounters};
 use crate::host::Host;
-use crate::nic::NicQp;
+use crate::nic::{Nic, NicQp};
 use crate::wire::{HostId, NodeId, PortId};
 
 /// Numbers that a recorder keeps at most, over all of its tracks: 32 MiB.
@@ -87,6 +88,8 @@ pub enum SeriesUnit {
     Time,
     /// Things.
     Count,
+    /// Bits per second.
+    Rate,
 }
 
 /// A quantity that is read over time.
@@ -120,8 +123,15 @@ struct PortView<'a> {
 }
 
 impl PortView<'_> {
-    fn egress(&self) -> &crate::fabric::EgressPort {
+    fn egress(&self) -> &EgressPort {
         self.fabric.egress_of(self.node, self.port)
+    }
+
+    /// Something about pauses, summed over classes; `None` where the link knows none.
+    fn pauses(&self, of: fn(&PauseCounters) -> u64) -> Option<u64> {
+        let egress = self.egress();
+        let class = |c: usize| of(&egress.pauses(self.now, c as u8));
+        egress.knows_pauses().then(|| (0..MAX_CLASSES).map(class).sum())
     }
 
     fn drops(&self) -> u64 {
@@ -131,10 +141,10 @@ impl PortView<'_> {
 }
 
 type OfPort = fn(&mut PortView<'_>) -> Option<u64>;
-type OfQp = fn(&NicQp) -> u64;
+type OfQp = fn(&Nic, &NicQp) -> Option<u64>;
 
 use Kind::{Count, Level, Peak};
-use SeriesUnit::{Bytes, Count as Things, Time as Duration};
+use SeriesUnit::{Bytes, Count as Things, Rate, Time as Duration};
 
 /// What is read of each port. `None` where the port has no such thing, now and ever.
 ///
@@ -144,10 +154,13 @@ use SeriesUnit::{Bytes, Count as Things, Time as Duration};
 /// | `queue_max` | most of them since the last point |
 /// | `sent` | bytes whose transmission has begun |
 /// | `busy` | time spent sending |
-/// | `starved` | time for which a packet waited and only room at the far end was missing |
+/// | `starved` | time for which a packet waited and only the far end held it back: no room, or a pause |
 /// | `credits` | bytes that the far end still has room for |
+/// | `marks` | packets that got an ECN mark |
+/// | `paused` | time for which classes were paused, summed over them |
+/// | `pause_frames` | pause frames sent because an input was full, refreshes included |
 /// | `drops` | packets that found no room, and those that faults took from the link behind it |
-const PORT: [(Quantity, OfPort); 7] = [
+const PORT: [(Quantity, OfPort); 10] = [
     (quantity("queues", "queue", Bytes, Level), |v| Some(v.egress().queue_bytes(v.now))),
     (quantity("queues", "queue_max", Bytes, Peak), |v| {
         Some(v.fabric.take_peak(v.now, v.node, v.port))
@@ -155,9 +168,13 @@ const PORT: [(Quantity, OfPort); 7] = [
     (quantity("links", "sent", Bytes, Count), |v| Some(v.egress().counters(v.now).sent.bytes)),
     (quantity("links", "busy", Duration, Count), |v| Some(v.egress().busy(v.now).as_ps())),
     (quantity("links", "starved", Duration, Count), |v| {
-        v.egress().credits().map(|_| v.egress().counters(v.now).blocked.as_ps())
+        let pushes_back = v.egress().credits().is_some() || v.egress().knows_pauses();
+        pushes_back.then(|| v.egress().counters(v.now).blocked.as_ps())
     }),
     (quantity("links", "credits", Bytes, Level), |v| v.egress().credits()),
+    (quantity("links", "marks", Things, Count), |v| v.egress().marks()),
+    (quantity("links", "paused", Duration, Count), |v| v.pauses(|p| p.paused.as_ps())),
+    (quantity("links", "pause_frames", Things, Count), |v| v.pauses(|p| p.xoff_sent)),
     (quantity("links", "drops", Things, Count), |v| Some(v.drops())),
 ];
 
@@ -168,13 +185,18 @@ const PORT: [(Quantity, OfPort); 7] = [
 /// | `delivered` | payload that arrived: of the peer's requests, and of answers to its own |
 /// | `retransmitted` | packets that it sent again |
 /// | `outstanding` | packets that it sent and that have no answer yet |
-const QP: [(Quantity, OfQp); 3] = [
-    (quantity("rates", "delivered", Bytes, Count), |q| q.stats.rx_payload),
-    (quantity("rates", "retransmitted", Things, Count), |q| {
-        q.hw_counters().retransmitted_packets
+/// | `rate` | what its congestion control allows it; 0: the rate of the line |
+const QP: [(Quantity, OfQp); 4] = [
+    (quantity("rates", "delivered", Bytes, Count), |_, q| Some(q.stats.rx_payload)),
+    (quantity("rates", "retransmitted", Things, Count), |_, q| {
+        Some(q.hw_counters().retransmitted_packets)
     }),
-    (quantity("rates", "outstanding", Things, Level), |q| {
-        q.requester.as_ref().map_or(0, |r| r.outstanding().into())
+    (quantity("rates", "outstanding", Things, Level), |_, q| {
+        Some(q.requester.as_ref().map_or(0, |r| r.outstanding().into()))
+    }),
+    (quantity("rates", "rate", Rate, Level), |nic, q| {
+        let controlled = !matches!(nic.rc_config().congestion.control, Control::None);
+        controlled.then(|| nic.rate_of(q).map_or(0, BitRate::as_bps))
     }),
 ];
 
@@ -199,7 +221,8 @@ impl Source {
                 PORT[of].1(&mut PortView { fabric, node, port, now }).unwrap_or(0)
             }
             Self::Qp { host, index, of } => {
-                hosts[host.index()].nic().qp(index).map_or(0, QP[of].1)
+                let nic = hosts[host.index()].nic();
+                nic.qp(index).and_then(|q| QP[of].1(nic, q)).unwrap_or(0)
             }
         }
     }
@@ -273,8 +296,10 @@ impl Recorder {
             for index in self.known[h]..made {
                 let Some(q) = host.nic().qp(index) else { continue };
                 let subject = format!("host{h}.qp{}", q.qpn.value());
-                for of in 0..QP.len() {
-                    self.add(&subject, Source::Qp { host: HostId(h as u32), index, of });
+                for (of, (_, read)) in QP.iter().enumerate() {
+                    if read(host.nic(), q).is_some() {
+                        self.add(&subject, Source::Qp { host: HostId(h as u32), index, of });
+                    }
                 }
             }
             self.known[h] = made;

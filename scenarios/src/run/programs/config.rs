@@ -1,8 +1,10 @@
 //! Configurations of the workloads, from a program of a scenario file.
 
-use doorbell_core::transport::{Contents, MemKind, QpAttr, QpSize, Ring};
+use doorbell_core::transport::{Address, Contents, MemKind, QpAttr, QpSize, Ring};
 use doorbell_core::units::Span;
-use doorbell_core::verbs::{AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, RnrTimer};
+use doorbell_core::verbs::{
+    AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, RnrTimer, ServiceLevel,
+};
 
 use super::{Planner, script};
 use crate::format::{
@@ -155,6 +157,7 @@ impl Planner<'_> {
             help: "one of 256, 512, 1024, 2048 or 4096 bytes".into(),
         })?;
         let code = |n: u64| n as u8;
+        let sl = ServiceLevel::new(code(p.sl.unwrap_or(qp.sl).value())).expect("checked");
         Ok(LinkConfig {
             peer,
             qps: p.qps.value() as u32,
@@ -178,6 +181,7 @@ impl Planner<'_> {
                 min_rnr_timer: RnrTimer::new(code(qp.min_rnr_timer.value())).expect("checked"),
                 max_rd_atomic: agreed(qp),
                 max_dest_rd_atomic: code(qp.max_dest_rd_atomic.value()),
+                path: Address { sl, ..Address::default() },
                 ..QpAttr::default()
             },
             path_mtu: Some(mtu),

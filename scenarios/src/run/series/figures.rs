@@ -123,9 +123,7 @@ fn samples(table: &SeriesTable, track: &SeriesTrack, window: Option<(Span, Span)
         let value = match unit(track) {
             _ if track.quantity.kind != Kind::Count => value,
             MetricUnit::Rate => whole_of(Metric::rate(value, long)),
-            MetricUnit::Ratio => {
-                (u128::from(value) * PPM / u128::from(long.as_ps()).max(1)) as u64
-            }
+            MetricUnit::Ratio => (u128::from(value) * PPM / u128::from(long.as_ps()).max(1)) as u64,
             _ => whole_of(Metric::per_second(value, long)),
         };
         let weight = track.weights.as_ref().map_or(long.as_ps(), |w| w[i]);
@@ -143,8 +141,10 @@ fn whole_of(metric: Metric) -> u64 {
 
 fn mean(all: &[Sample]) -> Option<u64> {
     let weight: u128 = all.iter().map(|s| u128::from(s.weight)).sum();
-    let sum: u128 =
-        all.iter().map(|s| u128::from(s.value) * u128::from(s.weight)).fold(0, u128::saturating_add);
+    let sum: u128 = all
+        .iter()
+        .map(|s| u128::from(s.value) * u128::from(s.weight))
+        .fold(0, u128::saturating_add);
     sum.checked_div(weight).map(|mean| mean as u64)
 }
 
@@ -202,8 +202,11 @@ mod tests {
 
     fn line(values: &[u64]) -> Vec<Sample> {
         let at = |i: usize| Span::from_us(i as u64);
-        let sample = |(i, value): (usize, &u64)| {
-            Sample { from: at(i), to: at(i + 1), value: *value, weight: 1 }
+        let sample = |(i, value): (usize, &u64)| Sample {
+            from: at(i),
+            to: at(i + 1),
+            value: *value,
+            weight: 1,
         };
         values.iter().enumerate().map(sample).collect()
     }
@@ -214,7 +217,8 @@ mod tests {
         let w = waves(&line(&square)).unwrap();
         assert_eq!(w, Waves { period: Span::from_us(12), amplitude: 30 });
         // A ripple on it is no wave of its own.
-        let rippled: Vec<u64> = square.iter().enumerate().map(|(i, v)| v + i as u64 % 2 * 9).collect();
+        let rippled: Vec<u64> =
+            square.iter().enumerate().map(|(i, v)| v + i as u64 % 2 * 9).collect();
         assert_eq!(waves(&line(&rippled)).unwrap().period, Span::from_us(12));
     }
 

@@ -61,6 +61,7 @@ impl SeriesTrack {
             SeriesUnit::Bytes => MetricUnit::Bytes,
             SeriesUnit::Time => MetricUnit::Time,
             SeriesUnit::Count => MetricUnit::Count,
+            SeriesUnit::Rate => MetricUnit::Rate,
         }
     }
 
@@ -174,7 +175,8 @@ pub(super) fn collect(
 /// Some of the names that there are.
 fn subjects(world: &World) -> String {
     let fabric = world.fabric();
-    let ports = fabric.ports().map(|(node, port)| doorbell_sim::world::port_name(fabric, node, port));
+    let ports =
+        fabric.ports().map(|(node, port)| doorbell_sim::world::port_name(fabric, node, port));
     let mut names: Vec<String> = ports.take(MAX_NAMED).collect();
     let hosts = world.hosts().iter().enumerate();
     let qps = hosts.flat_map(|(h, host)| host.nic().qps().map(move |(_, q)| (h, q.qpn.value())));

@@ -24,8 +24,10 @@ fn of_three_equal_senders_each_starves_two_thirds_of_the_time() {
     let n = |name: &str| number(&o, &format!("series.{name}{ALL_SEND}"));
     assert!(n("switch0.port0.busy.mean") > 0.999, "the link of the receiver never rests");
     for host in 1..4 {
-        let (busy, starved) =
-            (n(&format!("host{host}.port0.busy.mean")), n(&format!("host{host}.port0.starved.mean")));
+        let (busy, starved) = (
+            n(&format!("host{host}.port0.busy.mean")),
+            n(&format!("host{host}.port0.starved.mean")),
+        );
         assert!((busy - 1.0 / 3.0).abs() < 0.02, "host {host}: {busy}");
         assert!((busy + starved - 1.0).abs() < 0.02, "host {host}: {busy} and {starved}");
         assert!(n(&format!("host{host}.port0.credits.min")) < 4200.0, "not a packet fits");
@@ -54,9 +56,8 @@ fn sums_and_peaks_of_series_are_those_of_the_counters() {
         }
         assert_eq!(number(&o, "series.a.messages.total"), 4.0);
         assert_eq!(number(&o, "series.a.latency_max.max"), number(&o, "a.latency.max"));
-        let delivered: f64 = (16..19)
-            .map(|qp| number(&o, &format!("series.host0.qp{qp}.delivered.total")))
-            .sum();
+        let delivered: f64 =
+            (16..19).map(|qp| number(&o, &format!("series.host0.qp{qp}.delivered.total"))).sum();
         assert_eq!(delivered, 3e6);
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the room as a whole, on the engine's own event queue.
 
 mod balance;
+mod classes;
 mod closed_forms;
 mod config;
 mod credits;
@@ -9,6 +10,7 @@ mod graphs;
 mod harness;
 mod loss;
 mod oversize;
+mod pfc;
 mod properties;
 mod routing;
 mod shapes;

@@ -157,6 +157,8 @@ pub struct Requester {
     round: Option<Round>,
     /// No message begins (SQD).
     holds: bool,
+    /// Packets that congestion control lets be in flight.
+    congestion_window: u32,
     draw: Draw,
     ended: Option<Box<Ended>>,
     credits: Credits,
@@ -197,6 +199,7 @@ impl Requester {
             ended: None,
             round: None,
             holds: false,
+            congestion_window: u32::MAX,
             draw: Draw::new(cfg.timer_seed),
             credits: Credits {
                 ssn: Msn::ZERO,
@@ -340,6 +343,14 @@ impl Requester {
     /// polled goes on to its end, retransmissions included.
     pub const fn hold_new_messages(&mut self, hold: bool) {
         self.holds = hold;
+    }
+
+    /// From now on `packets` may be unacknowledged, at least one. When more are out and none of
+    /// them asks for a response, one more may go: it asks, and the window can open again.
+    pub fn set_congestion_window(&mut self, packets: u32) {
+        let (open, out) = (packets.max(1), self.outstanding());
+        let asks = self.asked.inside > 0 || self.awaits_response();
+        self.congestion_window = if asks { open } else { open.max(out + 1) };
     }
 
     /// Whether every message that had begun is complete.

@@ -120,7 +120,7 @@ impl Requester {
     /// that ask are still to leave, again or for the first time, only what left since the last
     /// loss counts: the departure of the next one starts the timer, and what left before the loss
     /// may be what was lost.
-    fn awaits_response(&self) -> bool {
+    pub(super) fn awaits_response(&self) -> bool {
         let more = self.asked.inside > self.asked.old;
         let more = more || self.recovery.next(self.flight()).is_some();
         self.in_flight_before(if more { self.asked.left_again } else { self.asked.left })
