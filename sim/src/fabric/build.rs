@@ -1,6 +1,7 @@
 //! From a configuration to nodes: checks first, then wiring.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use doorbell_core::units::{BitRate, Span, Time};
 
@@ -10,11 +11,13 @@ use super::classes::{ClassConfig, Classes, MAX_CLASSES};
 use super::config::{
     Buffering, ConfigError, End, FabricConfig, Forwarding, Noise, ReceiveBuffer, SwitchConfig,
 };
+use super::credits::BLOCK_BYTES;
 use super::ecn::Marking;
 use super::egress::{EgressPort, Wiring};
 use super::event::{Drops, Tally};
 use super::host::{HostNode, HostPort};
 use super::ingress::Ingress;
+use super::lanes::{CreditConfig, Receivers, Senders};
 use super::link::Link;
 use super::mmu::{Mmu, Pausing};
 use super::noise::IngressNoise;
@@ -121,7 +124,7 @@ pub(super) fn build(
     check_reachable(&g)?;
     check_shared(c, &g)?;
     let tables = routes::tables(c, &g)?;
-    let b = Builder { c, g: &g, seed };
+    let b = Builder { c, g: &g, seed, credits: Arc::new(c.credits.clone()) };
     let hosts = (0..c.hosts.len()).map(|i| b.host(i)).collect();
     let switches = tables.into_iter().enumerate().map(|(i, t)| b.switch(i, t)).collect();
     Ok((hosts, switches))
@@ -146,20 +149,31 @@ fn check_sizes(c: &FabricConfig) -> Result<(), ConfigError> {
         if let Some(bytes) = h.tx_queue_bytes {
             fits(node, bytes)?;
         }
-        if let ReceiveBuffer::Lossless { bytes, .. } = h.receive {
-            fits(node, bytes)?;
+        match h.receive {
+            ReceiveBuffer::Lossless { bytes, .. } => fits(node, bytes)?,
+            ReceiveBuffer::Credits { blocks } => fits(node, bytes_of(blocks))?,
+            ReceiveBuffer::Unlimited => {}
         }
     }
     for (i, s) in c.switches.iter().enumerate() {
-        match s.buffering {
+        let bytes = match s.buffering {
             Buffering::TailDrop { port_bytes: bytes }
             | Buffering::Lossless { port_bytes: bytes }
-            | Buffering::Shared(SharedConfig { total_bytes: bytes, .. }) => {
-                fits(End::Switch(i as u32), bytes)?;
-            }
-        }
+            | Buffering::Shared(SharedConfig { total_bytes: bytes, .. }) => bytes,
+            Buffering::Credits { blocks } => bytes_of(blocks),
+        };
+        fits(End::Switch(i as u32), bytes)?;
     }
-    Ok(())
+    let changes = &c.credits.changes;
+    match (1..changes.len()).find(|i| changes[*i].0 <= changes[i - 1].0) {
+        Some(change) => Err(ConfigError::CreditChanges { change }),
+        None => Ok(()),
+    }
+}
+
+/// Bytes of a buffer of blocks; what is between two blocks is its last packet's.
+const fn bytes_of(blocks: u32) -> u64 {
+    blocks as u64 * BLOCK_BYTES as u64
 }
 
 /// Most bytes that may wait for an output port of a switch.
@@ -168,6 +182,7 @@ const fn largest_queue(switch: &SwitchConfig, ports: u64) -> u64 {
         Buffering::TailDrop { port_bytes } => port_bytes,
         Buffering::Lossless { port_bytes } => port_bytes.saturating_mul(ports),
         Buffering::Shared(shared) => shared.total_bytes,
+        Buffering::Credits { blocks } => bytes_of(blocks).saturating_mul(ports),
     }
 }
 
@@ -344,6 +359,7 @@ struct Builder<'a> {
     c: &'a FabricConfig,
     g: &'a Graph,
     seed: u64,
+    credits: Arc<CreditConfig>,
 }
 
 impl Builder<'_> {
@@ -360,7 +376,7 @@ impl Builder<'_> {
         let held = matches!(config.receive, ReceiveBuffer::Lossless { held: true, .. });
         let ports = self.g.hosts[i].iter().enumerate().map(|(p, plug)| HostPort {
             egress: self.egress(end, p, plug, config.tx_queue_bytes),
-            ingress: self.ingress(end, plug),
+            ingress: self.ingress(end, p, plug),
             held,
             ready_at_bytes: None,
         });
@@ -383,7 +399,7 @@ impl Builder<'_> {
         let config = &self.c.switches[i];
         let limit = match config.buffering {
             Buffering::TailDrop { port_bytes } => Some(port_bytes),
-            Buffering::Lossless { .. } | Buffering::Shared(_) => None,
+            Buffering::Lossless { .. } | Buffering::Shared(_) | Buffering::Credits { .. } => None,
         };
         let mmu = match config.buffering {
             Buffering::Shared(shared) => self.mmu(i, &shared).map(Box::new),
@@ -391,7 +407,7 @@ impl Builder<'_> {
         };
         let ports = self.g.switches[i].iter().enumerate().map(|(p, plug)| SwitchPort {
             egress: self.egress(end, p, plug, limit),
-            ingress: self.ingress(end, plug),
+            ingress: self.ingress(end, p, plug),
         });
         SwitchNode {
             id: self.id(end),
@@ -411,14 +427,42 @@ impl Builder<'_> {
     fn input_buffer(&self, end: End) -> Option<u64> {
         match end {
             End::Host(i) => match self.c.hosts[i as usize].receive {
-                ReceiveBuffer::Unlimited => None,
+                ReceiveBuffer::Unlimited | ReceiveBuffer::Credits { .. } => None,
                 ReceiveBuffer::Lossless { bytes, .. } => Some(bytes),
             },
             End::Switch(i) => match self.c.switches[i as usize].buffering {
-                Buffering::TailDrop { .. } | Buffering::Shared(_) => None,
+                Buffering::TailDrop { .. } | Buffering::Shared(_) | Buffering::Credits { .. } => {
+                    None
+                }
                 Buffering::Lossless { port_bytes } => Some(port_bytes),
             },
         }
+    }
+
+    /// Blocks of the buffer behind each input port and lane of a node with credits.
+    fn input_blocks(&self, end: End) -> Option<u32> {
+        match end {
+            End::Host(i) => match self.c.hosts[i as usize].receive {
+                ReceiveBuffer::Credits { blocks } => Some(blocks),
+                _ => None,
+            },
+            End::Switch(i) => match self.c.switches[i as usize].buffering {
+                Buffering::Credits { blocks } => Some(blocks),
+                _ => None,
+            },
+        }
+    }
+
+    fn senders(&self, peer: End) -> Option<Box<Senders>> {
+        let lanes = self.c.classes.each.len();
+        let blocks = self.input_blocks(peer)?;
+        Some(Box::new(Senders::new(self.credits.clone(), lanes, blocks)))
+    }
+
+    fn receivers(&self, end: End) -> Option<Box<Receivers>> {
+        let lanes = self.c.classes.each.len();
+        let blocks = self.input_blocks(end)?;
+        Some(Box::new(Receivers::new(self.credits.clone(), lanes, blocks)))
     }
 
     fn egress(&self, end: End, port: usize, plug: &Plug, limit: Option<u64>) -> EgressPort {
@@ -441,6 +485,7 @@ impl Builder<'_> {
             transit,
             noise: self.noise(plug),
             credits: self.input_buffer(plug.peer),
+            lanes: self.senders(plug.peer),
             limit,
             marking: self.marking(end, port),
             pauses: self.pauses(end, plug),
@@ -503,14 +548,17 @@ impl Builder<'_> {
         Marking::new(curves, rng).map(Box::new)
     }
 
-    fn ingress(&self, end: End, plug: &Plug) -> Ingress {
+    fn ingress(&self, end: End, port: usize, plug: &Plug) -> Ingress {
         Ingress {
+            node: self.id(end),
+            port: PortId(port as u16),
             peer: self.id(plug.peer),
             peer_port: plug.peer_port,
             rate: plug.link.rate,
             propagation: plug.link.propagation,
             max_packet_bytes: plug.link.limit(),
             buffer: self.input_buffer(end),
+            lanes: self.receivers(end),
             occupied: 0,
             received: Tally::default(),
             lost: Drops::default(),

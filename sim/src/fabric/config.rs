@@ -6,6 +6,7 @@ use doorbell_core::units::{Ratio, Span};
 
 use super::classes::{Classes, MAX_CLASSES};
 use super::ecn::EcnError;
+use super::lanes::CreditConfig;
 use super::link::Link;
 use super::pfc::SharedConfig;
 use crate::wire::{HostId, PortId};
@@ -49,6 +50,12 @@ pub enum ReceiveBuffer {
         /// [`rx_done`]: super::Fabric::rx_done
         held: bool,
     },
+    /// Credits of InfiniBand: room for so many blocks of 64 bytes per port and virtual lane; a
+    /// packet leaves it with its delivery. Fewer: the link idles while it waits for credit.
+    Credits {
+        /// Room, in blocks. More than 2048 are never granted at once.
+        blocks: u32,
+    },
 }
 
 /// A host's side of the network.
@@ -90,6 +97,12 @@ pub enum Buffering {
     /// One buffer for all ports. Lossless classes are paused by priority flow control, the others
     /// drop. A packet is in the buffer from its arrival until its transmission begins.
     Shared(SharedConfig),
+    /// Credits of InfiniBand: each input port has room for so many blocks of 64 bytes per virtual
+    /// lane. Nothing is lost. When credit comes back says [`FabricConfig::credits`].
+    Credits {
+        /// Room, in blocks. More than 2048 are never granted at once.
+        blocks: u32,
+    },
 }
 
 /// A switch.
@@ -202,6 +215,9 @@ pub struct FabricConfig {
     pub noise: Noise,
     /// Traffic classes of every port.
     pub classes: Classes,
+    /// How credits come back on links to nodes with [`Buffering::Credits`] or
+    /// [`ReceiveBuffer::Credits`].
+    pub credits: CreditConfig,
 }
 
 impl FabricConfig {
@@ -229,6 +245,7 @@ impl FabricConfig {
             max_packet_bytes: DEFAULT_MAX_PACKET_BYTES,
             noise: Noise::default(),
             classes: Classes::default(),
+            credits: CreditConfig::default(),
         }
     }
 }
@@ -284,6 +301,11 @@ pub enum ConfigError {
         bytes: u64,
         /// The largest packet.
         needed: u32,
+    },
+    /// Changes of the return delay of credits whose times do not rise.
+    CreditChanges {
+        /// Index of the change that is not later than the one before.
+        change: usize,
     },
     /// No class, or more than [`MAX_CLASSES`].
     ClassCount {
@@ -378,6 +400,9 @@ impl fmt::Display for ConfigError {
                 "a buffer of {bytes} bytes at {node} never takes the largest packet, which has \
                  {needed} bytes on the wire"
             ),
+            Self::CreditChanges { change } => {
+                write!(f, "change {change} of the return delay is not later than the one before")
+            }
             Self::ClassCount { classes } => {
                 write!(f, "{classes} traffic classes: give 1 to {MAX_CLASSES}")
             }

@@ -9,6 +9,7 @@ use doorbell_core::units::{BitRate, Serialiser, Span, Time};
 use super::classes::MAX_CLASSES;
 use super::ecn::{MarkAt, Marking};
 use super::event::{DropCause, FabricEvent, PortCounters};
+use super::lanes::{Senders, Starvation};
 use super::noise::IngressNoise;
 use super::pfc::{
     PAUSE_FRAME_BYTES, PauseCounters, PauseFrame, PortPauses, StormAction, Watchdog, pause_time,
@@ -42,8 +43,10 @@ pub(super) struct Started {
 pub(super) struct Full;
 
 /// Whether the far end takes a packet.
-const fn may_go(item: &Queued, credits: u64, paused: u8) -> bool {
-    item.wire_bytes as u64 <= credits && paused >> item.class & 1 == 0
+fn may_go(item: &Queued, credits: u64, paused: u8, lanes: Option<&Senders>) -> bool {
+    u64::from(item.wire_bytes) <= credits
+        && paused >> item.class & 1 == 0
+        && lanes.is_none_or(|lanes| lanes.may_send(item))
 }
 
 /// Where an output port stands and what is at the other end of its link.
@@ -66,6 +69,8 @@ pub(super) struct Wiring {
     pub noise: Option<Box<IngressNoise>>,
     /// Room at the peer for packets of this port, `None` when the peer never pushes back.
     pub credits: Option<u64>,
+    /// Credits of an InfiniBand link, which has no `credits`.
+    pub lanes: Option<Box<Senders>>,
     /// Most bytes that may be in the queue, `None` without limit.
     pub limit: Option<u64>,
     /// ECN marking, where a switch does it.
@@ -176,6 +181,17 @@ impl EgressPort {
         if self.wiring.credits.is_some() { Some(self.credits) } else { None }
     }
 
+    /// Credits of a virtual lane, in blocks; `None` when this is no InfiniBand link.
+    pub fn lane_credits(&self, lane: u8) -> Option<u16> {
+        self.wiring.lanes.as_deref().map(|l| l.credits(lane))
+    }
+
+    /// What a virtual lane has suffered for lack of credit up to `now`; `None` when this is no
+    /// InfiniBand link.
+    pub fn starvation(&self, now: Time, lane: u8) -> Option<Starvation> {
+        self.wiring.lanes.as_deref().map(|l| l.suffered(now, lane))
+    }
+
     /// What the port has done up to `now`, a block that still lasts and packets that still wait
     /// included.
     pub fn counters(&self, now: Time) -> PortCounters {
@@ -272,13 +288,21 @@ impl EgressPort {
         self.settle(now);
         self.queues.push(item);
         self.waiting += u64::from(item.wire_bytes);
+        self.watch_credit(now, item.class);
         self.wake_if_waiting(out);
         Ok(None)
     }
 
     /// Whether the far end takes a packet now.
-    const fn may_go(&self, item: &Queued) -> bool {
-        may_go(item, self.credits, self.paused)
+    fn may_go(&self, item: &Queued) -> bool {
+        may_go(item, self.credits, self.paused, self.wiring.lanes.as_deref())
+    }
+
+    /// Looks again at whether a lane starves for credit.
+    fn watch_credit(&mut self, now: Time, lane: u8) {
+        if let Some(lanes) = &mut self.wiring.lanes {
+            lanes.watch(now, self.free_at.max(now), lane, self.queues.head_of(lane));
+        }
     }
 
     /// Marks a packet, or not, as it passes a queue of `queue` bytes.
@@ -465,6 +489,19 @@ impl EgressPort {
         freed
     }
 
+    /// A flow-control packet says how far a virtual lane may go.
+    pub(super) fn on_flow_control(
+        &mut self,
+        now: Time,
+        (lane, fccl): (u8, u16),
+        out: &mut Out<FabricEvent>,
+    ) -> Option<Started> {
+        let lanes = self.wiring.lanes.as_mut().expect("only InfiniBand links have them");
+        lanes.limit(lane, fccl);
+        self.watch_credit(now, lane);
+        self.unblock(now).then(|| self.next(now, out)).flatten()
+    }
+
     /// The port is not held back any more, if it was.
     fn unblock(&mut self, now: Time) -> bool {
         let since = self.blocked_since.take();
@@ -475,7 +512,8 @@ impl EgressPort {
     fn next(&mut self, now: Time, out: &mut Out<FabricEvent>) -> Option<Started> {
         let (credits, paused) = (self.credits, self.paused);
         let waited = self.unsettled(now);
-        let Some(item) = self.queues.pop(|item| may_go(item, credits, paused)) else {
+        let lanes = self.wiring.lanes.as_deref();
+        let Some(item) = self.queues.pop(|item| may_go(item, credits, paused, lanes)) else {
             self.blocked_since = (!self.queues.is_empty()).then_some(now);
             return None;
         };
@@ -483,6 +521,7 @@ impl EgressPort {
         self.settled = now;
         self.waiting -= u64::from(item.wire_bytes);
         let started = self.start(now, item, out);
+        self.watch_credit(now, item.class);
         self.wake_if_waiting(out);
         Some(started)
     }
@@ -504,9 +543,12 @@ impl EgressPort {
     }
 
     fn start(&mut self, now: Time, item: Queued, out: &mut Out<FabricEvent>) -> Started {
-        debug_assert!(now >= self.free_at && u64::from(item.wire_bytes) <= self.credits);
+        debug_assert!(now >= self.free_at && self.may_go(&item));
         if self.wiring.credits.is_some() {
             self.credits -= u64::from(item.wire_bytes);
+        }
+        if let Some(lanes) = &mut self.wiring.lanes {
+            lanes.sent(&item);
         }
         let time = self.serialiser.next(u64::from(item.wire_bytes));
         let end = now + time;

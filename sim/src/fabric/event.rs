@@ -76,6 +76,39 @@ pub enum FabricEvent {
         /// Which class.
         class: u8,
     },
+    /// A packet has left the buffer behind an input port of an InfiniBand link, and the return delay
+    /// has passed.
+    Freed {
+        /// Where.
+        node: NodeId,
+        /// Which input port.
+        port: PortId,
+        /// Of which virtual lane.
+        lane: u8,
+        /// Its size on the wire.
+        wire_bytes: u32,
+    },
+    /// A flow-control packet of an InfiniBand link has come.
+    FlowControl {
+        /// Who may send more.
+        node: NodeId,
+        /// By which output port.
+        port: PortId,
+        /// On which virtual lane.
+        lane: u8,
+        /// Up to which total of blocks, modulo 4096.
+        fccl: u16,
+    },
+    /// The next regular flow-control packet, which comes behind packets that were lost on the cable
+    /// and counts them.
+    FlowControlDue {
+        /// Where.
+        node: NodeId,
+        /// At which input port.
+        port: PortId,
+        /// Of which virtual lane.
+        lane: u8,
+    },
 }
 
 impl FabricEvent {
@@ -88,8 +121,18 @@ impl FabricEvent {
             | Self::Credit { node, .. }
             | Self::Pause { node, .. }
             | Self::PauseEnd { node, .. }
+            | Self::Freed { node, .. }
+            | Self::FlowControl { node, .. }
+            | Self::FlowControlDue { node, .. }
             | Self::Refresh { node, .. } => node,
         }
+    }
+}
+
+impl FabricEvent {
+    /// Whether a packet that waited may begin to leave by it.
+    pub(crate) const fn may_start(self) -> bool {
+        !matches!(self, Self::Arrive { .. })
     }
 }
 

@@ -7,7 +7,8 @@
 //! there where a packet goes, and marks those that it holds itself.
 //!
 //! A hop of an uncontested packet costs one event, its arrival. A packet that waits adds the
-//! wake-up of its port, and one that crosses a lossless link adds the credit that comes back.
+//! wake-up of its port, and one that crosses a lossless link adds the credit that comes back (two
+//! events on InfiniBand: the buffer is free, the sender hears of it).
 
 mod balance;
 mod buffer;
@@ -22,6 +23,7 @@ mod egress;
 mod event;
 mod host;
 mod ingress;
+mod lanes;
 mod link;
 mod mmu;
 mod noise;
@@ -43,13 +45,14 @@ pub use config::{
     Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, End, FabricConfig, Forwarding, HashSeed,
     HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
 };
-pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, FlowControl, MAX_CREDIT, blocks};
+pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, MAX_CREDIT, blocks};
 pub use deadlock::{PauseDeadlock, Waiting};
 pub use ecn::{EcnConfig, EcnError, MarkAt};
 pub use egress::EgressPort;
 pub use event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, PortCounters, Tally};
 pub use host::{HostNode, TxQueueFull};
 pub use ingress::Ingress;
+pub use lanes::{CreditConfig, Starvation};
 pub use link::{Link, PROPAGATION_PER_MM};
 pub use pfc::{
     Headroom, HeadroomOf, PAUSE_FRAME_BYTES, PauseCounters, SharedConfig, StormAction, Watchdog,
@@ -170,23 +173,25 @@ impl Fabric {
         self.hosts[host.index()].rx_done(now, port, wire_bytes, out);
     }
 
-    /// A fault takes a packet from a link, just before it arrives at `port` of `node`. The packet
-    /// is the caller's.
+    /// A fault takes a packet of a service level from a link, just before it arrives at `port` of
+    /// `node`. The packet is the caller's.
     pub fn lose(
         &mut self,
         now: Time,
         (node, port): (NodeId, PortId),
         cause: DropCause,
-        wire_bytes: u32,
+        (wire_bytes, sl): (u32, u8),
         out: &mut Out<FabricEvent>,
     ) {
-        self.ingress_mut(node, port).lose(now, cause, wire_bytes, out);
+        let class = self.hosts[0].class_of(sl);
+        self.ingress_mut(node, port).lose(now, cause, (wire_bytes, class), out);
     }
 
-    /// A fault adds a copy of a packet to a link; the caller brings its arrival at `port` of
-    /// `node`.
-    pub fn copy(&mut self, (node, port): (NodeId, PortId), wire_bytes: u32) {
-        self.ingress_mut(node, port).copy(wire_bytes);
+    /// A fault adds a copy of a packet of a service level to a link; the caller brings its arrival
+    /// at `port` of `node`.
+    pub fn copy(&mut self, (node, port): (NodeId, PortId), (wire_bytes, sl): (u32, u8)) {
+        let class = self.hosts[0].class_of(sl);
+        self.ingress_mut(node, port).copy(wire_bytes, class);
     }
 
     /// The transmit side of a port of any node.
@@ -254,7 +259,7 @@ impl Fabric {
     ) -> Outcome {
         let NodeId(node) = ev.node();
         match (node as usize).checked_sub(self.hosts.len()) {
-            None => self.hosts[node as usize].on_event(now, ev, out),
+            None => self.hosts[node as usize].on_event(now, ev, packets, out),
             Some(s) => self.switches[s].on_event(now, ev, packets, out),
         }
     }

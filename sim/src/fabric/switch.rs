@@ -86,11 +86,12 @@ impl SwitchNode {
     ) -> Outcome {
         match ev {
             FabricEvent::Arrive { port, packet, wire_bytes, .. } => {
-                let input = &mut self.ports[port.index()].ingress;
-                input.arrived(wire_bytes);
-                let small = wire_bytes <= input.max_packet_bytes;
                 let p = &packets[packet.0];
                 let class = self.class_of_sl[usize::from(p.sl & 15)];
+                let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
+                ingress.arrived(wire_bytes, class);
+                ingress.tell(now, egress.free_at(), class, out);
+                let small = wire_bytes <= ingress.max_packet_bytes;
                 let item = Queued { packet, wire_bytes, ingress: port, class };
                 let Some(to) = self.route(now, p) else {
                     return self.refuse(now, item, DropCause::NoRoute, out);
@@ -139,6 +140,22 @@ impl SwitchNode {
             FabricEvent::Credit { port, bytes, .. } => {
                 let started = self.ports[port.index()].egress.on_credit(now, bytes, out);
                 self.left(now, started, port, packets, out);
+                Outcome::Nothing
+            }
+            FabricEvent::FlowControl { port, lane, fccl, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                let started = egress.on_flow_control(now, (lane, fccl), out);
+                self.left(now, started, port, packets, out);
+                Outcome::Nothing
+            }
+            FabricEvent::Freed { port, lane, wire_bytes, .. } => {
+                let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
+                ingress.freed(now, egress.free_at(), (wire_bytes, lane), out);
+                Outcome::Nothing
+            }
+            FabricEvent::FlowControlDue { port, lane, .. } => {
+                let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
+                ingress.refresh(now, egress.free_at(), lane, out);
                 Outcome::Nothing
             }
         }
@@ -208,9 +225,9 @@ impl SwitchNode {
         cause: DropCause,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
-        let Queued { packet, wire_bytes, ingress: port, .. } = item;
+        let Queued { packet, wire_bytes, ingress: port, class } = item;
         self.dropped.add(cause, wire_bytes);
-        self.ports[port.index()].ingress.give_back(now, wire_bytes, out);
+        self.ports[port.index()].ingress.give_back(now, (wire_bytes, class), out);
         Outcome::Dropped(Dropped { node: self.id, port, packet, wire_bytes, cause })
     }
 
@@ -231,7 +248,7 @@ impl SwitchNode {
             }
             let SwitchPort { egress: reverse, ingress: input } =
                 &mut self.ports[item.ingress.index()];
-            input.give_back(end, item.wire_bytes, out);
+            input.give_back(end, (item.wire_bytes, item.class), out);
             if let Some(mmu) = &mut self.mmu {
                 mmu.release(item, port);
                 mmu.resume_if_room(now, (item.ingress, item.class), reverse, out);

@@ -372,7 +372,7 @@ impl World {
         let outcome = s.fabric.on_event(now, ev, &mut s.packets, &mut s.fabric_out);
         let id = s.port_ids[ev.node().index()];
         s.schedule_fabric(id);
-        if !matches!(ev, FabricEvent::Arrive { .. })
+        if ev.may_start()
             && let Some(host) = self.hosts.get_mut(ev.node().index())
             && let Some((packet, left)) = s.fabric.host_mut(HostId(ev.node().0)).take_started()
         {

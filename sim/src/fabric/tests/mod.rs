@@ -8,6 +8,7 @@ mod credits;
 mod faults;
 mod graphs;
 mod harness;
+mod link_credits;
 mod loss;
 mod oversize;
 mod pfc;
