@@ -127,11 +127,37 @@ pub struct Record {
     pub timeline: bool,
     /// Messages in the timeline, of the first program.
     pub timeline_messages: Count<1, 1000>,
+    /// Time between two points at which queues, links, queue pairs and latencies are read. Without
+    /// it nothing is recorded over time. Longer: bursts are seen in `queue_max` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<Positive<Span>>,
+    /// What of it: names such as `"switch0.port3"`, `"host3"`, `"switch*.queue_max"`, in which `*`
+    /// stands for any characters, or groups: `"queues"`, `"links"`, `"rates"`, `"latency"`. Without
+    /// any, everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub series_of: Vec<String>,
+    /// Points at which neighbours are merged and the interval doubles; even. More: finer, for 8
+    /// bytes each number.
+    #[serde(skip_serializing_if = "is_default_points")]
+    pub series_points: Count<2, 65536>,
+}
+
+/// Points of a series without a word.
+const SERIES_POINTS: u64 = 512;
+
+fn is_default_points(points: &Count<2, 65536>) -> bool {
+    points.value() == SERIES_POINTS
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Self { timeline: false, timeline_messages: Count::of(1) }
+        Self {
+            timeline: false,
+            timeline_messages: Count::of(1),
+            series: None,
+            series_of: Vec::new(),
+            series_points: Count::of(SERIES_POINTS),
+        }
     }
 }
 

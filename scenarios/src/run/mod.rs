@@ -27,16 +27,20 @@ pub(crate) mod network;
 mod nic_tests;
 mod outcome;
 mod places;
+mod ports;
 mod programs;
 #[cfg(test)]
 mod receive_tests;
 mod receives;
+pub(crate) mod series;
 mod sick;
 mod simulate;
 #[cfg(test)]
 mod simulate_tests;
 mod steps;
 mod timeline;
+mod waiting;
+mod watch;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -58,8 +62,10 @@ pub use outcome::{
     Direction, Effective, Exit, ExitKind, FaultRow, Found, Note, NoteKind, Outcome, PCIE_CAUSES,
     PcieBytes, ResourceUse, TimelineRow,
 };
+pub use ports::{MAX_NETWORK_PORTS, NetworkPort};
 #[cfg(feature = "hw")]
 pub(crate) use programs::{Placed, Planned, Role, plan};
+pub use series::{SeriesTable, SeriesTrack};
 pub use simulate::Simulator;
 
 use crate::format::Scenario;

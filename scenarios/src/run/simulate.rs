@@ -11,7 +11,7 @@ use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
 use doorbell_sim::nic::Nic;
 use doorbell_sim::wire::{HostId, PortId};
-use doorbell_sim::world::{RunEnd, SwitchPortUse, World, WorldConfig};
+use doorbell_sim::world::{Recorder, RunEnd, SwitchPortUse, World, WorldConfig};
 
 use super::figures::{Member, by_name, group_metrics};
 use super::mistakes::mistake;
@@ -20,7 +20,10 @@ use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware, network,
 };
-use super::{congestion, deaths, effective, faults, flow_figures, receives, timeline};
+use super::{
+    congestion, deaths, effective, faults, flow_figures, ports, receives, series, timeline,
+    waiting, watch,
+};
 use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
@@ -66,9 +69,11 @@ fn simulate(point: &Point, mut world: World) -> (Result<Outcome, RunError>, io::
     if let Err(error) = faults::arm(&point.scenario, &mut world) {
         return (Err(error), Ok(()));
     }
+    series::start(&point.scenario.record, &mut world);
     let end = world.run(Time::ZERO + point.scenario.run.limit.0);
     let written = world.end_capture();
-    (collect(point, &world, &placed, &end), written)
+    let recorder = world.end_series();
+    (collect(point, &world, &placed, &end, recorder.as_ref()), written)
 }
 
 fn build(point: &Point) -> Result<World, RunError> {
@@ -158,6 +163,7 @@ fn collect(
     world: &World,
     placed: &[Placed],
     end: &RunEnd,
+    recorder: Option<&Recorder>,
 ) -> Result<Outcome, RunError> {
     let mut out = Outcome {
         trace_hash: world.trace_hash().to_string(),
@@ -197,6 +203,11 @@ fn collect(
     receives::cq_rule(&point.scenario, &mut out);
     faults::collect(world, &mut out);
     deaths::collect(world, point, *end != RunEnd::Done, &mut out);
+    waiting::collect(world, &mut out);
+    watch::collect(world, &mut out);
+    ports::collect(world, &mut out);
+    let table = |r| series::collect(point, r, placed, world);
+    out.series = recorder.map(table).transpose()?;
     out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
         out.timeline = Some(timeline::rows(point, world, placed));

@@ -71,6 +71,11 @@ impl SwitchNode {
         self.ports.iter().fold(self.dropped, |sum, p| sum.plus(p.egress.dropped()))
     }
 
+    /// Packets that it refused before they had an output port, or for their size.
+    pub const fn refused(&self) -> &Drops {
+        &self.dropped
+    }
+
     /// Handles an event of this node.
     pub fn on_event(
         &mut self,

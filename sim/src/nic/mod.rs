@@ -318,6 +318,11 @@ impl Nic {
         self.qps.iter().enumerate().filter_map(|(i, q)| Some((i as u32, q.as_deref()?)))
     }
 
+    /// Queue pairs made so far, those included that are gone; their indices are below.
+    pub fn qps_made(&self) -> u32 {
+        self.qps.len() as u32
+    }
+
     /// The completion queue at `index`.
     pub fn cq(&self, index: u32) -> Option<&CompletionQueue> {
         self.cqs.get(index as usize)?.as_ref()

@@ -118,6 +118,8 @@ pub struct QpStats {
     pub rx_requests: u64,
     /// Responses, likewise.
     pub rx_responses: u64,
+    /// Payload bytes received and placed: of the peer's requests, and of responses to its own.
+    pub rx_payload: u64,
 }
 
 /// One QP.
