@@ -4,7 +4,7 @@ use doorbell_core::units::{BitRate, Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, PKey};
 use doorbell_sim::engine::NoiseTable;
 use doorbell_sim::host::{HostConfig, InitiatorCosts};
-use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig};
+use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig, VendorCodes};
 use doorbell_sim::pcie::{
     Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeId,
     NodeKind, PcieConfig, SocketConfig, TlpFormat,
@@ -16,7 +16,7 @@ use doorbell_sim::wire::Encapsulation;
 
 use crate::profile::{
     AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, ReclaimKind,
-    RecoveryKind, RuleSet, TimeoutKind,
+    RecoveryKind, RuleSet, TimeoutKind, VendorKind,
 };
 
 /// A rate that limits nothing.
@@ -262,6 +262,10 @@ fn nic(n: &Nic) -> NicConfig {
         wqe_cache: n.wqe_cache.min(u32::MAX.into()) as u32,
         bf_bytes: n.bf_bytes.0 as u32,
         prefer_bf: n.prefer_bf,
+        vendor_codes: match n.vendor_codes {
+            VendorKind::None => VendorCodes::None,
+            VendorKind::Mlx5 => VendorCodes::Mlx5,
+        },
         atomic: AtomicConfig {
             buckets: n.atomic_buckets as u32,
             unit: n.atomic_unit,
