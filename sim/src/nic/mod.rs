@@ -36,6 +36,7 @@ mod receive;
 mod regions;
 mod retry;
 mod transmit;
+mod vendor;
 mod wqe;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -53,6 +54,7 @@ pub(crate) use postmortem::PsnLog;
 pub use postmortem::{Death, Dropped, Episode, Refused, Sender, Why};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, PostedReceives, RecvQueue, SendQueue, completion};
+pub use vendor::VendorCodes;
 pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
 
 use crate::engine::{Busy, SimRng, Slab};

@@ -219,6 +219,8 @@ pub struct NicQp {
     pub(super) recv_cqes: u32,
     /// `QP_LAST_WQE_REACHED` was raised in this life.
     pub(super) last_wqe_told: bool,
+    /// Whether a send, and a receive, was flushed in this life.
+    pub(super) flushed: [bool; 2],
     /// `COMM_EST` was raised in this life.
     pub(super) comm_est_told: bool,
     /// SQD was entered, and SQ_DRAINED is owed.
