@@ -154,12 +154,12 @@ pub(super) fn settings(c: &Congestion) -> Settings {
 
 /// What became of the rates: how often one was cut, the lowest of all, and how often a queue pair
 /// had to wait for its own.
-pub(super) fn metrics(world: &World, c: &Congestion, out: &mut Outcome) {
-    if c.control == ControlKind::None {
-        return;
-    }
+pub(super) fn metrics(world: &World, out: &mut Outcome) {
     let (mut cuts, mut paced, mut lowest) = (0, 0, None::<BitRate>);
     for (h, host) in world.hosts().iter().enumerate() {
+        if matches!(host.nic().rc_config().congestion.control, Control::None) {
+            continue;
+        }
         let line = world.fabric().tx_port(HostId(h as u32), PortId(0)).rate();
         let (n, low) = host.nic().rates();
         cuts += n;
@@ -167,10 +167,9 @@ pub(super) fn metrics(world: &World, c: &Congestion, out: &mut Outcome) {
         let low = low.unwrap_or(line);
         lowest = Some(lowest.map_or(low, |l| l.min(low)));
     }
+    let Some(lowest) = lowest else { return };
+    let value = MetricValue::Integer(lowest.as_bps());
+    out.metrics.insert("rate_min".into(), Metric { value, unit: MetricUnit::Rate });
     out.metrics.insert("rate_cuts".into(), Metric::count(cuts));
     out.metrics.insert("rate_waits".into(), Metric::count(paced));
-    if let Some(low) = lowest {
-        let value = MetricValue::Integer(low.as_bps());
-        out.metrics.insert("rate_min".into(), Metric { value, unit: MetricUnit::Rate });
-    }
 }

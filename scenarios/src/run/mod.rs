@@ -54,7 +54,7 @@ pub use outcome::{
 };
 #[cfg(feature = "hw")]
 pub(crate) use programs::{Placed, Planned, Role, plan};
-pub use simulate::Simulator;
+pub use simulate::{Simulator, SimulatorWith};
 
 use crate::format::Scenario;
 use crate::profile::Profile;
