@@ -15,6 +15,8 @@ pub enum Event {
     Fabric(FabricEvent),
     /// Of the fault plan.
     Fault(FaultEvent),
+    /// The network is searched for pause storms and deadlocks.
+    Watch,
     /// The out-of-band network tells a host that a program has ended.
     Ended {
         /// Who is told.

@@ -340,6 +340,7 @@ fn rc(p: &Profile) -> RcConfig {
         framing: p.port.framing.0 as u32,
         timeout_mode,
         nak_reaction: p.rc.nak_reaction,
+        nak_repeat: (p.rc.nak_repeat > Span::ZERO).then_some(p.rc.nak_repeat),
         recovery,
         rules,
         ..RcConfig::new(window, ask, ack, encapsulation(p))

@@ -13,6 +13,8 @@ pub struct ClassConfig {
     pub service: Service,
     /// How switches mark its packets, if they do.
     pub ecn: Option<EcnConfig>,
+    /// Whether switches with a shared buffer pause its senders instead of dropping.
+    pub lossless: bool,
 }
 
 /// The traffic classes of a network, the same at every port of every host and switch, and which

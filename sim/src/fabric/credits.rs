@@ -28,15 +28,6 @@ pub const fn blocks(bytes: u32) -> u16 {
     blocks as u16
 }
 
-/// What a flow-control packet says of one virtual lane.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct FlowControl {
-    /// Flow control total blocks sent: of its sender, modulo 4096.
-    pub fctbs: u16,
-    /// Flow control credit limit: how far the other side may send, modulo 4096.
-    pub fccl: u16,
-}
-
 /// The sending end. A link that comes up grants nothing before the first flow-control packet.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct CreditSender {
@@ -87,13 +78,15 @@ pub struct CreditReceiver {
     abr: u16,
     buffer: u32,
     used: u32,
+    /// Blocks of copies, whose room is no part of the buffer.
+    copies: u32,
 }
 
 impl CreditReceiver {
     /// A receiver with room for `buffer` blocks. More than [`MAX_CREDIT`] are never granted at
     /// once; a larger buffer still helps, since it goes on granting while it fills.
     pub const fn new(buffer: u32) -> Self {
-        Self { abr: 0, buffer, used: 0 }
+        Self { abr: 0, buffer, used: 0, copies: 0 }
     }
 
     /// Blocks in use.
@@ -113,7 +106,7 @@ impl CreditReceiver {
 
     /// How far the sender may count, modulo 4096.
     pub const fn fccl(&self) -> u16 {
-        let free = self.buffer - self.used;
+        let free = self.buffer + self.copies - self.used;
         let ahead = if free < MAX_CREDIT as u32 { free as u16 } else { MAX_CREDIT };
         self.abr.wrapping_add(ahead) & MASK
     }
@@ -123,7 +116,8 @@ impl CreditReceiver {
     /// # Panics
     /// When there is no room: its sender had no credit for it.
     pub const fn received(&mut self, blocks: u16) {
-        assert!(self.used + blocks as u32 <= self.buffer, "a packet beyond the credit");
+        let room = self.buffer + self.copies;
+        assert!(self.used + blocks as u32 <= room, "a packet beyond the credit");
         self.used += blocks as u32;
         self.abr = self.abr.wrapping_add(blocks) & MASK;
     }
@@ -135,6 +129,15 @@ impl CreditReceiver {
     pub const fn freed(&mut self, blocks: u16) {
         let left = self.used.checked_sub(blocks as u32);
         self.used = left.expect("more blocks leave the buffer than came");
+        // What leaves pays for copies first.
+        self.copies = self.copies.saturating_sub(blocks as u32);
+    }
+
+    /// A fault has made a copy of a packet of `blocks`, which is about to come: nobody granted its
+    /// room, and its sender does not count it.
+    pub const fn copied(&mut self, blocks: u16) {
+        self.copies += blocks as u32;
+        self.abr = self.abr.wrapping_sub(blocks) & MASK;
     }
 
     /// The sender's total, as a flow-control packet brings it behind everything that it counts: what
@@ -243,6 +246,23 @@ mod tests {
         assert!(s.limit(r.fccl()));
         assert_eq!(s.credits(), 100);
         assert_eq!(r.total_sent(s.fctbs()), 0, "once");
+    }
+
+    #[test]
+    fn a_copy_gives_and_takes_no_credit() {
+        let (mut s, mut r) = link(10);
+        s.sent(4);
+        r.received(4);
+        r.copied(4);
+        r.received(4);
+        s.sent(6);
+        r.received(6);
+        assert_eq!((s.credits(), r.used(), r.fccl()), (0, 14, 10));
+        for (freed, fccl) in [(4, 10), (6, 16), (4, 20)] {
+            r.freed(freed);
+            assert_eq!(r.fccl(), fccl);
+        }
+        assert_eq!(r.total_sent(s.fctbs()), 0, "nothing was lost");
     }
 
     /// One step of a link that loses.

@@ -5,8 +5,8 @@ use doorbell_core::units::Time;
 use super::egress::{EgressPort, Queued, Started};
 use super::event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, Tally};
 use super::ingress::Ingress;
-use crate::engine::Out;
-use crate::wire::{HostId, NodeId, PacketId, PortId};
+use crate::engine::{Out, Slab};
+use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 
 /// The transmit queue has no room for the packet; it stays the caller's.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -149,24 +149,35 @@ impl HostNode {
     ) {
         let p = &mut self.ports[port.index()];
         assert!(p.held, "the receive buffer gives room back by itself");
-        p.ingress.give_back(now, wire_bytes, out);
+        // Buffers whose packets are held are not divided into lanes.
+        p.ingress.give_back(now, (wire_bytes, 0), out);
     }
 
     /// Handles an event of this node.
-    pub fn on_event(&mut self, now: Time, ev: FabricEvent, out: &mut Out<FabricEvent>) -> Outcome {
+    pub fn on_event(
+        &mut self,
+        now: Time,
+        ev: FabricEvent,
+        packets: &Slab<Packet>,
+        out: &mut Out<FabricEvent>,
+    ) -> Outcome {
         match ev {
             FabricEvent::Arrive { port, packet, wire_bytes, .. } => {
+                // Only a buffer that is divided asks whose part it is.
+                let divided = self.ports[port.index()].ingress.is_divided();
+                let class = if divided { self.class_of(packets[packet.0].sl) } else { 0 };
                 let p = &mut self.ports[port.index()];
-                p.ingress.arrived(wire_bytes);
+                p.ingress.arrived(wire_bytes, class);
+                p.ingress.tell(now, p.egress.free_at(), class, out);
                 if wire_bytes > p.ingress.max_packet_bytes {
-                    p.ingress.give_back(now, wire_bytes, out);
+                    p.ingress.give_back(now, (wire_bytes, class), out);
                     let cause = DropCause::Oversize;
                     self.dropped.add(cause, wire_bytes);
                     let node = self.id;
                     return Outcome::Dropped(Dropped { node, port, packet, wire_bytes, cause });
                 }
                 if !p.held {
-                    p.ingress.give_back(now, wire_bytes, out);
+                    p.ingress.give_back(now, (wire_bytes, class), out);
                 }
                 self.delivered.add(wire_bytes);
                 Outcome::Delivered(Delivery { host: self.host, port, packet, wire_bytes })
@@ -179,7 +190,33 @@ impl HostNode {
                 self.started = self.ports[port.index()].egress.on_credit(now, bytes, out);
                 self.tell_ready(port)
             }
+            FabricEvent::Pause { port, class, quanta, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                self.started = egress.on_pause(now, class, quanta, out);
+                self.tell_ready(port)
+            }
+            FabricEvent::PauseEnd { port, class, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                self.started = egress.on_pause_end(now, class, out);
+                self.tell_ready(port)
+            }
+            FabricEvent::FlowControl { port, lane, fccl, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                self.started = egress.on_flow_control(now, (lane, fccl), out);
+                self.tell_ready(port)
+            }
+            FabricEvent::Freed { port, lane, wire_bytes, .. } => {
+                let p = &mut self.ports[port.index()];
+                p.ingress.freed(now, p.egress.free_at(), (wire_bytes, lane), out);
+                Outcome::Nothing
+            }
+            FabricEvent::FlowControlDue { port, lane, .. } => {
+                let p = &mut self.ports[port.index()];
+                p.ingress.refresh(now, p.egress.free_at(), lane, out);
+                Outcome::Nothing
+            }
             FabricEvent::Stored { .. } => unreachable!("hosts take whole packets"),
+            FabricEvent::Refresh { .. } => unreachable!("hosts take every packet"),
         }
     }
 

@@ -56,6 +56,14 @@ impl Queues {
         }
     }
 
+    /// The packet that has waited longest in a class.
+    pub fn head_of(&self, class: u8) -> Option<&Queued> {
+        match self {
+            Self::One(queue) => queue.front(),
+            Self::Many(l) => l.lanes[usize::from(class)].queue.front(),
+        }
+    }
+
     /// Bytes that wait in a class, where they are counted apart.
     pub fn bytes_of(&self, class: u8) -> Option<u64> {
         match self {

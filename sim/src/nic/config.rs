@@ -143,6 +143,8 @@ pub struct RcConfig {
     pub timeout_mode: TimeoutMode,
     /// From a NAK at the requester to the first retransmission.
     pub nak_reaction: Span,
+    /// From a sequence NAK to its repetition while the gap stands; `None`: one per gap.
+    pub nak_repeat: Option<Span>,
     /// What goes out again after a loss. The peers of a QP have to agree.
     pub recovery: Recovery,
     /// Where implementations differ.
@@ -172,6 +174,7 @@ impl RcConfig {
             ack,
             timeout_mode: TimeoutMode::T,
             nak_reaction: Span::ZERO,
+            nak_repeat: None,
             recovery: Recovery::GoBackN,
             rules: Rules::DEFAULT,
             congestion: Congestion::NONE,

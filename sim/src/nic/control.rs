@@ -189,6 +189,7 @@ impl Nic {
                     min_rnr_timer: a.min_rnr_timer,
                     qkey: a.qkey,
                     hold: rc.recovery.hold(),
+                    nak_repeat: rc.nak_repeat,
                     rules: rc.rules,
                 }));
             }

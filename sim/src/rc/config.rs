@@ -122,6 +122,13 @@ pub struct ResponderConfig {
     /// PSNs beyond the expected one within which packets are kept rather than dropped: the `hold`
     /// of the peer's [`Recovery`]. 0: none, as RC is specified. RC only.
     pub hold: u32,
+    /// `None`: one sequence NAK per gap, as specified (`protocol.md` §2.3). Else it is repeated for
+    /// a packet beyond the gap that comes at least so long after the last one: a retransmission
+    /// that is lost too is asked for again, where it would wait for the ack timer. Each NAK makes
+    /// the requester go back anew and uses one of its retries, so shorter than the round trip costs
+    /// `round trip / this` packets' runs per loss, and shorter than a `retry_cnt`-th of it ends the
+    /// QP at the first loss. RC only.
+    pub nak_repeat: Option<Span>,
     /// Where implementations differ. RC only.
     pub rules: Rules,
 }
@@ -169,6 +176,7 @@ impl ResponderConfig {
             min_rnr_timer: RnrTimer::new(12).expect("in range"),
             qkey: QKey(0),
             hold: 0,
+            nak_repeat: None,
             rules: Rules::DEFAULT,
         }
     }

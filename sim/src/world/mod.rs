@@ -3,6 +3,7 @@
 mod faults;
 mod postmortem;
 mod report;
+mod watch;
 
 use std::io;
 
@@ -17,7 +18,7 @@ pub use report::{LinkUse, ResourceUse, RunReport, SwitchPortUse};
 use crate::capture::{Capture, CaptureSink};
 use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
 use crate::event::{Event, HostEvent};
-use crate::fabric::{ConfigError, Fabric, FabricConfig, FabricEvent, Outcome};
+use crate::fabric::{ConfigError, Fabric, FabricConfig, FabricEvent, Outcome, PauseDeadlock};
 use crate::host::{Host, HostConfig, InitiatorConfig, Shared, SimProgram, StallReason};
 use crate::nic::{Nic, NicEvent};
 use crate::pcie::PcieConfigError;
@@ -71,6 +72,8 @@ pub enum RunEnd {
     TimeLimit,
     /// Time does not move on.
     Livelock(EngineError),
+    /// Switches pause each other in a circle.
+    PauseDeadlock(PauseDeadlock),
 }
 
 /// A simulated world.
@@ -87,6 +90,8 @@ pub struct World {
     faults: Option<Box<Faults>>,
     /// Packets that the network lost, by sender.
     losses: Losses,
+    /// The next search for pause storms and deadlocks is pending.
+    watching: bool,
     /// What had been used when the last message of the set-up arrived: before the first doorbell.
     set_up: Option<RunReport>,
 }
@@ -134,6 +139,7 @@ impl World {
             unheard: 0,
             faults: None,
             losses: Losses::default(),
+            watching: false,
             set_up: None,
         })
     }
@@ -173,6 +179,7 @@ impl World {
     /// more, or until `limit`.
     pub fn run(&mut self, limit: Time) -> RunEnd {
         self.arm_faults();
+        self.arm_watch();
         loop {
             if self.only_faults_left() {
                 return self.ended();
@@ -186,6 +193,11 @@ impl World {
                 Ok(Some((_, _, event))) if is_timer(&event) && self.retries_for_ever() => {
                     self.unheard += 1;
                     return self.ended();
+                }
+                Ok(Some((now, _, Event::Watch))) => {
+                    if let Some(deadlock) = self.watch(now) {
+                        return RunEnd::PauseDeadlock(deadlock);
+                    }
                 }
                 Ok(Some((now, class, event))) if self.comes(now, class, event) => {
                     self.dispatch(now, event);
@@ -210,6 +222,7 @@ impl World {
                 host.index()
             }
             Event::Fabric(ev) => ev.node().index(),
+            Event::Watch => return false,
             Event::Fault(_) => return self.hosts.iter().any(|h| h.fault().is_some()),
         };
         self.hosts.get(host).is_some_and(|h| h.fault().is_some())
@@ -239,7 +252,8 @@ impl World {
 
     /// Events pending that can change nothing by themselves.
     fn idle_events(&self) -> usize {
-        self.hosts.iter().map(Host::idle_events).sum()
+        let watch = usize::from(self.watching);
+        self.hosts.iter().map(Host::idle_events).sum::<usize>() + watch
     }
 
     /// Whether nothing can happen any more but QPs that resend, without limit, to peers that have
@@ -316,7 +330,12 @@ impl World {
                     return;
                 }
             }
+            Event::Fabric(ev) if s.fabric.is_overtaken(now, ev) => {
+                self.unheard += 1;
+                return;
+            }
             Event::Fabric(ev) => self.on_fabric(now, ev),
+            Event::Watch => unreachable!("the loop of the run takes it"),
             Event::Fault(ev) => {
                 if !self.on_fault(now, ev) {
                     self.unheard += 1;
@@ -340,7 +359,7 @@ impl World {
         let outcome = s.fabric.on_event(now, ev, &mut s.packets, &mut s.fabric_out);
         let id = s.port_ids[ev.node().index()];
         s.schedule_fabric(id);
-        if matches!(ev, FabricEvent::PortFree { .. } | FabricEvent::Credit { .. })
+        if ev.may_start()
             && let Some(host) = self.hosts.get_mut(ev.node().index())
             && let Some((packet, left)) = s.fabric.host_mut(HostId(ev.node().0)).take_started()
         {

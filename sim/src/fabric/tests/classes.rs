@@ -20,7 +20,7 @@ fn network(hosts: u32, each: Vec<ClassConfig>) -> FabricConfig {
 }
 
 fn class(service: Service) -> ClassConfig {
-    ClassConfig { service, ecn: None }
+    ClassConfig { service, ..ClassConfig::default() }
 }
 
 fn flow(src: u32, dst: u32, packets: u32, sl: u8) -> Flow {

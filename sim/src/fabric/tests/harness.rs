@@ -168,7 +168,8 @@ impl Net {
                     match meddle(packet) {
                         Meddle::Pass => {}
                         Meddle::Lose(cause) => {
-                            self.fabric.lose(now, (node, port), cause, wire_bytes, &mut self.out);
+                            let size = (wire_bytes, self.packets[packet.0].sl);
+                            self.fabric.lose(now, (node, port), cause, size, &mut self.out);
                             self.engine.schedule_all(
                                 ComponentId(node.0),
                                 &mut self.out,
@@ -183,7 +184,8 @@ impl Net {
                             let len = self.names.len().max(packet as usize + 1);
                             self.names.resize(len, (0, 0));
                             self.names[packet as usize] = name;
-                            self.fabric.copy((node, port), wire_bytes);
+                            let sl = self.packets[packet].sl;
+                            self.fabric.copy((node, port), (wire_bytes, sl));
                             let packet = PacketId(packet);
                             let copy = FabricEvent::Arrive { node, port, packet, wire_bytes };
                             let origin = ComponentId(node.0);
@@ -203,6 +205,16 @@ impl Net {
             }
         }
         true
+    }
+
+    /// The watchdogs look at every switch.
+    pub fn watch(&mut self) {
+        let (now, hosts) = (self.engine.now(), self.fabric.hosts().len());
+        for switch in 0..self.fabric.switches().len() {
+            self.fabric.watch(now, switch, &mut self.packets, &mut self.out);
+            let origin = ComponentId((hosts + switch) as u32);
+            self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);
+        }
     }
 
     /// As a NIC that takes a held packet out of the receive buffer.
