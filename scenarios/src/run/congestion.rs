@@ -141,7 +141,7 @@ impl Keys for Congestion {
 }
 
 /// The settings of every NIC.
-pub(super) fn settings(c: &Congestion) -> Settings {
+pub(crate) fn settings(c: &Congestion) -> Settings {
     let control = match c.control {
         ControlKind::None => Control::None,
         ControlKind::Dcqcn => Control::Dcqcn(c.dcqcn()),
