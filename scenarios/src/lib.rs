@@ -47,7 +47,7 @@
 //! })?;
 //! for rank in 0..2 {
 //!     let who = Initiator::Cpu { core: 0, numa: 0 };
-//!     let on = InitiatorConfig { who, poll: PollMode::Busy };
+//!     let on = InitiatorConfig { who, poll: PollMode::Busy, nic: 0 };
 //!     world.add_program(HostId(rank), on, Time::ZERO, program(rank));
 //! }
 //! assert_eq!(world.run(Time::ZERO + Span::from_ms(100)), RunEnd::Done);

@@ -17,10 +17,8 @@ pub enum Event {
     Fault(FaultEvent),
     /// The network is searched for pause storms and deadlocks.
     Watch,
-    /// The out-of-band network tells a host that a program has ended.
+    /// The out-of-band network tells all hosts that a program has ended.
     Ended {
-        /// Who is told.
-        host: HostId,
         /// Rank of the program.
         rank: u32,
     },
@@ -51,8 +49,13 @@ pub enum HostEvent {
     Pcie(PcieEvent),
     /// Of its memories.
     Memory(MemoryEvent),
-    /// Of its NIC.
-    Nic(NicEvent),
+    /// Of a NIC.
+    Nic {
+        /// Which one, from 0.
+        nic: u8,
+        /// What happens.
+        ev: NicEvent,
+    },
     /// A program steps.
     Step {
         /// The initiator.
@@ -72,4 +75,16 @@ pub enum HostEvent {
         /// Entry of the store buffer.
         entry: u32,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The queue keeps one of these per pending event; a byte more is four.
+    #[test]
+    fn events_stay_small() {
+        assert!(size_of::<HostEvent>() <= 16, "{}", size_of::<HostEvent>());
+        assert!(size_of::<Event>() <= 20, "{}", size_of::<Event>());
+    }
 }

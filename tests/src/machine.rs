@@ -46,5 +46,5 @@ pub fn world_of(host: HostConfig, hosts: u32, seed: u64) -> WorldConfig {
 
 /// Core `core` of the NIC's socket, which polls.
 pub const fn core(core: u16) -> InitiatorConfig {
-    InitiatorConfig { who: Initiator::Cpu { core, numa: 0 }, poll: PollMode::Busy }
+    InitiatorConfig { who: Initiator::Cpu { core, numa: 0 }, poll: PollMode::Busy, nic: 0 }
 }

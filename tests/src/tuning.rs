@@ -208,12 +208,12 @@ impl Tuning {
     /// Where a program runs.
     pub const fn initiator(&self) -> InitiatorConfig {
         let poll = if self.event { PollMode::Event } else { PollMode::Busy };
-        InitiatorConfig { who: Initiator::Cpu { core: 0, numa: self.socket }, poll }
+        InitiatorConfig { who: Initiator::Cpu { core: 0, numa: self.socket }, poll, nic: 0 }
     }
 
     /// Where the program of pair `pair` runs: each has a core of its own.
     pub const fn initiator_of(&self, pair: u16) -> InitiatorConfig {
         let InitiatorConfig { poll, .. } = self.initiator();
-        InitiatorConfig { who: Initiator::Cpu { core: pair, numa: self.socket }, poll }
+        InitiatorConfig { who: Initiator::Cpu { core: pair, numa: self.socket }, poll, nic: 0 }
     }
 }

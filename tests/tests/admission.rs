@@ -4,7 +4,7 @@
 use doorbell_core::transport::*;
 use doorbell_core::verbs::*;
 use doorbell_sim::nic::{NicStats, Refused, Sender};
-use doorbell_sim::wire::HostId;
+use doorbell_sim::wire::{HostId, PortId};
 
 use crate::on_sim::conformance::pair::{Side, Spec, attributes, send};
 use doorbell_tests::lab::sim::Lab;
@@ -50,8 +50,8 @@ fn arrive(case: Case) -> (NicStats, Vec<Refused>) {
         t.ring(me.qp, Ring::Doorbell).unwrap();
     });
     lab.settle();
-    let nic = lab.world().hosts()[1].nic();
-    let from = Sender { host: HostId(0), qp: 0 };
+    let nic = lab.world().hosts()[1].nic(0);
+    let from = Sender { host: HostId(0), port: PortId(0), qp: 0 };
     (nic.stats, nic.dropped_of(from).map(|d| d.why).collect())
 }
 
@@ -95,7 +95,8 @@ fn each_field_has_its_counter() {
     dropped(Case { pkeys: [0, 1], ..GOOD }, pkey, |s| s.bad_pkey_cntr);
     let limited = Refused::PKey { sent: PKey(0x7FFF), expected: PKey(0x7FFF) };
     dropped(Case { pkeys: [2, 2], ..GOOD }, limited, |s| s.bad_pkey_cntr);
-    let address = Refused::Address { from: HostId(0), expected: HostId(2) };
+    let address =
+        Refused::Address { from: (HostId(0), PortId(0)), expected: (HostId(2), PortId(0)) };
     dropped(Case { back: 2, ..GOOD }, address, |s| s.rx_wrong_address);
     for (steps, state) in [(0, QpState::Reset), (1, QpState::Init)] {
         dropped(Case { steps, ..GOOD }, Refused::State(state), |s| s.rx_wrong_state);

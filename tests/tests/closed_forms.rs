@@ -156,7 +156,7 @@ fn run(s: &Series, host: &HostConfig) -> World {
 
 fn measured(world: &World, host: usize) -> Bytes {
     let h = &world.hosts()[host];
-    let node = h.config().nic_node;
+    let node = h.config().nic_nodes[0];
     let total = |d| h.pcie().account(node, d).total().bytes;
     Bytes { down: total(Direction::Down), up: total(Direction::Up) }
 }
@@ -245,7 +245,7 @@ fn floor(s: &Series, host: &HostConfig) -> Span {
     let (c, n) = (&host.cpu, &host.nic);
     let tree = PcieTree::new(&host.pcie, 1, "floor").unwrap();
     let memory = Target::HostMemory { numa: 0, llc: host.llc };
-    let nic = host.nic_node;
+    let nic = host.nic_nodes[0];
     let transfer = |kind, from, target, bytes| {
         let cause = doorbell_sim::pcie::Cause::Other;
         let t = Transaction { kind, from, target, bytes, addr: 0, cause, tag: 0 };

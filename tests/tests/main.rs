@@ -7,6 +7,7 @@ mod capture;
 mod closed_forms;
 mod congestion;
 mod determinism;
+mod devices;
 mod events;
 mod failed_completions;
 mod fuzz_corpus;

@@ -93,8 +93,8 @@ fn live(pairs: u32) -> usize {
     assert_eq!(world.run(Time::ZERO + Span::from_ms(500)), RunEnd::TimeLimit);
     assert_eq!(done.load(Ordering::Relaxed), 2, "both sides are connected");
     for host in world.hosts() {
-        assert_eq!(host.nic().qp_count(), pairs);
-        assert!(host.nic().qps().all(|(_, q)| q.state == QpState::Rts));
+        assert_eq!(host.nic(0).qp_count(), pairs);
+        assert!(host.nic(0).qps().all(|(_, q)| q.state == QpState::Rts));
     }
     live_bytes() - before
 }

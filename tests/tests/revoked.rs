@@ -43,7 +43,7 @@ fn race(op: fn(Remote) -> SendOp, ends: usize, after: Span) -> Pair {
 }
 
 fn placed(pair: &Pair) -> u64 {
-    pair.lab.world().hosts().iter().map(|h| h.nic().stats.rx_payload).sum()
+    pair.lab.world().hosts().iter().map(|h| h.nic(0).stats.rx_payload).sum()
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_region_ends_at_the_local_clock_of_the_call() {
     for (op, ends) in [(SendOp::Write as fn(Remote) -> SendOp, 0), (SendOp::Read, 1)] {
         let mut pair = race(op, ends, Span::from_us(100));
         assert_eq!(errors(&pair.sent(0)), [], "{ends}");
-        let in_use = |h: &doorbell_sim::host::Host| h.nic().stats.regions_in_use;
+        let in_use = |h: &doorbell_sim::host::Host| h.nic(0).stats.regions_in_use;
         assert_eq!(pair.lab.world().hosts().iter().map(in_use).sum::<u64>(), 0);
     }
     // And before it: no packet leaves.
@@ -66,7 +66,7 @@ fn a_source_that_ends_halfway_is_a_local_protection_error() {
     let mut pair = race(SendOp::Write, 0, HALF);
     assert_eq!(errors(&pair.sent(0)), [(1, WcStatus::LocProtErr), (2, WcStatus::WrFlushErr)]);
     // The mistake was found when it was made.
-    assert_eq!(pair.lab.world().hosts()[0].nic().stats.regions_in_use, 2);
+    assert_eq!(pair.lab.world().hosts()[0].nic(0).stats.regions_in_use, 2);
     let placed = placed(&pair);
     assert!(placed > 0 && placed < BYTES.into() && placed.is_multiple_of(1024), "{placed}");
 }

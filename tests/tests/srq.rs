@@ -47,7 +47,7 @@ fn an_empty_srq_sends_an_rnr_nak_to_each_qp_that_needs_a_receive() {
     s.send(1, 3);
     let naks = |s: &Shared| -> Vec<u64> {
         let host = &s.pair.lab.world().hosts()[1];
-        let with = host.nic().qps().filter(|(_, q)| q.srq.is_some());
+        let with = host.nic(0).qps().filter(|(_, q)| q.srq.is_some());
         with.map(|(_, q)| q.hw_counters().rnr_nak_sent).collect()
     };
     assert!(naks(&s).iter().all(|n| *n > 0), "{:?}", naks(&s));
@@ -91,7 +91,7 @@ fn burst_after_an_empty_ack(to_srq: bool) -> u64 {
             t.ring(from, Ring::Doorbell).unwrap();
         });
         s.pair.lab.settle();
-        s.pair.lab.world().hosts()[1].nic().stats.rx_packets
+        s.pair.lab.world().hosts()[1].nic(0).stats.rx_packets
     };
     let before = burst(1);
     burst(4) - before
@@ -171,7 +171,7 @@ fn err_in_a_message(delay: Span) -> (u32, bool) {
     }
     let kinds: Vec<_> = events.iter().map(|e| (e.kind, e.qp)).collect();
     assert_eq!(kinds, [(AsyncEventKind::QpLastWqeReached, Some(to))], "once");
-    let left = s.pair.lab.world().hosts()[1].nic().srqs().next().unwrap().1.len();
+    let left = s.pair.lab.world().hosts()[1].nic(0).srqs().next().unwrap().1.len();
     assert_eq!(seen.len() as u32 + left, 2, "each is completed or still there");
     (left, errors(&seen) == [(0, WcStatus::WrFlushErr)])
 }
@@ -188,7 +188,7 @@ fn the_last_wqe_event_comes_behind_the_completion_of_the_receive_that_was_taken(
 fn posted_receives_are_counted_until_they_are_taken_or_gone() {
     let mut s = Shared::new(Spec::default(), 8);
     let posted = |s: &Shared| {
-        let p = s.pair.lab.world().hosts()[1].nic().posted_receives();
+        let p = s.pair.lab.world().hosts()[1].nic(0).posted_receives();
         (p.wqes, p.bytes, p.peak_wqes, p.peak_bytes)
     };
     assert_eq!(posted(&s), (0, 0, 0, 0));
@@ -223,7 +223,7 @@ fn completions_that_go_with_a_queue_pair_are_counted() {
         }
         pair.on(0, |t, me| t.destroy_qp(me.qp).unwrap());
         pair.lab.settle();
-        let lost = pair.lab.world().hosts()[0].nic().stats.completions_lost;
+        let lost = pair.lab.world().hosts()[0].nic(0).stats.completions_lost;
         assert_eq!(lost, if drained { 0 } else { 2 });
     }
 }

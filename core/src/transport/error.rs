@@ -387,6 +387,8 @@ pub enum AttachError {
     Gone,
     /// It belongs to another host.
     OtherHost,
+    /// It is a queue pair of another device than the one that this handle has opened.
+    OtherDevice,
     /// The back end cannot share.
     Unsupported(Unsupported),
 }
@@ -397,6 +399,9 @@ impl fmt::Display for AttachError {
             Self::NotShared => f.write_str("nothing is shared under that key yet"),
             Self::Gone => f.write_str("the shared object was destroyed"),
             Self::OtherHost => f.write_str("the shared object belongs to another host"),
+            Self::OtherDevice => f.write_str(
+                "the shared queue pair belongs to another device of this host; open that device",
+            ),
             Self::Unsupported(u) => u.fmt(f),
         }
     }

@@ -189,6 +189,16 @@ pub trait Control: Transport {
     /// When there are more than [`MAX_PUBLISHED_BYTES`].
     fn publish(&mut self, key: u64, bytes: &[u8]);
 
+    /// Makes `bytes` known to `peer` under `key`; the others may or may not learn of it. For
+    /// exchanges of pairs in large runs, where telling everybody costs the square of their number.
+    ///
+    /// # Panics
+    /// As [`Control::publish`].
+    fn publish_to(&mut self, peer: u32, key: u64, bytes: &[u8]) {
+        let _everybody_is_peer_too = peer;
+        self.publish(key, bytes);
+    }
+
     /// Copies what `peer` published under `key` into `out`, and returns the length of the *whole*
     /// value: when it is above that of `out`, only the front was copied. `None` until the value has
     /// arrived: wait on [`WaitSet::BOOTSTRAP`], with a deadline; a new value and the end of a

@@ -290,7 +290,7 @@ fn bench_config(profile: &Profile, test: &BenchTest) -> Result<BenchConfig, Stri
     let b = &profile.bench;
     Ok(BenchConfig {
         pcie: host.pcie,
-        device: host.nic_node,
+        device: host.nic_nodes[0],
         engine: DmaEngineConfig {
             issue: b.issue,
             notify: b.notify,

@@ -5,16 +5,18 @@ use serde_json::Value as Json;
 
 use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
+use super::check_flows::check_flows;
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::check_srq::{check_hosts, check_receiver, check_srq};
 use super::check_topology::check_topology;
 use super::{
     ALL_QPS, Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, RingMode, Scenario,
-    StateStep, Step, StepEvent,
+    StateStep, Step, StepEvent, TopologyKind,
 };
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;
 use crate::quantity::Unit;
+use crate::run::network::nics_of_hosts;
 
 /// What is wrong, at which path, and what to do.
 pub(super) struct Problem {
@@ -150,6 +152,10 @@ fn check_names(s: &Scenario) -> Checked {
 }
 
 fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
+    if p.kind == ProgramKind::Flows {
+        check_kind(p, given)?;
+        return check_flows(s, profile, p, |key| given.path(key));
+    }
     let hosts = s.topology.hosts.value();
     for (key, host) in [("host", p.host.value()), ("peer", p.peer.value())] {
         if host >= hosts {
@@ -163,6 +169,7 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
         return refuse(given.path("peer"), text, "name two hosts");
     }
     check_hosts(s, p, |key| given.path(key))?;
+    check_nic(s, profile, p, given)?;
     check_kind(p, given)?;
     check_receiver(p, |key| given.has(key), |key| given.path(key))?;
     check_kind_limits(s, p, |key| given.path(key))?;
@@ -178,6 +185,28 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
     check_op(s, p.op, p.size.0, &given.path("op"), &given.path("size"))?;
     check_depth(s, p.op, &given.path("op"))?;
     check_inline(s, p, given)
+}
+
+/// The NICs of a program: every host that it names has them, and over a cable they are at both
+/// ends of the same one.
+fn check_nic(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
+    let (t, nic, peer) = (&s.topology, p.nic.value(), u64::from(p.nic_of_peer()));
+    let posts = (p.host.value()..p.host.value() + p.hosts.value()).map(|h| ("nic", nic, h));
+    let nics = nics_of_hosts(t, profile);
+    for (key, nic, host) in posts.chain([("peer_nic", peer, p.peer.value())]) {
+        let count = nics(host);
+        if nic >= count as u64 {
+            let key = if given.has(key) { key } else { "nic" };
+            let text = format!("NIC {nic} of host {host}, which has {count}, from 0 on");
+            return refuse(given.path(key), text, "name another, or raise `topology.nics`");
+        }
+    }
+    if t.kind == TopologyKind::BackToBack && nic != peer {
+        let text = format!("NIC {nic} and NIC {peer} are at the ends of different cables");
+        let help = "leave `peer_nic` out, or write `kind = \"switch\"`";
+        return refuse(given.path("peer_nic"), text, help);
+    }
+    Ok(())
 }
 
 fn check_kind(p: &Program, given: &Given) -> Checked {

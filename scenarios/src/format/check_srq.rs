@@ -86,11 +86,16 @@ fn check_user(i: usize, p: &Program, share: SrqShare) -> Checked {
     refuse(path(if share == SrqShare::Host { "kind" } else { "threads" }), text, help)
 }
 
+/// Whether messages of both come to one NIC.
+fn same_receiver(p: &Program, q: &Program) -> bool {
+    (p.peer, p.nic_of_peer()) == (q.peer, q.nic_of_peer())
+}
+
 /// One core serves all that share: it has one pace and one kind of memory.
 fn check_sharers(s: &Scenario) -> Checked {
     let sharers = || s.program.iter().enumerate().filter(|(_, p)| p.peer_receives());
     for (i, p) in sharers() {
-        let Some((first, q)) = sharers().find(|(_, q)| q.peer == p.peer) else { continue };
+        let Some((first, q)) = sharers().find(|(_, q)| same_receiver(p, q)) else { continue };
         let same = [
             ("peer_poll_interval", p.peer_poll_interval == q.peer_poll_interval),
             ("repost_batch", p.repost_batch == q.repost_batch),

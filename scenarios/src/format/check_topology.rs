@@ -5,16 +5,16 @@ use serde_json::Value as Json;
 
 use super::check::{Checked, refuse};
 use super::topology::MAX_HOSTS;
-use super::{HostModel, RoutingMode, Scenario, Topology, TopologyKind};
+use super::{HostModel, NicPlace, RoutingMode, Scenario, Topology, TopologyKind};
 use crate::profile::{LinkKind, Profile};
 use crate::quantity::{Positive, Unit};
-use crate::run::network::{Wrong, check_explicit, hosts_of_shape, network};
+use crate::run::network::{Wrong, check_explicit, hosts_of_shape, network, nic_counts};
 
-/// Most hosts with every stage of the host path; each takes some hundred kilobytes.
-const MAX_FULL_HOSTS: u64 = 1024;
+/// Most NICs with every stage of the host path; each takes some hundred kilobytes.
+const MAX_FULL_NICS: u64 = 1024;
 
 /// Keys that have a use in every shape.
-const ALWAYS: [&str; 7] = ["kind", "hosts", "rate", "propagation", "length", "mtu", "pkeys"];
+const ALWAYS: [&str; 8] = ["kind", "hosts", "rate", "propagation", "length", "mtu", "pkeys", "nic"];
 
 pub(super) fn check_topology(s: &Scenario, profile: &Profile) -> Checked {
     let t = &s.topology;
@@ -23,8 +23,54 @@ pub(super) fn check_topology(s: &Scenario, profile: &Profile) -> Checked {
     check_hash(t, profile)?;
     check_hosts(s, profile)?;
     check_pkeys(t)?;
+    check_nics(t, profile)?;
     if t.kind == TopologyKind::Explicit {
         return network(t, profile).and_then(|c| check_explicit(&c)).or_else(refuse_wrong);
+    }
+    Ok(())
+}
+
+/// Places of NICs: on sockets that there are, at most as many as NICs, and what shares a PCIe
+/// switch is on one socket.
+fn check_nics(t: &Topology, profile: &Profile) -> Checked {
+    if t.nic.is_empty() {
+        return Ok(());
+    }
+    let counts = network(t, profile).map(|c| nic_counts(&c)).unwrap_or_default();
+    let most = counts.into_iter().max().unwrap_or(1);
+    for (i, place) in t.nic.iter().enumerate() {
+        let wrong = |key: &str, text: String, help: &str| {
+            refuse(format!("topology.nic.{i}{key}"), text, help)
+        };
+        if i >= most {
+            let text = format!("a place for NIC {i}, and no host has more than {most}");
+            return wrong("", text, "raise `topology.nics`, or leave it out");
+        }
+        let (numa, sockets) = (place.numa.value(), profile.memory.sockets);
+        if numa >= sockets {
+            let text = format!("there is no socket {numa}: `memory.sockets` is {sockets}");
+            return wrong(".numa", text, "name another, or raise \"memory.sockets\" in [settings]");
+        }
+        let apart = |other: &&NicPlace| {
+            other.pcie_switch.is_some() && other.pcie_switch == place.pcie_switch
+        };
+        if let Some(other) = t.nic[..i].iter().find(apart).filter(|o| o.numa != place.numa) {
+            let at = other.numa.value();
+            let text = format!("NICs below one PCIe switch on sockets {at} and {numa}");
+            return wrong(".numa", text, "give them the same `numa`, or switches of their own");
+        }
+        for (g, gpu) in place.gpus.iter().enumerate() {
+            let (n, count) = (gpu.value(), profile.gpu.count);
+            if n >= count {
+                let text = format!("there is no GPU {n}: `gpu.count` is {count}");
+                return wrong(&format!(".gpus.{g}"), text, "raise \"gpu.count\" in [settings]");
+            }
+            let before = t.nic[..i].iter().flat_map(|p| &p.gpus).chain(&place.gpus[..g]);
+            if before.into_iter().any(|other| other == gpu) {
+                let text = format!("GPU {n} is beside two NICs");
+                return wrong(&format!(".gpus.{g}"), text, "list each GPU once");
+            }
+        }
     }
     Ok(())
 }
@@ -158,9 +204,15 @@ fn check_hosts(s: &Scenario, profile: &Profile) -> Checked {
         let text = format!("`back-to-back` connects two hosts, not {hosts}");
         return refuse("topology.hosts", text, "write `kind = \"switch\"` for more");
     }
-    if hosts > MAX_FULL_HOSTS && s.run.host == HostModel::Full {
+    let nics = hosts * u64::from(t.nics_each());
+    if nics > MAX_HOSTS {
+        let text = format!("{hosts} hosts have {nics} NICs, and at most {MAX_HOSTS} are possible");
+        return refuse("topology.nics", text, "lower it, or have fewer hosts");
+    }
+    if nics > MAX_FULL_NICS && s.run.host == HostModel::Full {
+        let of = if nics == hosts { "" } else { ", by their NICs" };
         let text = format!(
-            "{hosts} hosts with every stage of the host path, and at most {MAX_FULL_HOSTS} are \
+            "{nics} hosts{of} with every stage of the host path, and at most {MAX_FULL_NICS} are \
              possible"
         );
         return refuse("topology.hosts", text, "write `host = \"ideal\"` in [run]");

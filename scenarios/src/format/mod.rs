@@ -7,6 +7,7 @@
 mod check;
 mod check_congestion;
 pub(crate) mod check_faults;
+mod check_flows;
 mod check_kinds;
 mod check_srq;
 mod check_topology;
@@ -15,6 +16,8 @@ pub mod expand;
 mod expect;
 mod expect_check;
 mod fault;
+pub mod flow_file;
+mod flows;
 pub mod load;
 mod paths;
 mod program;
@@ -47,6 +50,7 @@ pub use expect::{
     MonotoneExpect, Names, PairExpect, RangeExpect, Target, Where,
 };
 pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
+pub use flows::{Flows, Pattern};
 pub use program::{
     Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives, RingBy,
     RingMode,
@@ -62,6 +66,6 @@ pub use state_step::{StateAttributes, StateStep, StepPsn};
 pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
 pub use topology::{
-    HashMode, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
+    HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
 };
 pub use variant::Variant;

@@ -4,7 +4,7 @@ use doorbell_core::units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Right, Step};
+use super::{Flows, Right, Step};
 use crate::quantity::{Count, Positive, Quantity};
 
 /// One program: who sends what to whom, and how it posts, rings and polls.
@@ -28,6 +28,12 @@ pub struct Program {
     /// Host that it talks to.
     #[serde(default = "peer_one")]
     pub peer: Count<0, 8191>,
+    /// NIC of the posting host, from 0: its queue pairs are there.
+    #[serde(default)]
+    pub nic: Count<0, 15>,
+    /// NIC of the peer; without it the one of the same number (of the same rail).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_nic: Option<Count<0, 15>>,
     /// Who posts and polls.
     #[serde(default)]
     pub initiator: Initiator,
@@ -152,6 +158,9 @@ pub struct Program {
     /// The steps of a script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// Who sends to whom, of `kind = "flows"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Flows>,
 }
 
 impl Program {
@@ -163,6 +172,8 @@ impl Program {
             host: Count::default(),
             hosts: Count::default(),
             peer: peer_one(),
+            nic: Count::default(),
+            peer_nic: None,
             initiator: Initiator::default(),
             numa: Numa::default(),
             threads: Count::default(),
@@ -201,7 +212,15 @@ impl Program {
             repost_batch: default_repost_batch(),
             repost_time: None,
             steps: Vec::new(),
+            flows: None,
         }
+    }
+}
+
+impl Program {
+    /// NIC of the peer.
+    pub fn nic_of_peer(&self) -> u8 {
+        self.peer_nic.map_or(self.nic.value(), |n| n.value()) as u8
     }
 }
 
@@ -209,7 +228,7 @@ const fn peer_one() -> Count<0, 8191> {
     Count::of(1)
 }
 
-const fn default_size() -> Quantity<Bytes> {
+pub(super) const fn default_size() -> Quantity<Bytes> {
     Quantity(Bytes(8))
 }
 
@@ -247,6 +266,9 @@ pub enum ProgramKind {
     /// from "ready" to the news of its completion; with `payload = "data"` the peer checks every
     /// byte.
     Produce,
+    /// Transfers between many hosts, by a pattern or a list; see `flows`. Time from a flow's start
+    /// to its completion.
+    Flows,
 }
 
 /// Who posts and polls.

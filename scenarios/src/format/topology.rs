@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::profile::Profile;
 use crate::quantity::{Count, Length, Positive};
 use crate::run::network::hosts_of_shape;
+use doorbell_sim::host::MAX_NICS;
 
 /// Most hosts of a network.
 pub(crate) const MAX_HOSTS: u64 = 8192;
@@ -74,12 +75,18 @@ pub struct Topology {
     /// `fat-tree`: ports of a switch, even. There are k³ / 4 hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub k: Option<Count<1, 1024>>,
-    /// `rail-optimised`: servers. NIC `n` of server `s` is host `s * nics + n`.
+    /// `rail-optimised`: servers, which are the hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<Count<1, MAX_HOSTS>>,
-    /// `rail-optimised`: NICs of a server, each a host of its own with a leaf (rail) of its own.
+    /// NICs of each host; without it 1. Each has a link of its own: beside the others in most
+    /// shapes; in `rail-optimised` NIC `n` at leaf `n` of the group (its rail). In `explicit` each
+    /// link of a host is a NIC's, in the order of the list.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub nics: Option<Count<1, MAX_HOSTS>>,
+    pub nics: Option<Count<1, { MAX_NICS as u64 }>>,
+    /// Places of the NICs in each host, from NIC 0 on; those that are not listed are as a single
+    /// NIC is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nic: Vec<NicPlace>,
     /// `rail-optimised`: servers whose NICs share leaves; without it all servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers_per_leaf: Option<Count<1, MAX_HOSTS>>,
@@ -169,6 +176,7 @@ impl Default for Topology {
             k: None,
             servers: None,
             nics: None,
+            nic: Vec::new(),
             servers_per_leaf: None,
             switches: None,
             link: Vec::new(),
@@ -222,11 +230,17 @@ impl TopologyKind {
     /// Keys that have a use in this kind, beside those of every kind.
     pub(crate) const fn more_keys(self) -> &'static [&'static str] {
         match self {
-            Self::BackToBack => &[],
-            Self::Switch => &["switch", "buffer"],
-            Self::LeafSpine => {
-                &["switch", "buffer", "routing", "hash_seed", "switch_rate", "links_per_pair"]
-            }
+            Self::BackToBack => &["nics"],
+            Self::Switch => &["switch", "buffer", "nics"],
+            Self::LeafSpine => &[
+                "switch",
+                "buffer",
+                "routing",
+                "hash_seed",
+                "switch_rate",
+                "links_per_pair",
+                "nics",
+            ],
             Self::RailOptimised => &[
                 "switch",
                 "buffer",
@@ -242,6 +256,24 @@ impl TopologyKind {
             }
         }
     }
+}
+
+/// Where a NIC is in each host.
+///
+/// Without a switch it hangs on a root port of its own, behind as many switches as the profile's
+/// `pcie.switches` says. All links have the profile's generation and width.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NicPlace {
+    /// Socket of its root port.
+    pub numa: Count<0, 7>,
+    /// PCIe switch that it is below: NICs that name the same number share its link to the root
+    /// port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie_switch: Option<Count<0, 15>>,
+    /// GPUs beside it: below the same switch, or without one on the same socket.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<Count<0, 63>>,
 }
 
 /// What a switch does with a packet that finds its output buffer full.
@@ -283,6 +315,16 @@ impl Topology {
     /// What the switch does with a packet that finds its output buffer full.
     pub fn switch_mode(&self) -> SwitchMode {
         self.switch.unwrap_or_default()
+    }
+
+    /// NICs of a host, in shapes that give all hosts the same number.
+    pub(crate) fn nics_each(&self) -> u32 {
+        self.nics.map_or(1, |n| n.value() as u32)
+    }
+
+    /// Socket of a NIC.
+    pub(crate) fn nic_numa(&self, nic: u8) -> u8 {
+        self.nic.get(usize::from(nic)).map_or(0, |place| place.numa.value() as u8)
     }
 
     /// Sets the number of hosts where the shape gives it and the file does not. What is wrong with

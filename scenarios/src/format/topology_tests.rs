@@ -3,7 +3,7 @@
 use crate::format::Scenario;
 use crate::input::InputError;
 use crate::profile::Profile;
-use crate::run::network::network;
+use crate::run::network::{network, nic_counts};
 use crate::testing;
 
 fn expanded(topology: &str) -> Result<(Scenario, Profile), InputError> {
@@ -37,7 +37,7 @@ const EXPLICIT: &str = "kind = 'explicit'\nhosts = 3\nswitches = 2\n\
 fn shapes_count_their_hosts() {
     assert_eq!(hosts(LEAF_SPINE), 12);
     assert_eq!(hosts("kind = 'fat-tree'\nk = 16"), 1024);
-    assert_eq!(hosts(RAILS), 24);
+    assert_eq!(hosts(RAILS), 6, "a server is a host of several NICs");
     assert_eq!(hosts(&format!("{LEAF_SPINE}\nhosts = 12")), 12, "as a report writes it out");
     assert_eq!(hosts(EXPLICIT), 3);
     let message = "`hosts` is 13, and this `leaf-spine` has 12";
@@ -118,9 +118,9 @@ fn explicit_networks_that_do_not_hang_together() {
     }
     let text = "host 1 and switch 0 are joined by link 0 already";
     refused(&with("host2-switch1", "host1-switch0"), "14:11", text, "count = 2");
-    let text = "host 1 has more than one link, and its NIC has one port";
-    refused(&with("host2-switch1", "host1-switch1"), "14:11", text, "make each NIC a host");
-    refused(&with("length = '3m'", "count = 2"), "14:11", &text.replace('1', "2"), "one link");
+    let text = "host 2 has 17 links, each a NIC's, and at most 16";
+    refused(&with("length = '3m'", "count = 17"), "14:11", text, "fewer links");
+    assert!(expanded(&with("length = '3m'", "count = 16")).is_ok());
     let text = "a link from switch 1 to itself";
     refused(&with("switch0-switch1", "switch1-switch1"), "17:11", text, "two nodes");
     let text = "host 2 has no link";
@@ -163,4 +163,72 @@ fn faults_name_the_links_of_every_shape() {
         let e = expanded(&fault(bad)).expect_err(bad);
         assert_eq!(e.to_string(), format!("t.toml:15:8: there is no link \"{bad}\""));
     }
+}
+
+#[test]
+fn nics_of_every_shape() {
+    let counts = |topology: &str| {
+        let (scenario, profile) = expanded(topology).expect(topology);
+        nic_counts(&network(&scenario.topology, &profile).expect("good"))
+    };
+    assert_eq!(counts("nics = 2"), [2, 2]);
+    assert_eq!(counts("kind = 'switch'\nhosts = 3\nnics = 16"), [16; 3]);
+    assert_eq!(counts(&format!("{LEAF_SPINE}\nnics = 2")), [2; 12]);
+    assert_eq!(counts(RAILS), [4; 6]);
+    let mixed = EXPLICIT.replacen("host2-switch1", "host2-switch0..1", 1);
+    assert_eq!(counts(&mixed), [1, 1, 2], "a NIC for each link");
+    refused("nics = 17", "8:8", "impossible value: found 17", "from 1 to 16");
+    let text = "`nics` has no use in `explicit`";
+    refused(&EXPLICIT.replacen("hosts = 3", "hosts = 3\nnics = 2", 1), "10:8", text, "leave it");
+    assert_eq!(counts("kind = 'switch'\nhosts = 1024\nnics = 8").len(), 1024);
+    let text = "1025 hosts have 8200 NICs, and at most 8192 are possible";
+    refused("kind = 'switch'\nhosts = 1025\nnics = 8", "10:8", text, "lower it");
+}
+
+#[test]
+fn places_of_nics() {
+    let with = |places: &str, more: &str| {
+        format!("nics = 2\n{more}\n{places}\n[settings]\n'memory.sockets' = 2")
+    };
+    let place = |keys: &str| format!("[[topology.nic]]\n{keys}");
+    let good = |places: &str| assert!(expanded(&with(places, "")).is_ok(), "{places}");
+    good(&place("numa = 1"));
+    good(&format!("{}\n{}", place("pcie_switch = 0"), place("pcie_switch = 0")));
+    let refused = |places: &str, at, text, help| refused(&with(places, ""), at, text, help);
+    let text = "there is no socket 2: `memory.sockets` is 2";
+    refused(&place("numa = 2"), "11:8", text, "memory.sockets");
+    let three = format!("{}\n{}\n{}", place(""), place(""), place(""));
+    let text = "a place for NIC 2, and no host has more than 2";
+    refused(&three, "14:1", text, "topology.nics");
+    let apart = format!("{}\n{}", place("pcie_switch = 3"), place("numa = 1\npcie_switch = 3"));
+    let text = "NICs below one PCIe switch on sockets 0 and 1";
+    refused(&apart, "13:8", text, "the same `numa`");
+    let text = "there is no GPU 1: `gpu.count` is 1";
+    refused(&place("gpus = [1]"), "11:9", text, "gpu.count");
+    let twice = format!("{}\n{}", place("gpus = [0]"), place("gpus = [0]"));
+    refused(&twice, "13:9", "GPU 0 is beside two NICs", "once");
+}
+
+#[test]
+fn programs_name_nics_that_there_are() {
+    let program = |kind: &str, nic: &str| {
+        let text = format!(
+            "title = 't'\nprofile = 'generic-400g'\n[topology]\nkind = '{kind}'\nnics = 2\n\
+             [[program]]\nkind = 'latency'\n{nic}\n"
+        );
+        testing::expanded(&text, &[])
+    };
+    for good in ["nic = 1", "nic = 1\npeer_nic = 0", "peer_nic = 1"] {
+        assert!(program("switch", good).is_ok(), "{good}");
+    }
+    let refused = |kind: &str, nic: &str, at: &str, text: &str, help: &str| {
+        let e = program(kind, nic).expect_err(nic);
+        assert_eq!(e.to_string(), format!("t.toml:{at}: {text}"));
+        assert!(e.remedy().unwrap_or("").contains(help), "{:?}", e.remedy());
+    };
+    let of = |host| format!("NIC 2 of host {host}, which has 2, from 0 on");
+    refused("switch", "nic = 2", "8:7", &of(0), "topology.nics");
+    refused("switch", "peer_nic = 2", "8:12", &of(1), "topology.nics");
+    let text = "NIC 0 and NIC 1 are at the ends of different cables";
+    refused("back-to-back", "peer_nic = 1", "8:12", text, "leave `peer_nic` out");
 }

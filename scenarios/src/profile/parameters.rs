@@ -317,6 +317,9 @@ parameters! {
         /// Bytes around every packet beyond headers and CRCs: delimiters and their padding. Higher:
         /// fewer small packets per second.
         framing: Bytes => [size_within(0, 256)],
+        /// Bytes added to each payload in place of all real headers, minimum frames and pads; 0:
+        /// the real ones. For comparison with simulators that count so.
+        header_bytes: Bytes => [size_within(0, 256)],
         /// Largest path MTU.
         max_mtu: Bytes => [size_of(&[256, 512, 1024, 2048, 4096])],
         /// Propagation of a cable.
@@ -338,6 +341,9 @@ parameters! {
     rc Rc {
         /// Unacknowledged packets at which a requester pauses.
         max_outstanding_packets: u64 => [within(1, 8_388_608)],
+        /// Payload of a full packet; 0: the path MTU, as in all adapters. Lower: more packets. For
+        /// comparison with simulators whose packets are no path MTU; at most `qp.mtu` counts.
+        packet_payload: Bytes => [size_within(0, 4096)],
         /// Packets after which an ACK is asked for. 0: never for this reason.
         ack_every: u64 => [within(0, 8_388_608)],
         /// Which messages ask with their last packet.

@@ -106,7 +106,8 @@ fn ports(outcome: &Outcome) -> String {
     for port in &outcome.ports {
         let all: Vec<String> = port.counters.iter().map(|(c, n)| format!("{c} {n}")).collect();
         if !all.is_empty() {
-            let head = format!("port of host {}: ", port.host);
+            let nic = port.nic.map_or(String::new(), |n| format!(", NIC {n}"));
+            let head = format!("port of host {}{nic}: ", port.host);
             out += &wrapped(&head, &all.join(", "), 2);
         }
     }

@@ -157,15 +157,17 @@ pub(crate) fn settings(c: &Congestion) -> Settings {
 pub(super) fn metrics(world: &World, out: &mut Outcome) {
     let (mut cuts, mut paced, mut lowest) = (0, 0, None::<BitRate>);
     for (h, host) in world.hosts().iter().enumerate() {
-        if matches!(host.nic().rc_config().congestion.control, Control::None) {
-            continue;
+        for (port, nic) in (0..).zip(host.nics()) {
+            if matches!(nic.rc_config().congestion.control, Control::None) {
+                continue;
+            }
+            let line = world.fabric().tx_port(HostId(h as u32), PortId(port)).rate();
+            let (n, low) = nic.rates();
+            cuts += n;
+            paced += nic.stats.paced;
+            let low = low.unwrap_or(line);
+            lowest = Some(lowest.map_or(low, |l| l.min(low)));
         }
-        let line = world.fabric().tx_port(HostId(h as u32), PortId(0)).rate();
-        let (n, low) = host.nic().rates();
-        cuts += n;
-        paced += host.nic().stats.paced;
-        let low = low.unwrap_or(line);
-        lowest = Some(lowest.map_or(low, |l| l.min(low)));
     }
     let Some(lowest) = lowest else { return };
     let value = MetricValue::Integer(lowest.as_bps());

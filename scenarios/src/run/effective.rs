@@ -41,13 +41,15 @@ fn network(point: &Point, world: &World, out: &mut Vec<Effective>) {
     }
     let hosts = fabric.hosts().len();
     let ports: usize = fabric.switches().iter().map(|s| s.ports()).sum();
+    let cables: usize = fabric.hosts().iter().map(|h| h.ports()).sum();
+    let nics = if cables == hosts { String::new() } else { format!(" with {cables} NICs in all") };
     let counts = format!(
-        "{hosts} hosts, {} switches, {} links",
+        "{hosts} hosts{nics}, {} switches, {} links",
         fabric.switches().len(),
-        (ports + hosts) / 2
+        (ports + cables) / 2
     );
     let reason = match t.kind {
-        TopologyKind::RailOptimised => "each NIC is a host of its own: host = server * nics + NIC",
+        TopologyKind::RailOptimised => "NIC n of each host is at leaf n of its group",
         _ => "",
     };
     out.push(row("topology.kind", t.kind.word().to_owned(), counts, reason));
@@ -79,7 +81,7 @@ fn rings(point: &Point, world: &World, p: &Placed, r: &Results, out: &mut Vec<Ef
     if program.kind == ProgramKind::Script || r.rings == 0 {
         return;
     }
-    let stats = world.hosts()[p.host as usize].nic().stats;
+    let stats = world.hosts()[p.host as usize].nic(p.nic.into()).stats;
     let (bf, all) = (stats.blueflames, stats.blueflames + stats.doorbells);
     let requested = match program.ring {
         RingMode::Auto => "auto",
@@ -102,7 +104,7 @@ fn recovery(point: &Point, world: &World, out: &mut Vec<Effective>) {
     if qp.kind != QpKind::Rc {
         return;
     }
-    let rc = host.nic().rc_config();
+    let rc = host.nic(0).rc_config();
     let code = |n: u64| u8::try_from(n).unwrap_or(u8::MAX);
     let timeout = AckTimeout::new(code(qp.timeout.value())).expect("checked when loaded");
     let retry_cnt = RetryCnt::new(code(qp.retry_cnt.value())).expect("checked when loaded");

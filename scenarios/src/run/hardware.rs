@@ -6,28 +6,34 @@ use doorbell_sim::engine::NoiseTable;
 use doorbell_sim::host::{HostConfig, InitiatorCosts};
 use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 use doorbell_sim::pcie::{
-    Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeId,
-    NodeKind, PcieConfig, SocketConfig, TlpFormat,
+    Credits, Generation, InterconnectConfig, NodeKind, PcieConfig, SocketConfig, TlpFormat,
 };
 use doorbell_sim::rc::{
     AckPolicy, AckReqLast, Recovery, Rules, SelectiveRepeat, SlotReclaim, TimeoutMode,
 };
 use doorbell_sim::wire::Encapsulation;
 
+use super::places::Places;
+use crate::format::NicPlace;
 use crate::profile::{
     AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, ReclaimKind,
     RecoveryKind, RuleSet, TimeoutKind,
 };
 
 /// A rate that limits nothing.
-const FAST: BitRate = BitRate::gbps(1_000_000);
+pub(super) const FAST: BitRate = BitRate::gbps(1_000_000);
 
-/// The host that a profile describes. `noise` off: every noise table is left out.
+/// The host that a profile describes, with one NIC. `noise` off: every noise table is left out.
 pub fn host(p: &Profile, noise: bool) -> HostConfig {
-    let (pcie, nic_node, gpu_nodes) = pcie(p, noise);
+    host_with(p, noise, &[NicPlace::default()])
+}
+
+/// As [`host`], with a NIC at each of the `places`, at least one.
+pub fn host_with(p: &Profile, noise: bool, places: &[NicPlace]) -> HostConfig {
+    let (pcie, Places { nics: nic_nodes, gpus: gpu_nodes, .. }) = pcie(p, noise, places);
     HostConfig {
         pcie,
-        nic_node,
+        nic_nodes,
         gpu_nodes,
         numa_nodes: p.memory.sockets as u8,
         nic: nic(&p.nic),
@@ -40,8 +46,8 @@ pub fn host(p: &Profile, noise: bool) -> HostConfig {
 
 /// The same host with every cost, latency and limit of cores, PCIe, memory and NIC taken away, for
 /// studies of the network alone.
-pub fn ideal_host(p: &Profile) -> HostConfig {
-    let mut h = host(p, false);
+pub fn ideal_host(p: &Profile, places: &[NicPlace]) -> HostConfig {
+    let mut h = host_with(p, false, places);
     for costs in [&mut h.cpu, &mut h.gpu] {
         *costs = free();
     }
@@ -231,7 +237,6 @@ fn gpu(p: &Profile, noise: bool) -> InitiatorCosts {
 fn nic(n: &Nic) -> NicConfig {
     NicConfig {
         pkeys: vec![PKey::DEFAULT],
-        numa: 0,
         doorbell: n.doorbell,
         doorbell_line: n.doorbell_line,
         doorbell_latency: n.doorbell_latency,
@@ -283,6 +288,9 @@ fn nic(n: &Nic) -> NicConfig {
 
 /// What stands around a packet on the profile's links.
 pub fn encapsulation(p: &Profile) -> Encapsulation {
+    if p.port.header_bytes.0 > 0 {
+        return Encapsulation::Custom { header_bytes: p.port.header_bytes.0 as u16 };
+    }
     match p.port.link {
         LinkKind::InfiniBand => Encapsulation::IbLocal,
         LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
@@ -337,6 +345,7 @@ fn rc(p: &Profile) -> RcConfig {
         ..rules
     };
     RcConfig {
+        packet_payload: p.rc.packet_payload.0 as u32,
         framing: p.port.framing.0 as u32,
         timeout_mode,
         nak_reaction: p.rc.nak_reaction,
@@ -347,10 +356,12 @@ fn rc(p: &Profile) -> RcConfig {
     }
 }
 
-fn pcie(p: &Profile, noise: bool) -> (PcieConfig, NodeId, Vec<NodeId>) {
+fn pcie(p: &Profile, noise: bool, places: &[NicPlace]) -> (PcieConfig, Places) {
     let c = &p.pcie;
     let bytes = |b: doorbell_core::units::Bytes| b.0 as u32;
-    let (nodes, nic_node, gpus) = pcie_nodes(p);
+    let mut at = Places::new(p);
+    at.fill(p, places);
+    let nodes = std::mem::take(&mut at.nodes);
     let socket = SocketConfig {
         root_latency: c.root_latency,
         llc_read: p.memory.llc_read,
@@ -382,7 +393,7 @@ fn pcie(p: &Profile, noise: bool) -> (PcieConfig, NodeId, Vec<NodeId>) {
         },
         nodes,
     };
-    (config, nic_node, gpus)
+    (config, at)
 }
 
 /// The generation of a profile's number, 1 to 6.
@@ -395,52 +406,4 @@ pub fn generation(n: u64) -> Generation {
         5 => Generation::Gen5,
         _ => Generation::Gen6,
     }
-}
-
-/// Switches, the NIC below them, and the GPUs; with the places of NIC and GPUs.
-fn pcie_nodes(p: &Profile) -> (Vec<NodeConfig>, NodeId, Vec<NodeId>) {
-    let c = &p.pcie;
-    let small = |n: u64| n.min(u32::MAX.into()) as u32;
-    let credits = Credits {
-        posted_headers: small(c.posted_credits),
-        posted_data: small(c.posted_data_credits),
-        nonposted_headers: small(c.nonposted_credits),
-    };
-    let generation = generation(c.generation);
-    let link = |width: u64| {
-        let (width, latency) = (width as u8, c.link_latency);
-        LinkConfig { generation, width, latency, credits }
-    };
-    let sockets = p.memory.sockets as u16;
-    let mut nodes = Vec::new();
-    let mut parent = NodeId(0);
-    for i in 0..c.switches {
-        let kind = NodeKind::Switch { latency: c.switch_latency };
-        nodes.push(NodeConfig { name: format!("switch{i}"), parent, link: link(c.width), kind });
-        parent = NodeId(sockets + nodes.len() as u16 - 1);
-    }
-    let nic_node = NodeId(sockets + nodes.len() as u16);
-    let kind = NodeKind::Endpoint(EndpointConfig {
-        read_tags: small(c.read_tags),
-        read_bytes: small(c.read_buffer.0),
-        read_latency: Span::ZERO,
-        write_latency: Span::ZERO,
-        memory_rate: FAST,
-    });
-    nodes.push(NodeConfig { name: "nic".into(), parent, link: link(c.width), kind });
-    let mut gpus = Vec::new();
-    for i in 0..p.gpu.count {
-        gpus.push(NodeId(sockets + nodes.len() as u16));
-        // A GPU of the NIC's socket shares the NIC's switch, where there is one.
-        let parent = if p.gpu.socket == 0 { parent } else { NodeId(p.gpu.socket as u16) };
-        let kind = NodeKind::Endpoint(EndpointConfig {
-            read_tags: 1024,
-            read_bytes: 1 << 20,
-            read_latency: p.gpu.peer_read,
-            write_latency: p.gpu.peer_write,
-            memory_rate: p.gpu.bandwidth,
-        });
-        nodes.push(NodeConfig { name: format!("gpu{i}"), parent, link: link(p.gpu.width), kind });
-    }
-    (nodes, nic_node, gpus)
 }

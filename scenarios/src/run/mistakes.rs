@@ -125,7 +125,7 @@ fn foreign(steps: &[Step], world: &World, placed: &Placed, results: &Results) ->
     // A script that ends without a poll has not seen the completion; the queue pair tells.
     let lost = || {
         let host = &world.hosts()[placed.host as usize];
-        let in_error = host.nic().qps().any(|(_, q)| q.state == QpState::Err);
+        let in_error = host.qps().any(|(_, q)| q.state == QpState::Err);
         let posted = results
             .log
             .iter()

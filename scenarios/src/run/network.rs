@@ -8,6 +8,8 @@ use doorbell_sim::fabric::{
     Link, LinkConfig, PROPAGATION_PER_MM, Rails, Routing, ShapeError, SwitchConfig,
 };
 
+use doorbell_sim::host::MAX_NICS;
+
 use super::hardware::encapsulation;
 use crate::format::{HashMode, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink};
 use crate::profile::{ForwardMode, LinkKind, Profile};
@@ -44,12 +46,19 @@ impl Wrong {
 /// [`Wrong`] with the place.
 pub(crate) fn network(t: &Topology, profile: &Profile) -> Result<FabricConfig, Wrong> {
     let parts = Parts { t, profile };
+    let nics = t.nics_each();
     let mut c = match t.kind {
-        TopologyKind::BackToBack => FabricConfig::back_to_back(parts.link(false)),
-        TopologyKind::Switch => {
-            FabricConfig::single_switch(t.hosts.value() as u32, parts.link(false), parts.switch())
+        TopologyKind::BackToBack => {
+            FabricConfig::back_to_back(parts.link(false)).with_host_links(nics)
         }
-        TopologyKind::LeafSpine => parts.leaf_spine().config().map_err(Wrong::shape)?,
+        TopologyKind::Switch => {
+            let hosts = t.hosts.value() as u32;
+            FabricConfig::single_switch(hosts, parts.link(false), parts.switch())
+                .with_host_links(nics)
+        }
+        TopologyKind::LeafSpine => {
+            parts.leaf_spine().config().map_err(Wrong::shape)?.with_host_links(nics)
+        }
         TopologyKind::FatTree => parts.fat_tree().config().map_err(Wrong::shape)?,
         TopologyKind::RailOptimised => parts.rails().config().map_err(Wrong::shape)?,
         TopologyKind::Explicit => parts.explicit()?,
@@ -73,6 +82,25 @@ pub(crate) fn hosts_of_shape(t: &Topology, profile: &Profile) -> Result<Option<u
         TopologyKind::RailOptimised => parts.rails().hosts(),
     };
     hosts.map(|n| Some(u64::from(n))).map_err(Wrong::shape)
+}
+
+/// NICs of each host: one at each of its links.
+pub(crate) fn nic_counts(c: &FabricConfig) -> Vec<usize> {
+    let mut counts = vec![0; c.hosts.len()];
+    for end in c.links.iter().flat_map(|l| [l.a, l.b]) {
+        if let End::Host(host) = end {
+            counts[host as usize] += 1;
+        }
+    }
+    counts
+}
+
+/// How many NICs a host of the topology has; none where it makes no network.
+pub(crate) fn nics_of_hosts(t: &Topology, profile: &Profile) -> impl Fn(u64) -> usize {
+    let listed = (t.kind == TopologyKind::Explicit)
+        .then(|| network(t, profile).map(|c| nic_counts(&c)).unwrap_or_default());
+    let each = t.nics_each() as usize;
+    move |host| listed.as_ref().map_or(each, |l| l.get(host as usize).copied().unwrap_or(0))
 }
 
 /// Whether an explicit network hangs together.
@@ -182,7 +210,7 @@ impl Parts<'_> {
     fn rails(&self) -> Rails {
         Rails {
             servers: number(self.t.servers),
-            nics: number(self.t.nics),
+            nics: self.t.nics_each(),
             servers_per_leaf: number(self.t.servers_per_leaf.or(self.t.servers)),
             spines: number(self.t.spines),
             links_per_pair: self.t.links_per_pair.unwrap_or_default().value() as u32,
@@ -194,7 +222,7 @@ impl Parts<'_> {
 
     fn explicit(&self) -> Result<FabricConfig, Wrong> {
         let hosts = self.t.hosts.value() as u32;
-        let mut joined = Joined { first: BTreeMap::new(), host: BTreeMap::new() };
+        let mut joined = Joined { first: BTreeMap::new(), nics: BTreeMap::new() };
         let mut links = Vec::new();
         for (index, l) in self.t.link.iter().enumerate() {
             let (from, to) = self.ends(index, l)?;
@@ -245,7 +273,8 @@ impl Parts<'_> {
 /// What is joined already, and by which entry of the list.
 struct Joined {
     first: BTreeMap<(End, End), usize>,
-    host: BTreeMap<u32, End>,
+    /// Links of each host.
+    nics: BTreeMap<u32, u64>,
 }
 
 impl Joined {
@@ -259,16 +288,15 @@ impl Joined {
             let text = format!("{} and {} are joined by link {before} already", name(a), name(b));
             return wrong(text, "for cables side by side write `count = 2` there");
         }
-        for (end, other) in [(a, b), (b, a)] {
+        for end in [a, b] {
             let End::Host(h) = end else { continue };
-            let before = self.host.insert(h, other);
-            if before.is_none() && l.count.value() == 1 {
-                continue;
+            let nics = self.nics.entry(h).or_default();
+            *nics += l.count.value();
+            if *nics > MAX_NICS as u64 {
+                let text =
+                    format!("host {h} has {nics} links, each a NIC's, and at most {MAX_NICS}");
+                return wrong(text, "give it fewer links");
             }
-            let text = format!("host {h} has more than one link, and its NIC has one port");
-            let help = "give it one link; for servers of several NICs make each NIC a host, as \
-                        `rail-optimised` does";
-            return wrong(text, help);
         }
         Ok(())
     }

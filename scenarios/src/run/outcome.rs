@@ -28,6 +28,14 @@
 //! | `rate_waits` | count | times that a queue pair with work waited for its rate |
 //! | `rate_min` | bit/s | the lowest rate that any flow had |
 //! | `data_errors` | count | messages that the peer found wrong or missing |
+//! | `flows`, `flows_unfinished` | count | of programs of that kind; all that follow too |
+//! | `fct_p50`, `fct_p95`, `fct_p99`, `fct_max` | time | a flow's start to its completion |
+//! | `slowdown_p50`, … `_max` | ratio | that time by the time of the flow in an idle network |
+//! | `last_completion`, `last_placed` | time | after the start of the clock of flows |
+//! | `goodput` | bit/s | bytes of complete flows, from the first start to the last completion |
+//! | `jain` | ratio | Jain's index over the throughputs of complete flows |
+//! | `victims` | count | flows that were slow though they shared neither end, see the guide |
+//! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `statuses`, `peer_statuses` | word | of a script and of its peer, in order: `0 x3, 10, 5` |
 //! | `latency.FIGURE` | time | from hand-over to the news of completion, see the program |
@@ -41,7 +49,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LatencySummary, Metric, PortRow, QpRow, timeline};
+use super::{FlowReport, LatencySummary, Metric, PortRow, QpRow, timeline};
 use crate::quantity::Scalar;
 use doorbell_core::units::{Ratio, Span};
 
@@ -265,6 +273,8 @@ pub struct Outcome {
     pub notes: Vec<Note>,
     /// Names of all oracles that watched, also of those that found nothing.
     pub oracles: Vec<String>,
+    /// Flows, of programs of that kind.
+    pub flows: Option<FlowReport>,
     /// Steps of the first messages, if asked for.
     pub timeline: Option<Vec<TimelineRow>>,
     /// Hash over all events, as text.
@@ -330,13 +340,15 @@ impl Outcome {
         Some((self.qps.iter().find(|r| (r.host, r.qpn) == (host, qpn))?, rest))
     }
 
-    /// A counter of one port: 0 if it never moved.
+    /// A counter of one port, or of all ports of a host: 0 if it never moved.
     fn port_counter(&self, name: &str) -> Option<Metric> {
-        let (host, counter) = name.strip_prefix("host")?.split_once(".counter.")?;
-        let host = host.parse::<u32>().ok()?;
-        let port = self.ports.iter().find(|p| p.host == host)?;
+        let (of, counter) = name.split_once(".counter.")?;
+        let its = |p: &&PortRow| p.name() == of || format!("host{}", p.host) == of;
+        self.ports.iter().find(its)?;
+        let moved = self.ports.iter().filter(its).filter_map(|p| p.counters.get(counter));
+        let moved = moved.copied().reduce(u64::saturating_add);
         let known = || self.counters.contains_key(counter).then_some(0);
-        port.counters.get(counter).copied().or_else(known).map(Metric::count)
+        moved.or_else(known).map(Metric::count)
     }
 
     fn find_number(&self, name: &str) -> Option<Metric> {
@@ -413,7 +425,7 @@ impl Outcome {
         names.extend(self.counters.keys().map(|c| format!("counter.{c}")));
         names.extend(self.qps.iter().flat_map(QpRow::names));
         for port in &self.ports {
-            let of = port.counters.keys().map(|c| format!("host{}.counter.{c}", port.host));
+            let of = port.counters.keys().map(|c| format!("{}.counter.{c}", port.name()));
             names.extend(of);
         }
         for latency in self.latencies.keys() {

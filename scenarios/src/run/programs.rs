@@ -1,7 +1,10 @@
 //! From the programs of a scenario file to programs on initiators.
 
 mod config;
+mod flows;
 mod script;
+
+pub(crate) use flows::{FlowShape, epoch, flow_shape};
 
 use doorbell_core::transport::{Initiator, MemKind};
 use doorbell_core::units::{Span, Time};
@@ -34,6 +37,8 @@ pub struct Placed {
     pub rank: u32,
     /// Host.
     pub host: u32,
+    /// NIC that it uses.
+    pub nic: u8,
     /// What it is.
     pub role: Role,
 }
@@ -67,6 +72,7 @@ pub fn plan(point: &Point, deadline: Span) -> Result<Vec<Planned>, RunError> {
         cores: vec![0; point.scenario.topology.hosts.value() as usize],
         blocks: vec![0; point.scenario.topology.hosts.value() as usize],
         planned: Vec::new(),
+        there: vec![0; point.scenario.topology.hosts.value() as usize],
         groups: Vec::new(),
     };
     planner.groups = groups(&point.scenario);
@@ -80,8 +86,8 @@ pub fn plan(point: &Point, deadline: Span) -> Result<Vec<Planned>, RunError> {
 /// Senders whose messages are taken from one shared receive queue by one program.
 #[derive(Debug)]
 struct Group {
-    /// Host of the receiver.
-    host: u32,
+    /// Host and NIC of the receiver.
+    at: (u32, u8),
     /// The one program that has it, if programs share none.
     program: Option<usize>,
     /// Rank of the receiver.
@@ -108,10 +114,10 @@ fn groups(s: &Scenario) -> Vec<Group> {
             continue;
         }
         ranks += senders;
-        let host = p.peer.value() as u32;
+        let at = (p.peer.value() as u32, p.nic_of_peer());
         let program = (srq.share == SrqShare::Program).then_some(index);
-        if !groups.iter().any(|g| g.host == host && g.program == program) {
-            groups.push(Group { host, program, rank: 0, senders: vec![] });
+        if !groups.iter().any(|g| g.at == at && g.program == program) {
+            groups.push(Group { at, program, rank: 0, senders: vec![] });
         }
     }
     (ranks..).zip(&mut groups).for_each(|(rank, g)| g.rank = rank);
@@ -155,6 +161,8 @@ struct Planner<'a> {
     /// GPU blocks used, by host.
     blocks: Vec<u16>,
     planned: Vec<Planned>,
+    /// Programs on each host.
+    there: Vec<usize>,
     /// Shared receive queues.
     groups: Vec<Group>,
 }
@@ -174,11 +182,14 @@ impl Planner<'_> {
     }
 
     fn program(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
+        if p.kind == ProgramKind::Flows {
+            return self.flows(index, p);
+        }
         if p.initiator == format::Initiator::CpuProxy {
             return self.proxied(index, p);
         }
         let (threads, hosts) = (p.threads.value() as u32, p.hosts.value() as u32);
-        let peer = p.peer.value() as u32;
+        let (nic, peer) = (p.nic.value() as u8, (p.peer.value() as u32, p.nic_of_peer()));
         let group = self.group_of(index, p);
         // Senders first, then one peer for each that has queue pairs of its own.
         let first = self.next();
@@ -186,7 +197,7 @@ impl Planner<'_> {
         for h in 0..hosts {
             let (host, base) = (p.host.value() as u32 + h, first + h * threads);
             for t in 0..threads {
-                let on = self.initiator(index, p, host)?;
+                let on = self.initiator(index, p, (host, nic))?;
                 let own = first + hosts * threads + h * answered + if p.share_qp { 0 } else { t };
                 let to = group.map_or(own, |g| self.groups[g].rank);
                 let sharing = match (p.share_qp && threads > 1, t) {
@@ -207,10 +218,10 @@ impl Planner<'_> {
             // Half of a round trip is half of two like ways: the other side is the same kind.
             let on = match p.kind {
                 ProgramKind::PingPong => self.initiator(index, p, peer)?,
-                _ => self.core(peer, 0, peer_poll_mode(p)),
+                _ => self.core(peer, None, peer_poll_mode(p)),
             };
             let answer = self.peer(index, p, sender, 1)?;
-            self.add((index, peer, Role::Peer), on, answer)?;
+            self.add((index, peer.0, Role::Peer), on, answer)?;
         }
         Ok(())
     }
@@ -220,8 +231,8 @@ impl Planner<'_> {
         if !(p.peer_receives() && p.has_responder()) {
             return None;
         }
-        let host = p.peer.value() as u32;
-        let takes = |g: &Group| g.host == host && g.program.is_none_or(|i| i == index);
+        let at = (p.peer.value() as u32, p.nic_of_peer());
+        let takes = |g: &Group| g.at == at && g.program.is_none_or(|i| i == index);
         self.groups.iter().position(takes)
     }
 
@@ -230,8 +241,8 @@ impl Planner<'_> {
         for g in std::mem::take(&mut self.groups) {
             debug_assert_eq!(g.rank, self.next());
             let what = self.shared_responder(&g.senders)?;
-            let on = self.core(g.host, 0, PollMode::Busy);
-            self.add((g.senders[0].0, g.host, Role::Peer), on, what)?;
+            let on = self.core(g.at, None, PollMode::Busy);
+            self.add((g.senders[0].0, g.at.0, Role::Peer), on, what)?;
         }
         Ok(())
     }
@@ -239,21 +250,22 @@ impl Planner<'_> {
     /// GPU blocks that produce, a core that posts for all of them, and the peer.
     fn proxied(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
         let threads = p.threads.value() as u32;
-        let (host, peer) = (p.host.value() as u32, p.peer.value() as u32);
+        let host = (p.host.value() as u32, p.nic.value() as u8);
+        let peer = (p.peer.value() as u32, p.nic_of_peer());
         let producers: Vec<u32> = (self.next()..self.next() + threads).collect();
         let proxy = self.next() + threads;
         for source in 0..threads {
             let on = self.block(index, host)?;
             let producer = self.producer_of(index, p, proxy, source as u16)?;
-            self.add((index, host, Role::Sender), on, producer.into())?;
+            self.add((index, host.0, Role::Sender), on, producer.into())?;
         }
         let numa = self.numa(index, p)?;
-        let on = self.core(host, numa, poll_mode(p));
+        let on = self.core(host, Some(numa), poll_mode(p));
         let config = self.proxy(index, p, proxy + 1, producers)?;
-        self.add((index, host, Role::Proxy), on, Proxy::new(config).into())?;
-        let on = self.core(peer, 0, PollMode::Busy);
+        self.add((index, host.0, Role::Proxy), on, Proxy::new(config).into())?;
+        let on = self.core(peer, None, PollMode::Busy);
         let answer = self.peer(index, p, proxy, threads)?;
-        self.add((index, peer, Role::Peer), on, answer)
+        self.add((index, peer.0, Role::Peer), on, answer)
     }
 
     fn add(
@@ -262,24 +274,32 @@ impl Planner<'_> {
         on: InitiatorConfig,
         what: Workload,
     ) -> Result<(), RunError> {
-        let there = self.planned.iter().filter(|p| p.placed.host == host).count();
-        if there == MAX_INITIATORS {
+        let there = &mut self.there[host as usize];
+        if *there == MAX_INITIATORS {
             let text = format!("more than {MAX_INITIATORS} cores and GPU blocks on host {host}");
             let help = "a handle names no more: lower `threads`, or use another host";
             return Err(bad(program, "threads", text, help));
         }
-        let placed = Placed { program, rank: self.next(), host, role };
+        *there += 1;
+        let placed = Placed { program, rank: self.next(), host, nic: on.nic, role };
         self.planned.push(Planned { placed, on, what });
         Ok(())
     }
 
-    fn core(&mut self, host: u32, numa: u8, poll: PollMode) -> InitiatorConfig {
+    /// A core that uses a NIC, on a socket of its own or on the NIC's.
+    fn core(
+        &mut self,
+        (host, nic): (u32, u8),
+        numa: Option<u8>,
+        poll: PollMode,
+    ) -> InitiatorConfig {
+        let numa = numa.unwrap_or_else(|| self.near(nic));
         let core = self.cores[host as usize];
         self.cores[host as usize] += 1;
-        InitiatorConfig { who: Initiator::Cpu { core, numa }, poll }
+        InitiatorConfig { who: Initiator::Cpu { core, numa }, poll, nic }
     }
 
-    fn block(&mut self, index: usize, host: u32) -> Result<InitiatorConfig, RunError> {
+    fn block(&mut self, index: usize, (host, nic): (u32, u8)) -> Result<InitiatorConfig, RunError> {
         if self.point.profile.gpu.count == 0 {
             let help = "name a profile with a GPU, or set \"gpu.count\"";
             return Err(bad(index, "initiator", "the profile has no GPU", help));
@@ -287,43 +307,60 @@ impl Planner<'_> {
         let block = self.blocks[host as usize];
         self.blocks[host as usize] += 1;
         let who = Initiator::GpuBlock { gpu: 0, block };
-        Ok(InitiatorConfig { who, poll: PollMode::Busy })
+        Ok(InitiatorConfig { who, poll: PollMode::Busy, nic })
     }
 
     fn initiator(
         &mut self,
         index: usize,
         p: &Program,
-        host: u32,
+        at: (u32, u8),
     ) -> Result<InitiatorConfig, RunError> {
         match p.initiator {
-            format::Initiator::Gpu => self.block(index, host),
+            format::Initiator::Gpu => self.block(index, at),
             format::Initiator::Cpu | format::Initiator::CpuProxy => {
                 let numa = self.numa(index, p)?;
-                Ok(self.core(host, numa, poll_mode(p)))
+                Ok(self.core(at, Some(numa), poll_mode(p)))
             }
         }
     }
 
+    /// Socket of a NIC.
+    fn near(&self, nic: u8) -> u8 {
+        self.point.scenario.topology.nic_numa(nic)
+    }
+
+    /// Another socket than that of a NIC.
+    fn far(&self, nic: u8) -> u8 {
+        u8::from(self.near(nic) == 0)
+    }
+
     fn numa(&self, index: usize, p: &Program) -> Result<u8, RunError> {
+        let nic = p.nic.value() as u8;
         match p.numa {
-            format::Numa::Local => Ok(0),
+            format::Numa::Local => Ok(self.near(nic)),
             format::Numa::Remote if self.point.profile.memory.sockets < 2 => {
                 let help = "leave `numa` out, or set \"memory.sockets\" = 2";
                 Err(bad(index, "numa", "the profile has one socket", help))
             }
-            format::Numa::Remote => Ok(1),
+            format::Numa::Remote => Ok(self.far(nic)),
         }
     }
 
-    fn memory(&self, index: usize, field: &str, m: format::Memory) -> Result<MemKind, RunError> {
+    /// Memory of a host, seen from a NIC.
+    fn memory(
+        &self,
+        index: usize,
+        field: &str,
+        (nic, m): (u8, format::Memory),
+    ) -> Result<MemKind, RunError> {
         match m {
-            format::Memory::Host => Ok(MemKind::Host { numa: 0 }),
+            format::Memory::Host => Ok(MemKind::Host { numa: self.near(nic) }),
             format::Memory::HostRemote if self.point.profile.memory.sockets < 2 => {
                 let help = "use \"host\", or set \"memory.sockets\" = 2";
                 Err(bad(index, field, "the profile has one socket", help))
             }
-            format::Memory::HostRemote => Ok(MemKind::Host { numa: 1 }),
+            format::Memory::HostRemote => Ok(MemKind::Host { numa: self.far(nic) }),
             format::Memory::Gpu if self.point.profile.gpu.count == 0 => {
                 let help = "use \"host\", or name a profile with a GPU";
                 Err(bad(index, field, "the profile has no GPU", help))

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use doorbell_sim::host::Host;
+use doorbell_sim::nic::Nic;
 use doorbell_sim::world::World;
 
 use super::programs::{Placed, Role};
@@ -19,18 +21,20 @@ pub(super) fn metrics(world: &World, all: &[(&Placed, &Results)], out: &mut Outc
     let (mut bytes, mut wqes, mut hit, mut left) = (0, 0, 0, 0);
     let mut low: Option<u32> = None;
     for (h, host) in (0..).zip(world.hosts()) {
-        let posted = host.nic().posted_receives();
-        bytes += posted.peak_bytes;
-        wqes += posted.peak_wqes;
-        if posted.peak_wqes > 0 {
-            put(format!("host{h}.receive_memory"), Metric::bytes(posted.peak_bytes));
-            put(format!("host{h}.receives_posted"), Metric::count(posted.peak_wqes));
+        // The peaks of several NICs need not be at one time: what has to be there for each.
+        let posted = host.nics().map(Nic::posted_receives);
+        let (peak_bytes, peak_wqes) =
+            posted.fold((0, 0), |(b, n), p| (b + p.peak_bytes, n + p.peak_wqes));
+        bytes += peak_bytes;
+        wqes += peak_wqes;
+        if peak_wqes > 0 {
+            put(format!("host{h}.receive_memory"), Metric::bytes(peak_bytes));
+            put(format!("host{h}.receives_posted"), Metric::count(peak_wqes));
             let n = wasted.get(&h).copied().unwrap_or(0);
             put(format!("host{h}.receive_waste"), Metric::bytes(n));
         }
-        hit +=
-            host.nic().qps().filter(|(_, q)| q.hw_counters().rnr_nak_received > 0).count() as u64;
-        for (i, srq) in host.nic().srqs() {
+        hit += host.qps().filter(|(_, q)| q.hw_counters().rnr_nak_received > 0).count() as u64;
+        for (i, srq) in (0..).zip(host.nics().flat_map(Nic::srqs).map(|(_, srq)| srq)) {
             let fill = srq.low_water.min(srq.len());
             low = Some(low.map_or(fill, |l| l.min(fill)));
             left += u64::from(srq.len());
@@ -106,7 +110,7 @@ fn condition(point: &Point, step: &Step, came: usize) -> Option<String> {
 
 /// Completions that went with their queue pairs.
 pub(super) fn lost_completions(world: &World, out: &mut Outcome) {
-    let count = world.hosts().iter().map(|h| h.nic().stats.completions_lost).sum();
+    let count = world.hosts().iter().flat_map(Host::nics).map(|n| n.stats.completions_lost).sum();
     out.oracles.push("completions-lost".to_owned());
     if count > 0 {
         let text = "completions that were owed when their queue pair was destroyed: nobody learns \

@@ -6,9 +6,10 @@ use std::io::{self, Write};
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState};
-use doorbell_sim::fabric::{DropCause, Noise as FabricNoise};
+use doorbell_sim::fabric::{DropCause, FabricConfig, Noise as FabricNoise};
 use doorbell_sim::fault::LinkEnd;
-use doorbell_sim::host::{Host, InitiatorStats, StallReason};
+use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
+use doorbell_sim::nic::Nic;
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, SwitchPortUse, World, WorldConfig};
 
@@ -19,8 +20,8 @@ use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware, network,
 };
-use super::{congestion, deaths, effective, faults, receives, timeline};
-use crate::format::{ControlKind, HostModel, Noise, QpKind};
+use super::{congestion, deaths, effective, faults, flow_figures, receives, timeline};
+use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -86,17 +87,6 @@ fn simulate(point: &Point, mut world: World) -> (Result<Outcome, RunError>, io::
 fn config(point: &Point) -> Result<WorldConfig, RunError> {
     let s = &point.scenario;
     let noise = s.run.noise == Noise::On;
-    let mut host = match s.run.host {
-        HostModel::Full => hardware::host(&point.profile, noise),
-        HostModel::Ideal => hardware::ideal_host(&point.profile),
-    };
-    host.rc.congestion = congestion::settings(&s.congestion);
-    if s.congestion.control != ControlKind::None && s.run.host == HostModel::Ideal {
-        // An ideal host has nothing between its scheduler and the wire. What is scheduled ahead
-        // of its rate goes out at the port's.
-        host.nic.tx_buffer = host.rc.wire_bytes(Opcode::RcRdmaWriteOnlyImm, s.qp.mtu.0.0 as u32);
-    }
-    host.nic.pkeys = s.topology.pkeys.iter().map(|key| key.0).collect();
     let bad =
         |w: network::Wrong| RunError::BadInput { path: w.path, message: w.message, help: w.help };
     let mut fabric = network::network(&s.topology, &point.profile).map_err(bad)?;
@@ -104,9 +94,10 @@ fn config(point: &Point) -> Result<WorldConfig, RunError> {
         true => FabricNoise::Packets(point.profile.port.switch_noise),
         false => FabricNoise::Off,
     };
+    let hosts = hosts(point, &fabric);
     Ok(WorldConfig {
         seed: point.seed,
-        hosts: vec![host; fabric.hosts.len()],
+        hosts,
         fabric,
         mtu: hardware::max_mtu(&point.profile),
         bootstrap_latency: point.profile.port.bootstrap_latency,
@@ -120,6 +111,31 @@ fn build(config: WorldConfig) -> Result<World, RunError> {
         message: e.to_string(),
         help: "change the topology or the profile".into(),
     })
+}
+
+/// The hosts of a network, each with a NIC at every link.
+fn hosts(point: &Point, fabric: &FabricConfig) -> Vec<HostConfig> {
+    let (s, profile) = (&point.scenario, &point.profile);
+    let make = |nics: usize| {
+        let mut places = s.topology.nic.clone();
+        places.resize(nics, NicPlace::default());
+        let mut host = match s.run.host {
+            HostModel::Full => hardware::host_with(profile, s.run.noise == Noise::On, &places),
+            HostModel::Ideal => hardware::ideal_host(profile, &places),
+        };
+        host.rc.congestion = congestion::settings(&s.congestion);
+        if s.congestion.control != ControlKind::None && s.run.host == HostModel::Ideal {
+            // An ideal host has nothing between its scheduler and the wire. What is scheduled ahead
+            // of its rate goes out at the port's.
+            let packet = host.rc.wire_bytes(Opcode::RcRdmaWriteOnlyImm, s.qp.mtu.0.0 as u32);
+            host.nic.tx_buffer = packet;
+        }
+        host.nic.pkeys = s.topology.pkeys.iter().map(|key| key.0).collect();
+        host
+    };
+    let mut made: BTreeMap<usize, HostConfig> = BTreeMap::new();
+    let counts = network::nic_counts(fabric);
+    counts.into_iter().map(|n| made.entry(n).or_insert_with(|| make(n)).clone()).collect()
 }
 
 /// What an instance of a program does, as messages have it.
@@ -183,6 +199,7 @@ fn collect(
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     out.exit = exit(end, &failures, world, &receives::unmet(point, &all));
     let (first, last) = program_metrics(point, world, &all, &mut out);
+    flow_figures::collect(point, world, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
     receives::metrics(world, &all, &mut out);
@@ -298,6 +315,11 @@ fn post_metrics(prefix: &str, group: &[(Role, InitiatorStats)], out: &mut Outcom
     put("polls_empty", Metric::count(count(|s| s.empty_polls)));
 }
 
+/// All NICs.
+fn nics(world: &World) -> impl Iterator<Item = &Nic> {
+    world.hosts().iter().flat_map(Host::nics)
+}
+
 fn host_metrics(world: &World, out: &mut Outcome) {
     let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
     let (mut doorbells, mut blueflames, mut wqes, mut wire) = (0, 0, 0, 0);
@@ -305,23 +327,25 @@ fn host_metrics(world: &World, out: &mut Outcome) {
     let (mut steps, mut interrupts) = (0u64, 0);
     let (mut lock_waits, mut lock_waited) = (0, Span::ZERO);
     for (h, host) in world.hosts().iter().enumerate() {
-        let s = host.nic().stats;
-        doorbells += s.doorbells;
-        blueflames += s.blueflames;
-        wqes += s.wqes;
-        posted += host.nic().qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
+        for nic in host.nics() {
+            let s = nic.stats;
+            doorbells += s.doorbells;
+            blueflames += s.blueflames;
+            wqes += s.wqes;
+            posted += nic.qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
+            deaths::port_counters(nic).into_iter().for_each(|(name, n)| sum(name, n));
+            sum("wqe_fetches", s.wqe_fetches);
+            sum("wqe_refetches", s.wqe_refetches);
+            sum("wqe_blocks_fetched", s.wqe_blocks);
+            sum("qp_context_reads", s.context_reads);
+            sum("cqes", s.cqes);
+            sum("tx_packets", s.tx_packets);
+            sum("tx_acks", s.tx_acks);
+            sum("rx_packets", s.rx_packets);
+            let port = world.fabric().tx_port(HostId(h as u32), nic.port());
+            wire += port.counters(world.now()).sent.bytes;
+        }
         unrung += host.unrung();
-        deaths::port_counters(host).into_iter().for_each(|(name, n)| sum(name, n));
-        sum("wqe_fetches", s.wqe_fetches);
-        sum("wqe_refetches", s.wqe_refetches);
-        sum("wqe_blocks_fetched", s.wqe_blocks);
-        sum("qp_context_reads", s.context_reads);
-        sum("cqes", s.cqes);
-        sum("tx_packets", s.tx_packets);
-        sum("tx_acks", s.tx_acks);
-        sum("rx_packets", s.rx_packets);
-        let port = world.fabric().tx_port(HostId(h as u32), PortId(0));
-        wire += port.counters(world.now()).sent.bytes;
         for (_, _, i) in host.initiators() {
             steps += i.steps;
             interrupts += i.interrupts;
@@ -381,14 +405,15 @@ fn queue_metrics(world: &World, out: &mut Outcome) {
     let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
     let (mut in_error, mut cq_fill, mut reads) = (0, 0, 0);
     for host in world.hosts() {
-        for (_, q) in host.nic().qps() {
+        for (_, q) in host.qps() {
             in_error += u64::from(q.state == QpState::Err);
             reads = reads.max(q.stats.rd_atomic_peak.into());
         }
-        for (kind, n) in host.nic().async_events() {
+        for (kind, n) in host.nics().flat_map(Nic::async_events) {
             sum(&format!("async_{}", kind.as_str_name().to_ascii_lowercase()), n);
         }
-        let fill = host.nic().completion_queues().map(|q| q.high_water).max();
+        let queues = host.nics().flat_map(Nic::completion_queues);
+        let fill = queues.map(|q| q.high_water).max();
         cq_fill = cq_fill.max(fill.unwrap_or(0).into());
     }
     let mut put = |name: &str, n| out.metrics.insert(name.to_owned(), Metric::count(n));
@@ -400,7 +425,7 @@ fn queue_metrics(world: &World, out: &mut Outcome) {
 /// End of the time in which resources could have been busy. What a queue pair sends again until it
 /// dies comes after the last message that was measured.
 fn busy_until(world: &World, last: Time) -> Time {
-    let dead = |host: &Host| host.nic().qps().any(|(_, q)| q.state == QpState::Err);
+    let dead = |host: &Host| host.qps().any(|(_, q)| q.state == QpState::Err);
     if world.hosts().iter().any(dead) { world.now().max(last) } else { last }
 }
 
@@ -447,13 +472,13 @@ fn resources(world: &World, duration: Span, out: &mut Outcome) {
 
 /// Unreliable services: what arrived, not what was sent, is the throughput; and losses are said.
 fn unreliable(point: &Point, world: &World, (first, last): (Time, Time), out: &mut Outcome) {
-    let delivered = world.hosts().iter().map(|h| h.nic().stats.rx_payload).sum::<u64>();
+    let delivered = nics(world).map(|n| n.stats.rx_payload).sum::<u64>();
     out.metrics.insert("delivered_bytes".into(), Metric::bytes(delivered));
     if point.scenario.qp.kind == QpKind::Rc {
         return;
     }
     // The last bytes arrive after the sender has seen its last completion.
-    let arrived = world.hosts().iter().map(|h| h.nic().last_progress()).max();
+    let arrived = nics(world).map(Nic::last_progress).max();
     let span = arrived.unwrap_or(last).max(last).since(first);
     out.metrics.insert("throughput".into(), Metric::rate(delivered, span));
     let lost: u64 = DropCause::ALL
@@ -475,8 +500,8 @@ fn unreliable(point: &Point, world: &World, (first, last): (Time, Time), out: &m
 fn oracles(world: &World, out: &mut Outcome) {
     let (mut unordered, mut stale, mut stale_payloads, mut in_use) = (0, 0, 0, 0);
     for host in world.hosts() {
-        in_use += host.nic().stats.regions_in_use;
-        for (_, q) in host.nic().qps() {
+        in_use += host.nics().map(|n| n.stats.regions_in_use).sum::<u64>();
+        for (_, q) in host.qps() {
             unordered += q.stats.unordered_rings;
             stale += q.stats.stale_wqes;
             stale_payloads += q.stats.stale_payloads;

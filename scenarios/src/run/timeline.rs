@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::observe::StageRecord;
+use doorbell_sim::nic::subject;
+use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
 
 use super::programs::{Placed, Role};
@@ -21,7 +23,7 @@ pub fn rows(point: &Point, world: &World, placed: &[Placed]) -> Vec<TimelineRow>
         return rows;
     };
     for message in warm_up..warm_up + wanted {
-        let subject = doorbell_sim::nic::subject(p.host, qp, message as u32);
+        let subject = subject_of(p, qp, message as u32);
         let mut stages: Vec<&StageRecord> =
             records.iter().filter(|r| r.subject == subject).collect();
         stages.sort_by_key(|r| (r.start, r.end));
@@ -52,7 +54,7 @@ pub fn ready_to_wire(world: &World, placed: &[Placed]) -> Vec<Span> {
             };
             let (Some(qp), Some(results)) = (qp, p.results(world)) else { continue };
             for (n, ready) in (0_u32..).zip(&results.ready) {
-                let wire = starts.get(&doorbell_sim::nic::subject(p.host, qp, n));
+                let wire = starts.get(&subject_of(p, qp, n));
                 spans.extend(wire.filter(|w| *w >= ready).map(|w| w.since(*ready)));
             }
         }
@@ -60,11 +62,20 @@ pub fn ready_to_wire(world: &World, placed: &[Placed]) -> Vec<Span> {
     spans
 }
 
+/// How the recorder names a message of a program.
+fn subject_of(p: &Placed, qp: u32, n: u32) -> u64 {
+    subject(HostId(p.host), PortId(p.nic.into()), qp, n)
+}
+
 /// Queue pairs that a program has made, in order.
 fn queue_pairs(world: &World, p: &Placed) -> Vec<u32> {
     let host = &world.hosts()[p.host as usize];
     let owner = host.initiators().position(|(_, rank, _)| rank == p.rank);
-    host.nic().qps().filter(|(_, q)| Some(usize::from(q.owner)) == owner).map(|(i, _)| i).collect()
+    host.nic(p.nic.into())
+        .qps()
+        .filter(|(_, q)| Some(usize::from(q.owner)) == owner)
+        .map(|(i, _)| i)
+        .collect()
 }
 
 /// Stages of one message in order, with the ways between them named.

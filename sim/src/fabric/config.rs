@@ -233,6 +233,16 @@ impl FabricConfig {
         Self::of(hosts, vec![switch], links)
     }
 
+    /// The same network with `nics` cables in the place of each cable of a host: as many ports,
+    /// side by side. Port `n` of a host is at the end of the `n`-th.
+    pub fn with_host_links(mut self, nics: u32) -> Self {
+        let of_host = |e: End| matches!(e, End::Host(_));
+        let times = |l: &LinkConfig| if of_host(l.a) || of_host(l.b) { nics } else { 1 };
+        let cables = self.links.iter().flat_map(|l| (0..times(l)).map(|_| *l));
+        self.links = cables.collect();
+        self
+    }
+
     /// Hosts and switches by their numbers, and the links between them; everything else as by
     /// default.
     pub fn of(hosts: u32, switches: Vec<SwitchConfig>, links: Vec<LinkConfig>) -> Self {

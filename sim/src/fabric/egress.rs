@@ -15,6 +15,7 @@ use super::pfc::{
     PAUSE_FRAME_BYTES, PauseCounters, PauseFrame, PortPauses, StormAction, Watchdog, pause_time,
 };
 use super::queues::Queues;
+use super::way::Hop;
 use crate::engine::{Class, Out};
 use crate::wire::codec::Ecn;
 use crate::wire::{NodeId, PacketId, PortId};
@@ -131,6 +132,12 @@ impl EgressPort {
     /// Rate of the link.
     pub const fn rate(&self) -> BitRate {
         self.wiring.rate
+    }
+
+    /// The link as a packet meets it.
+    pub(super) const fn hop(&self) -> Hop {
+        let delay = Span::from_ps(self.wiring.propagation.as_ps() + self.wiring.transit.as_ps());
+        Hop { rate: self.wiring.rate, delay, cut_through: self.wiring.head }
     }
 
     /// Whether the link takes a packet of this size.

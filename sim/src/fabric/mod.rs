@@ -35,6 +35,7 @@ mod shape;
 mod switch;
 #[cfg(test)]
 mod tests;
+mod way;
 
 use doorbell_core::units::Time;
 
@@ -62,6 +63,7 @@ pub use routes::RouteTable;
 pub use schedule::{Schedule, Service};
 pub use shape::{FatTree, LeafSpine, Rails, ShapeError};
 pub use switch::SwitchNode;
+pub use way::{Hop, time_alone};
 
 use crate::engine::{Out, Slab};
 use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};

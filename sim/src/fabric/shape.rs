@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`LeafSpine`] | leaf by leaf | leaves, spines |
 //! | [`FatTree`] | pod by pod, edge switch by edge switch | edges, aggregations, cores |
-//! | [`Rails`] | server by server, NIC by NIC | leaves by group and rail, spines |
+//! | [`Rails`] | server by server | leaves by group and rail, spines |
 //!
 //! The ports of a switch that lead down come first.
 //!
@@ -53,8 +53,7 @@ pub struct FatTree {
 /// `n`, its rail, and every leaf is joined with every spine. Neighbours in a group that use NICs of
 /// the same number are one switch apart.
 ///
-/// Each NIC is a host of its own here: host `server * nics + n`. What the NICs of a server share
-/// (memory, CPU, PCIe) they do not share in this network.
+/// A server is a host of `nics` ports, and NIC `n` is its port `n`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Rails {
     /// Servers.
@@ -172,14 +171,14 @@ impl LeafSpine {
     pub fn config(&self) -> Result<FabricConfig, ShapeError> {
         let hosts = self.hosts()?;
         let per = self.hosts_per_leaf;
-        Ok(self.wired(hosts, |host| host / per))
+        Ok(self.wired(hosts, (0..hosts).map(|host| (host, host / per))))
     }
 
-    /// With hosts at the leaves that `leaf` says.
-    fn wired(&self, hosts: u32, leaf: impl Fn(u32) -> u32) -> FabricConfig {
+    /// With a cable for each pair of a host and a leaf.
+    fn wired(&self, hosts: u32, cables: impl Iterator<Item = (u32, u32)>) -> FabricConfig {
         let Self { leaves, spines, links_per_pair, host_link, spine_link, switch, .. } = *self;
         let mut links: Vec<_> =
-            (0..hosts).map(|h| join(End::Host(h), leaf(h), host_link)).collect();
+            cables.map(|(h, leaf)| join(End::Host(h), leaf, host_link)).collect();
         for from in 0..leaves {
             for spine in 0..spines {
                 let cable = join(End::Switch(from), leaves + spine, spine_link);
@@ -233,7 +232,7 @@ impl FatTree {
 }
 
 impl Rails {
-    /// Number of hosts: one per NIC.
+    /// Number of hosts: the servers.
     ///
     /// # Errors
     /// [`ShapeError`].
@@ -245,7 +244,8 @@ impl Rails {
         if !servers.is_multiple_of(servers_per_leaf) {
             return Err(ShapeError::PartGroup { servers, servers_per_leaf });
         }
-        product(&[("servers", servers), ("nics", nics)])
+        product(&[("servers", servers), ("nics", nics)])?;
+        Ok(servers)
     }
 
     /// The network.
@@ -264,7 +264,10 @@ impl Rails {
             spine_link: self.spine_link,
             switch: self.switch,
         };
-        let leaf = |host: u32| host / nics / servers_per_leaf * nics + host % nics;
-        Ok(tiers.wired(hosts, leaf))
+        let rails = |host| {
+            let first = host / servers_per_leaf * nics;
+            (first..first + nics).map(move |leaf| (host, leaf))
+        };
+        Ok(tiers.wired(hosts, (0..hosts).flat_map(rails)))
     }
 }

@@ -4,7 +4,7 @@ use doorbell_core::units::Time;
 use doorbell_core::verbs::{Opcode, Operation, Psn, Qpn, Syndrome};
 
 use super::name::{LinkEnd, LinkName};
-use crate::nic::FIRST_QPN;
+use crate::nic::Nic;
 use crate::rc::{Ext, PacketDesc};
 use crate::wire::{HostId, Packet};
 
@@ -187,5 +187,5 @@ impl Matcher {
 
 /// Number of the QP that made the packet. It does not travel; the packet knows the QP's index.
 pub(super) fn source_qpn(p: &Packet) -> Qpn {
-    Qpn::new(p.src_qp + FIRST_QPN)
+    Nic::qpn(p.src_port, p.src_qp)
 }

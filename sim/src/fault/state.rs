@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::Qpn;
 
 use super::chance::{Chance, Dice};
 use super::plan::{
@@ -11,7 +12,6 @@ use super::plan::{
 };
 use super::rounds::Rounds;
 use crate::fabric::{DropCause, End, Fabric};
-use crate::nic::Nic;
 use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 
 /// The input of a node: the end of a link direction.
@@ -104,11 +104,11 @@ struct Watch {
     dice: Option<Dice>,
 }
 
-/// A link direction.
+/// A link direction: the port that sends into it, and the one where it ends.
 #[derive(Clone, Debug)]
 struct Direction {
-    from: NodeId,
-    to: NodeId,
+    from: Input,
+    to: Input,
     watches: Vec<Watch>,
     /// Only where a fault asks for the round.
     rounds: Option<Rounds>,
@@ -122,8 +122,8 @@ pub(crate) struct FaultState {
     faults: Vec<Active>,
     directions: BTreeMap<Input, Direction>,
     dead: Vec<bool>,
-    /// Links of each host that are down now, once for each fault.
-    down: Vec<u32>,
+    /// Ports of hosts whose links are down now: by how many faults.
+    down: BTreeMap<(HostId, PortId), u32>,
     held: BTreeMap<u32, Held>,
     next_key: u32,
 }
@@ -164,15 +164,15 @@ impl FaultState {
             faults: Vec::with_capacity(plan.faults.len()),
             directions: BTreeMap::new(),
             dead: vec![false; hosts],
-            down: vec![0; hosts],
+            down: BTreeMap::new(),
             held: BTreeMap::new(),
             next_key: 0,
         };
         let all = directions(fabric);
         for (from, to) in &all {
             let direction = Direction {
-                from: from.0,
-                to: to.0,
+                from: *from,
+                to: *to,
                 watches: Vec::new(),
                 rounds: None,
                 waiting: Vec::new(),
@@ -274,7 +274,7 @@ impl FaultState {
     /// Whether the host at one end of a link direction is dead.
     pub fn is_cut(&self, at: Input) -> bool {
         let dead = |n: NodeId| self.dead.get(n.index()).copied().unwrap_or(false);
-        self.directions.get(&at).is_some_and(|d| dead(d.from) || dead(d.to))
+        self.directions.get(&at).is_some_and(|d| dead(d.from.0) || dead(d.to.0))
     }
 
     /// Keeps a packet; gives the key to [`take`](Self::take) it back with.
@@ -381,9 +381,9 @@ impl FaultState {
         all
     }
 
-    /// A fault takes its links down, or gives them back: the hosts at their ends whose ports are
+    /// A fault takes its links down, or gives them back: the ports of hosts at their ends that are
     /// not usable, or usable, from now on. `None`: it is a fault of another kind.
-    pub fn ports_changed(&mut self, fault: u32, begins: bool) -> Option<Vec<HostId>> {
+    pub fn ports_changed(&mut self, fault: u32, begins: bool) -> Option<Vec<(HostId, PortId)>> {
         let of = &self.faults[fault as usize].fault.what;
         let down = PacketVerdict::LinkDown;
         if !matches!(of, What::Packets(PacketFault { verdict, .. }) if *verdict == down) {
@@ -391,15 +391,16 @@ impl FaultState {
         }
         let watched = |d: &&Direction| d.watches.iter().any(|w| w.fault == fault as usize);
         let ends = self.directions.values().filter(watched).flat_map(|d| [d.from, d.to]);
-        let hosts: BTreeSet<u32> =
-            ends.filter(|n| n.index() < self.dead.len()).map(|n| n.0).collect();
+        let hosts = self.dead.len();
+        let ports: BTreeSet<_> = ends.filter(|(n, _)| n.index() < hosts).collect();
         let mut changed = Vec::new();
-        for host in hosts.into_iter().map(HostId) {
-            let down = &mut self.down[host.index()];
+        for (NodeId(host), port) in ports {
+            let port = (HostId(host), port);
+            let down = self.down.entry(port).or_default();
             let before = *down;
             *down = if begins { before + 1 } else { before - 1 };
-            if (before == 0) != (*down == 0) && !self.dead[host.index()] {
-                changed.push(host);
+            if (before == 0) != (*down == 0) && !self.dead[host as usize] {
+                changed.push(port);
             }
         }
         Some(changed)
@@ -495,7 +496,7 @@ impl FaultState {
         &mut self,
         now: Time,
         host: HostId,
-        qp_index: u32,
+        qpn: Qpn,
         blueflame: bool,
     ) -> Option<(u32, Option<u32>)> {
         let mut decided = None;
@@ -504,7 +505,7 @@ impl FaultState {
                 continue;
             };
             let HostAction::BadDoorbell { qp, part, nth, stop_after } = action else { continue };
-            let its = qp.is_none_or(|q| Nic::qp_index(q) == Some(qp_index));
+            let its = qp.is_none_or(|q| q == qpn);
             let fits = blueflame || *part == DoorbellPart::Record;
             if *of != host || !window.holds(now) || !its || !fits {
                 continue;

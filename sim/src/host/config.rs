@@ -104,20 +104,23 @@ pub struct InitiatorConfig {
     pub who: Initiator,
     /// How its program waits.
     pub poll: PollMode,
+    /// NIC that its handle has opened, from 0: what is made by it belongs to that NIC.
+    pub nic: u8,
 }
 
 /// A host.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// PCIe tree with the NIC and the GPUs.
+    /// PCIe tree with the NICs and the GPUs.
     pub pcie: PcieConfig,
-    /// Place of the NIC in the tree.
-    pub nic_node: NodeId,
+    /// Places of the NICs in the tree: 1 to [`MAX_NICS`](super::MAX_NICS). NIC `n` has port `n` of
+    /// the host. More NICs share cores, memory and what they have in common of the tree.
+    pub nic_nodes: Vec<NodeId>,
     /// Places of the GPUs in the tree.
     pub gpu_nodes: Vec<NodeId>,
     /// Number of NUMA nodes.
     pub numa_nodes: u8,
-    /// NIC.
+    /// Each NIC.
     pub nic: NicConfig,
     /// Transport settings.
     pub rc: RcConfig,

@@ -81,7 +81,9 @@ impl Host {
     /// will end with an error, or reach the peer in part.
     fn deregister(&mut self, region: RegionId) {
         if let Some(known) = self.regions.get(region) {
-            self.nic.stats.regions_in_use += self.nic.uses_of(known);
+            for d in &mut self.devices {
+                d.nic.stats.regions_in_use += d.nic.uses_of(known);
+            }
         }
         let _ = self.regions.deregister(region);
     }
@@ -94,10 +96,11 @@ impl Host {
         at: Time,
         effect: Effect,
     ) -> Outcome {
+        let nic = self.initiators[usize::from(initiator)].nic;
         match effect {
-            Effect::Lock { qp } => return self.lock(now, initiator, qp),
-            Effect::Unlock { qp } => self.unlock(s, now, qp),
-            Effect::Choose { qp, cost } => self.choose(initiator, qp, cost),
+            Effect::Lock { qp } => return self.lock(now, initiator, (nic, qp)),
+            Effect::Unlock { qp } => self.unlock(s, now, (nic, qp)),
+            Effect::Choose { qp, cost } => self.choose(initiator, (nic, qp), cost),
             Effect::Ring { local, qp, count, blueflame } => {
                 let lines = blueflame.div_ceil(WQEBB).max(1);
                 let who = self.initiators[usize::from(initiator)].who;
@@ -112,7 +115,7 @@ impl Host {
                 self.ring(s, now, initiator, (local, qp), count, blueflame);
             }
             Effect::PostRecv { qp, srq, wqes } => {
-                let (nic, mut env) = self.split(s, now);
+                let (nic, mut env) = self.split(s, now, nic);
                 nic.post_recv(&mut env, qp, srq, &wqes);
             }
             Effect::Store { region, addr, bytes } => {
@@ -126,17 +129,19 @@ impl Host {
             }
             Effect::Drain => self.drain_stores(initiator),
             Effect::Modify { qp, attr, mask, peer } => {
-                let (nic, mut env) = self.split(s, now);
+                let (nic, mut env) = self.split(s, now, nic);
                 nic.modify_qp(&mut env, qp, &attr, mask, peer);
             }
             Effect::Destroy { qp } => {
-                let (nic, mut env) = self.split(s, now);
+                let (nic, mut env) = self.split(s, now, nic);
                 nic.destroy_qp(&mut env, qp);
             }
-            Effect::DestroyCq { cq } => self.nic.destroy_cq(cq),
-            Effect::DestroySrq { srq } => self.nic.destroy_srq(srq),
+            Effect::DestroyCq { cq } => self.devices[usize::from(nic)].nic.destroy_cq(cq),
+            Effect::DestroySrq { srq } => self.devices[usize::from(nic)].nic.destroy_srq(srq),
             Effect::Deregister { region } => self.deregister(region),
-            Effect::Publish { key, bytes } => self.publish(s, now, initiator, key, bytes),
+            Effect::Publish { to, key, bytes } => {
+                self.publish(s, now, initiator, to, (key, bytes));
+            }
         }
         Outcome::Done
     }
@@ -153,18 +158,19 @@ impl Host {
         blueflame: u32,
     ) {
         let init = &mut self.initiators[usize::from(initiator)];
-        let (from, delay, id) = (init.node, init.delay, initiator);
+        let (from, delay, id, number) = (init.node, init.delay, initiator, init.nic);
+        let nic = &mut self.devices[usize::from(number)].nic;
         let Some(l) = init.handles.qps.get_mut(local) else { return };
         for _ in 0..count {
             let Some((wqe, visible_at)) = l.staged.pop_front() else { break };
-            self.nic.post_send(qp, wqe, visible_at + delay);
+            nic.post_send(qp, wqe, visible_at + delay);
         }
         l.ringing -= count;
         if std::mem::take(&mut self.initiators[usize::from(initiator)].leaves_doorbell) {
             return;
         }
-        let prod = self.nic.qp(qp).map_or(0, |q| q.sq.prod());
-        let (nic, mut env) = self.split(s, now);
+        let (nic, mut env) = self.split(s, now, number);
+        let prod = nic.qp(qp).map_or(0, |q| q.sq.prod());
         nic.ring(&mut env, (from, id), qp, prod, blueflame);
     }
 
@@ -177,7 +183,7 @@ impl Host {
 
     // ---- locks -------------------------------------------------------------------------------
 
-    fn lock(&mut self, now: Time, initiator: u16, qp: u32) -> Outcome {
+    fn lock(&mut self, now: Time, initiator: u16, qp: (u8, u32)) -> Outcome {
         let transfer = self.lock_transfer(initiator);
         let init = &mut self.initiators[usize::from(initiator)];
         let lock = self.locks.entry(qp).or_default();
@@ -196,7 +202,7 @@ impl Host {
         Outcome::Done
     }
 
-    fn unlock(&mut self, s: &mut Shared, now: Time, qp: u32) {
+    fn unlock(&mut self, s: &mut Shared, now: Time, qp: (u8, u32)) {
         let Some(lock) = self.locks.get_mut(&qp) else { return };
         lock.busy += now.since(lock.since);
         lock.since = now;
@@ -214,7 +220,7 @@ impl Host {
 
     /// A holder of the lock leaves its doorbell to the next one, but not for ever: a queue that
     /// always has somebody waiting would never be rung.
-    fn choose(&mut self, initiator: u16, qp: u32, cost: Span) {
+    fn choose(&mut self, initiator: u16, qp: (u8, u32), cost: Span) {
         let lock = self.locks.entry(qp).or_default();
         let leaves = !lock.waiting.is_empty() && lock.left < MOST_LEFT;
         lock.left = if leaves { lock.left + 1 } else { 0 };
@@ -279,17 +285,18 @@ impl Host {
         }
     }
 
-    /// Whether the NIC's read with this tag takes payload whose stores have not landed.
-    pub(super) fn find_stale_payload(&mut self, s: &Shared, tag: u64) {
+    /// Whether a NIC's read with this tag takes payload whose stores have not landed.
+    pub(super) fn find_stale_payload(&mut self, s: &Shared, nic: u8, tag: u64) {
         let mut late = false;
         let stores = || self.initiators.iter().flat_map(|i| i.store_buffer.iter());
-        let qp = self.nic.payload_pieces(&s.packets, tag, |addr, len| {
+        let nic = &mut self.devices[usize::from(nic)].nic;
+        let qp = nic.payload_pieces(&s.packets, tag, |addr, len| {
             let hit = |b: &BufferedStore| {
                 b.addr < addr + u64::from(len) && addr < b.addr + b.bytes.len() as u64
             };
             late |= stores().any(hit);
         });
-        if let (true, Some(q)) = (late, qp.and_then(|qp| self.nic.qp_mut(qp))) {
+        if let (true, Some(q)) = (late, qp.and_then(|qp| nic.qp_mut(qp))) {
             q.stats.stale_payloads += 1;
         }
     }
@@ -303,13 +310,27 @@ impl Host {
 
     // ---- out-of-band network -----------------------------------------------------------------
 
-    fn publish(&mut self, s: &mut Shared, now: Time, initiator: u16, key: u64, bytes: Box<[u8]>) {
+    fn publish(
+        &mut self,
+        s: &mut Shared,
+        now: Time,
+        initiator: u16,
+        to: Option<u32>,
+        (key, bytes): (u64, Box<[u8]>),
+    ) {
         let rank = self.initiators[usize::from(initiator)].rank;
         let id = self.initiators[usize::from(initiator)].id;
-        let hosts = s.hosts;
-        let message = s.messages.insert((rank, key, bytes, hosts));
+        // A rank that is none gets nothing, and the one who sent it learns so by a look-up.
+        let hosts = match to {
+            None => 0..s.hosts,
+            Some(to) => s.ranks.get(to as usize).map_or(0..0, |host| host.0..host.0 + 1),
+        };
+        if hosts.is_empty() {
+            return;
+        }
+        let message = s.messages.insert((rank, key, bytes, hosts.len() as u32));
         let at = now + s.bootstrap_latency;
-        for host in 0..hosts {
+        for host in hosts {
             let ev = Event::Bootstrap { host: crate::wire::HostId(host), message };
             s.engine.schedule(id, at, Class::Arrival, ev);
         }
@@ -320,9 +341,6 @@ impl Host {
     pub(super) fn announce_end(&self, s: &mut Shared, end: Time, initiator: u16) {
         let init = &self.initiators[usize::from(initiator)];
         let at = end + s.bootstrap_latency;
-        for host in 0..s.hosts {
-            let ev = Event::Ended { host: crate::wire::HostId(host), rank: init.rank };
-            s.engine.schedule(init.id, at, Class::Arrival, ev);
-        }
+        s.engine.schedule(init.id, at, Class::Arrival, Event::Ended { rank: init.rank });
     }
 }

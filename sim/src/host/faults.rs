@@ -8,7 +8,7 @@ use crate::engine::ComponentId;
 use crate::event::HostEvent;
 use crate::fault::HostAction;
 use crate::nic::Nic;
-use crate::wire::PacketId;
+use crate::wire::{PacketId, PortId};
 
 impl Host {
     /// The host is gone: it does nothing any more, and nobody waits for its programs.
@@ -29,7 +29,7 @@ impl Host {
             | HostEvent::StoreVisible { initiator, .. } => {
                 self.initiators[usize::from(initiator)].id
             }
-            HostEvent::Nic(_) => self.nic_id,
+            HostEvent::Nic { nic, .. } => self.devices[usize::from(nic)].id,
             HostEvent::Pcie(_) | HostEvent::Memory(_) => self.pcie_id,
         }
     }
@@ -40,14 +40,21 @@ impl Host {
         (init.generation == generation).then_some(init.rank)
     }
 
+    /// NIC and index of a QP by its number, if the host has that NIC.
+    fn qp_of(&self, qpn: Qpn) -> Option<(u8, u32)> {
+        let nic = Nic::port_of(qpn);
+        let there = nic.index() < self.devices.len();
+        Nic::qp_index(qpn).filter(|_| there).map(|qp| (nic.0 as u8, qp))
+    }
+
     /// Moves a QP to ERR. False: there is none, or none that can fail.
     pub(crate) fn fail_qp(&mut self, s: &mut Shared, now: Time, qpn: Qpn) -> bool {
-        let Some(qp) = Nic::qp_index(qpn) else { return false };
+        let Some((nic, qp)) = self.qp_of(qpn) else { return false };
         let can = |state| !matches!(state, QpState::Reset | QpState::Err);
-        if !self.nic.qp(qp).is_some_and(|q| can(q.state)) {
+        if !self.nic(nic.into()).qp(qp).is_some_and(|q| can(q.state)) {
             return false;
         }
-        let (nic, mut env) = self.split(s, now);
+        let (nic, mut env) = self.split(s, now, nic);
         nic.fail_qp(&mut env, qp);
         self.settle(s, now);
         true
@@ -58,33 +65,47 @@ impl Host {
         &mut self,
         s: &mut Shared,
         now: Time,
-        qp: u32,
+        (nic, qp): (u8, u32),
         stop_after: Option<u32>,
     ) {
-        let (nic, mut env) = self.split(s, now);
+        let (nic, mut env) = self.split(s, now, nic);
         nic.bad_doorbell(&mut env, qp, stop_after);
         self.settle(s, now);
     }
 
-    /// A damaged packet is at the port: the NIC finds a wrong ICRC.
-    pub(crate) fn corrupt_packet(&mut self, s: &mut Shared, packet: PacketId) {
+    /// A damaged packet is at a port: the NIC finds a wrong ICRC.
+    pub(crate) fn corrupt_packet(&mut self, s: &mut Shared, port: PortId, packet: PacketId) {
         let packet = s.packets.remove(packet.0);
-        self.nic.corrupt_packet(s.engine.now(), &packet);
+        let nic = &mut self.devices[port.index()].nic;
+        nic.corrupt_packet(s.engine.now(), &packet);
     }
 
-    /// The port has come up or gone down.
-    pub(crate) fn port_event(&mut self, s: &mut Shared, now: Time, up: bool) {
-        let users = self.initiators.len() as u16;
-        let (nic, mut env) = self.split(s, now);
-        nic.port_event(&mut env, users, up);
+    /// A port has come up or gone down: who has opened its NIC hears of it.
+    pub(crate) fn port_event(&mut self, s: &mut Shared, now: Time, port: PortId, up: bool) {
+        let nic = port.0 as u8;
+        let its = self.initiators.iter().zip(0..).filter(|(i, _)| i.nic == nic);
+        let users: Vec<u16> = its.map(|(_, user)| user).collect();
+        let (nic, mut env) = self.split(s, now, nic);
+        nic.port_event(&mut env, &users, up);
         self.settle(s, now);
     }
 
     /// Begins or ends what lasts for a window.
     pub(crate) fn set_fault(&mut self, s: &mut Shared, now: Time, action: HostAction, on: bool) {
         match action {
-            HostAction::CqNotPolled { cq } => self.nic.hide_completions(cq, on, &mut self.wakes),
-            HostAction::Rnr { qp } => self.nic.withhold(qp.and_then(Nic::qp_index), on),
+            HostAction::CqNotPolled { cq } => {
+                for d in &mut self.devices {
+                    d.nic.hide_completions(cq, on, &mut self.wakes);
+                }
+            }
+            HostAction::Rnr { qp: None } => {
+                self.devices.iter_mut().for_each(|d| d.nic.withhold(None, on));
+            }
+            HostAction::Rnr { qp: Some(qpn) } => {
+                if let Some((nic, qp)) = self.qp_of(qpn) {
+                    self.devices[usize::from(nic)].nic.withhold(Some(qp), on);
+                }
+            }
             _ => {}
         }
         self.settle(s, now);
@@ -93,9 +114,9 @@ impl Host {
     /// The count by which the effect of what lasts for a window is measured.
     pub(crate) fn fault_count(&self, action: HostAction) -> u64 {
         match action {
-            HostAction::CqNotPolled { .. } => self.nic.polls_missed(),
+            HostAction::CqNotPolled { .. } => self.nics().map(Nic::polls_missed).sum(),
             // UC and UD have no RNR NAK: what finds no receive is dropped.
-            HostAction::Rnr { .. } => self.nic.hw_counters().out_of_buffer,
+            HostAction::Rnr { .. } => self.nics().map(|n| n.hw_counters().out_of_buffer).sum(),
             _ => 0,
         }
     }

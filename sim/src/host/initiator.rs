@@ -12,7 +12,7 @@ use crate::engine::{ComponentId, SimRng};
 use crate::memory::{MemoryPlace, RegionId};
 use crate::nic::{RqWqe, Wqe};
 use crate::pcie::NodeId;
-use crate::wire::HostId;
+use crate::wire::{HostId, PortId};
 
 /// Something that a step does at a local clock.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) enum Effect {
         qp: u32,
         attr: Box<doorbell_core::transport::QpAttr>,
         mask: QpAttrMask,
-        peer: Option<HostId>,
+        peer: Option<(HostId, PortId)>,
     },
     /// Destroys a QP.
     Destroy { qp: u32 },
@@ -48,8 +48,8 @@ pub(super) enum Effect {
     DestroySrq { srq: u32 },
     /// Ends a memory region.
     Deregister { region: RegionId },
-    /// Publishes a key.
-    Publish { key: u64, bytes: Box<[u8]> },
+    /// Publishes a key, to the host of one rank or to all.
+    Publish { to: Option<u32>, key: u64, bytes: Box<[u8]> },
 }
 
 /// Bytes of a store.
@@ -142,7 +142,8 @@ pub(super) struct Handles {
     /// NIC index and protection domain.
     pub srqs: Table<(u32, u32)>,
     pub qps: Table<LocalQp>,
-    pub ahs: Table<(u32, HostId, ServiceLevel)>,
+    /// Protection domain, the port that it leads to, and by which service level.
+    pub ahs: Table<(u32, (HostId, PortId), ServiceLevel)>,
     pub watches: Table<Watch>,
     /// Handle of each NIC QP that completes into a queue of this handle.
     pub by_nic: BTreeMap<u32, QpId>,
@@ -265,6 +266,8 @@ impl StoreBuffer {
 pub(super) struct InitiatorState {
     pub id: ComponentId,
     pub who: Initiator,
+    /// The NIC that its handle is of.
+    pub nic: u8,
     pub poll: PollMode,
     pub node: NodeId,
     pub numa: u8,

@@ -1,15 +1,16 @@
 //! The island: dispatch of events, wake-ups, steps.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use doorbell_core::transport::{Address, DeviceCaps, Initiator, Mr, Next, WaitSet};
+use doorbell_core::transport::{DeviceCaps, Initiator, Mr, Next, WaitSet};
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Mtu, Qpn};
 
 use super::config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
+use super::device::{Device, MAX_NICS};
 use super::initiator::{
-    Activity, Cause, Handles, InitiatorState, InitiatorStats, StoreBuffer, first_look,
+    Activity, Cause, Handles, InitiatorState, InitiatorStats, LocalQp, StoreBuffer, first_look,
 };
 use super::program::{CallBudgetSpent, SimProgram};
 use super::stall::StallReason;
@@ -19,9 +20,9 @@ use crate::engine::{Class, ComponentId, Engine, Out, SimRng, Slab, Timeline};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{Fabric, FabricEvent};
 use crate::memory::{MemoryEvent, RegionId, RegionTable};
-use crate::nic::{CompletionQueue, Env, Nic, NicEvent, Traced, Wake};
+use crate::nic::{CompletionQueue, Env, Nic, NicEvent, NicQp, Wake};
 use crate::pcie::{NodeId, PcieConfigError, PcieEvent, PcieTree};
-use crate::wire::{HostId, Packet, PacketId};
+use crate::wire::{HostId, Packet, PacketId, PortId};
 
 /// Steps in a row that found, posted, stored and computed nothing, after which a program counts as
 /// stuck: it turns, and nothing comes of it. On its own deadlines it is stuck only if nobody else
@@ -49,8 +50,10 @@ pub struct Shared {
     pub messages: Slab<(u32, u64, Box<[u8]>, u32)>,
     /// One-way latency of the out-of-band network.
     pub bootstrap_latency: Span,
-    /// Programs in the run.
-    pub size: u32,
+    /// Host of each program of the run, by rank.
+    pub ranks: Vec<HostId>,
+    /// Of which programs, by rank, it is known everywhere that they have ended.
+    pub ended: Vec<bool>,
     /// Hosts in the run.
     pub hosts: u32,
     /// Recorder of single messages.
@@ -60,6 +63,11 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Programs in the run.
+    pub fn size(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
     /// Hands to the engine what the fabric wants to happen; the recorder of packets sees it first.
     pub fn schedule_fabric(&mut self, origin: ComponentId) {
         if let Some(capture) = &mut self.capture {
@@ -92,26 +100,22 @@ pub struct Host {
     pub(super) id: HostId,
     pub(super) name: String,
     pub(super) cfg: HostConfig,
-    pub(super) nic: Nic,
+    pub(super) devices: Vec<Device>,
     pub(super) pcie: PcieTree,
-    pub(super) nic_out: Out<NicEvent>,
-    pub(super) traced: Vec<Traced>,
     pub(super) pcie_out: Out<PcieEvent>,
     pub(super) memory_out: Out<MemoryEvent>,
     pub(super) regions: RegionTable,
-    pub(super) nic_id: ComponentId,
     pub(super) pcie_id: ComponentId,
     pub(super) wakes: Vec<Wake>,
     pub(super) initiators: Vec<InitiatorState>,
     /// Stores of all initiators that are visible to their authors only.
     pub(super) late_stores: u32,
-    pub(super) locks: BTreeMap<u32, QpLock>,
-    /// Objects offered to the other initiators: (owner's rank, key).
-    pub(super) shared_qps: BTreeMap<(u32, u64), u32>,
+    /// By NIC and QP.
+    pub(super) locks: BTreeMap<(u8, u32), QpLock>,
+    /// Objects offered to the other initiators: (owner's rank, key). A QP is of one NIC.
+    pub(super) shared_qps: BTreeMap<(u32, u64), (u8, u32)>,
     pub(super) shared_mrs: BTreeMap<(u32, u64), (Mr, RegionId)>,
     pub(super) bootstrap: BTreeMap<(u32, u64), Box<[u8]>>,
-    /// Ranks of the programs of which this host knows that they have ended.
-    pub(super) ended: BTreeSet<u32>,
     pub(super) caps: DeviceCaps,
     pub(super) next_pd: u32,
     pub(super) next_psn: SimRng,
@@ -121,27 +125,14 @@ pub struct Host {
     pub(super) dead: bool,
 }
 
-/// Address of a host's port: the host's number in a documentation prefix.
-pub fn address_of(host: HostId) -> Address {
-    let mut gid = [0; 16];
-    // An IPv4-mapped address, as RoCEv2 GIDs are.
-    gid[10..12].copy_from_slice(&[0xff, 0xff]);
-    gid[12..].copy_from_slice(&(0x0a00_0001 + host.0).to_be_bytes());
-    Address { lid: (host.0 + 1) as u16, gid, ..Address::default() }
-}
-
-/// Host of an address, if it is one of [`address_of`].
-pub fn host_of(address: &Address) -> Option<HostId> {
-    let low = u32::from_be_bytes(address.gid[12..].try_into().ok()?);
-    let host = HostId(low.checked_sub(0x0a00_0001)?);
-    (address_of(host).gid == address.gid).then_some(host)
-}
-
 impl Host {
     /// Builds the island of host `id`.
     ///
     /// # Errors
     /// A PCIe tree that cannot be.
+    ///
+    /// # Panics
+    /// With no NIC, or more than [`MAX_NICS`].
     pub fn new(
         cfg: &HostConfig,
         id: HostId,
@@ -151,16 +142,20 @@ impl Host {
         let name = format!("host{}", id.0);
         let seed = engine.seed();
         let l = cfg.nic.limits;
+        let count = cfg.nic_nodes.len();
+        assert!((1..=MAX_NICS).contains(&count), "a host of {count} NICs");
+        let pcie = PcieTree::new(&cfg.pcie, seed, &name)?;
+        // Further NICs come last, so that they move the number of nobody else.
+        let mut devices = vec![Device::new(cfg, (id, 0), &pcie, &name, engine)];
+        let pcie_id = engine.add_component(&format!("{name}/pcie"));
+        devices.extend((1..count).map(|n| Device::new(cfg, (id, n), &pcie, &name, engine)));
         Ok(Self {
-            nic: Nic::new(&cfg.nic, &cfg.rc, id, cfg.nic_node, seed, &name),
-            pcie: PcieTree::new(&cfg.pcie, seed, &name)?,
-            nic_out: Out::new(),
-            traced: Vec::new(),
+            pcie,
+            devices,
             pcie_out: Out::new(),
             memory_out: Out::new(),
             regions: RegionTable::new(),
-            nic_id: engine.add_component(&format!("{name}/nic")),
-            pcie_id: engine.add_component(&format!("{name}/pcie")),
+            pcie_id,
             wakes: Vec::new(),
             initiators: Vec::new(),
             late_stores: 0,
@@ -168,7 +163,6 @@ impl Host {
             shared_qps: BTreeMap::new(),
             shared_mrs: BTreeMap::new(),
             bootstrap: BTreeMap::new(),
-            ended: BTreeSet::new(),
             caps: DeviceCaps {
                 max_qp: l.max_qp,
                 max_qp_wr: l.max_qp_wr,
@@ -194,6 +188,9 @@ impl Host {
     }
 
     /// Adds a program on an initiator; it steps first at `start`.
+    ///
+    /// # Panics
+    /// When the host has no such NIC.
     pub fn add_program(
         &mut self,
         cfg: InitiatorConfig,
@@ -203,6 +200,8 @@ impl Host {
         engine: &mut Engine<Event>,
     ) {
         let index = self.initiators.len() as u16;
+        let there = usize::from(cfg.nic) < self.devices.len();
+        assert!(there, "NIC {} of {}, which has {}", cfg.nic, self.name, self.devices.len());
         let (kind, node, numa) = match cfg.who {
             Initiator::Cpu { core, numa } => (format!("core{core}"), NodeId(numa.into()), numa),
             Initiator::GpuBlock { gpu, block } => (
@@ -220,6 +219,7 @@ impl Host {
         self.initiators.push(InitiatorState {
             id,
             who: cfg.who,
+            nic: cfg.nic,
             poll: cfg.poll,
             node,
             numa,
@@ -248,6 +248,11 @@ impl Host {
         engine.schedule(id, start, Class::Program, Event::Host(self.id, ev));
     }
 
+    /// The NIC that an initiator's handle is of.
+    pub(super) fn nic_of(&self, initiator: usize) -> &Nic {
+        self.nic(self.initiators[initiator].nic.into())
+    }
+
     pub(super) fn costs_of(&self, who: Initiator) -> &InitiatorCosts {
         match who {
             Initiator::Cpu { .. } => &self.cfg.cpu,
@@ -255,9 +260,22 @@ impl Host {
         }
     }
 
-    /// The NIC.
-    pub const fn nic(&self) -> &Nic {
-        &self.nic
+    /// A NIC, from 0.
+    ///
+    /// # Panics
+    /// When the host has not so many.
+    pub fn nic(&self, n: usize) -> &Nic {
+        &self.devices[n].nic
+    }
+
+    /// The NICs.
+    pub fn nics(&self) -> impl Iterator<Item = &Nic> {
+        self.devices.iter().map(|d| &d.nic)
+    }
+
+    /// All QPs with their indices, NIC by NIC.
+    pub fn qps(&self) -> impl Iterator<Item = (u32, &NicQp)> {
+        self.nics().flat_map(Nic::qps)
     }
 
     /// The PCIe tree.
@@ -296,8 +314,8 @@ impl Host {
 
     /// Locks of shared QPs for the report: QP, busy time, times taken, time waited.
     pub fn locks(&self) -> impl Iterator<Item = (Qpn, Span, u64, Span)> {
-        self.locks.iter().filter_map(|(qp, l)| {
-            let qpn = self.nic.qp(*qp)?.qpn;
+        self.locks.iter().filter_map(|((nic, qp), l)| {
+            let qpn = self.nic((*nic).into()).qp(*qp)?.qpn;
             Some((qpn, l.busy, l.taken, l.waited))
         })
     }
@@ -312,7 +330,7 @@ impl Host {
     pub fn idle_events(&self) -> usize {
         let overtaken = |i: &InitiatorState| i.pending_steps - u32::from(i.will_step);
         let steps: u32 = self.initiators.iter().map(overtaken).sum();
-        (steps + self.nic.pending_timers()) as usize
+        (steps + self.nics().map(Nic::pending_timers).sum::<u32>()) as usize
     }
 
     /// Steps pending of programs that wait for a time, and have so often found nothing to do that
@@ -331,7 +349,7 @@ impl Host {
 
     /// Whether every program is done and nothing is under way in the host.
     pub fn quiet(&self) -> bool {
-        self.dead || self.done() && self.pcie.in_flight() == 0 && self.nic.quiet()
+        self.dead || self.done() && self.pcie.in_flight() == 0 && self.nics().all(Nic::quiet)
     }
 
     /// What ended the run early, if something did.
@@ -341,16 +359,17 @@ impl Host {
 
     /// The host asks for a RESET of a QP: its slots are the host's again, but for those that are
     /// staged by other sharers.
-    pub(super) fn give_back(&mut self, qp: u32) {
+    pub(super) fn give_back(&mut self, (nic, qp): (u8, u32)) {
         let staged = |i: &InitiatorState| {
-            let of_qp = i.handles.qps.0.iter().flatten().filter(|l| l.qp == qp);
+            let its = |l: &&LocalQp| i.nic == nic && l.qp == qp;
+            let of_qp = i.handles.qps.0.iter().flatten().filter(its);
             of_qp.map(|l| l.staged.iter().skip(l.ringing as usize)).fold((0, 0), |(n, b), wqes| {
                 wqes.fold((n, b), |(n, b), (w, _)| (n + 1, b + u32::from(w.blocks)))
             })
         };
         let (used, blocks) =
             self.initiators.iter().map(staged).fold((0, 0), |(n, b), (m, c)| (n + m, b + c));
-        if let Some(q) = self.nic.qp_mut(qp) {
+        if let Some(q) = self.devices[usize::from(nic)].nic.qp_mut(qp) {
             q.host_life += 1;
             q.sq.used = used;
             q.sq.used_blocks = blocks;
@@ -358,11 +377,17 @@ impl Host {
         }
     }
 
-    /// NIC and surroundings, for a call at `now`.
-    pub(super) fn split<'a>(&'a mut self, s: &'a mut Shared, now: Time) -> (&'a mut Nic, Env<'a>) {
+    /// A NIC and its surroundings, for a call at `now`.
+    pub(super) fn split<'a>(
+        &'a mut self,
+        s: &'a mut Shared,
+        now: Time,
+        nic: u8,
+    ) -> (&'a mut Nic, Env<'a>) {
+        let Device { nic, out, traced, .. } = &mut self.devices[usize::from(nic)];
         let env = Env {
             now,
-            out: &mut self.nic_out,
+            out,
             pcie: &mut self.pcie,
             pcie_out: &mut self.pcie_out,
             regions: &mut self.regions,
@@ -370,11 +395,11 @@ impl Host {
             port: s.fabric.host_mut(self.id),
             fabric_out: &mut s.fabric_out,
             wakes: &mut self.wakes,
-            traced: &mut self.traced,
+            traced,
             llc: self.cfg.llc,
             timeline: &mut s.timeline,
         };
-        (&mut self.nic, env)
+        (nic, env)
     }
 
     /// Handles an event of this island. False: a wake-up or a timer that
@@ -382,8 +407,8 @@ impl Host {
     pub fn on_event(&mut self, s: &mut Shared, now: Time, ev: HostEvent) -> bool {
         match ev {
             HostEvent::Pcie(ev) => self.on_pcie(s, now, ev),
-            HostEvent::Nic(ev) => {
-                if !self.on_nic(s, now, ev) {
+            HostEvent::Nic { nic, ev } => {
+                if !self.on_nic(s, now, nic, ev) {
                     // An overtaken timer may have set itself anew.
                     self.flush(s);
                     return false;
@@ -417,30 +442,34 @@ impl Host {
     /// Hands what the rooms of the island want to happen to the engine.
     fn flush(&mut self, s: &mut Shared) {
         let host = self.id;
-        let nic = |ev| Event::Host(host, HostEvent::Nic(ev));
-        s.engine.schedule_all(self.nic_id, &mut self.nic_out, nic);
+        for (nic, d) in (0..).zip(&mut self.devices) {
+            let event = |ev| Event::Host(host, HostEvent::Nic { nic, ev });
+            s.engine.schedule_all(d.id, &mut d.out, event);
+            for (kind, a, b) in d.traced.drain(..) {
+                s.engine.trace(d.id, kind, a, b);
+            }
+        }
         let pcie = |ev| Event::Host(host, HostEvent::Pcie(ev));
         s.engine.schedule_all(self.pcie_id, &mut self.pcie_out, pcie);
         let memory = |ev| Event::Host(host, HostEvent::Memory(ev));
         s.engine.schedule_all(self.pcie_id, &mut self.memory_out, memory);
         let port = s.port_ids[host.index()];
         s.schedule_fabric(port);
-        for (kind, a, b) in self.traced.drain(..) {
-            s.engine.trace(self.nic_id, kind, a, b);
-        }
     }
 
     fn on_pcie(&mut self, s: &mut Shared, now: Time, ev: PcieEvent) {
         let done = self.pcie.on_event(now, ev, &mut self.pcie_out);
-        while let Some(tag) = self.pcie.take_at_memory() {
+        while let Some((node, tag)) = self.pcie.take_at_memory() {
+            let nic = self.nic_at(node);
             if self.late_stores > 0 {
-                self.find_stale_payload(s, tag);
+                self.find_stale_payload(s, nic, tag);
             }
-            let (nic, mut env) = self.split(s, now);
+            let (nic, mut env) = self.split(s, now, nic);
             nic.on_memory(&mut env, tag);
         }
         let Some(done) = done else { return };
-        let (nic, mut env) = self.split(s, now);
+        let nic = self.nic_at(done.device);
+        let (nic, mut env) = self.split(s, now, nic);
         nic.on_done(&mut env, &done);
         if let Some((initiator, lines)) = Nic::doorbell_of(&done) {
             self.mmio_done(s, now, initiator, lines);
@@ -454,30 +483,38 @@ impl Host {
         }
     }
 
-    fn on_nic(&mut self, s: &mut Shared, now: Time, ev: NicEvent) -> bool {
-        let (nic, mut env) = self.split(s, now);
+    /// The NIC at a place of the PCIe tree.
+    fn nic_at(&self, node: NodeId) -> u8 {
+        let at = self.devices.iter().position(|d| d.nic.node() == node);
+        at.expect("only NICs ask for something, or are rung") as u8
+    }
+
+    fn on_nic(&mut self, s: &mut Shared, now: Time, nic: u8, ev: NicEvent) -> bool {
+        let (nic, mut env) = self.split(s, now, nic);
         nic.on_event(&mut env, ev)
     }
 
-    /// A packet is at the port.
-    pub fn on_packet(&mut self, s: &mut Shared, now: Time, packet: PacketId) {
-        let (nic, mut env) = self.split(s, now);
+    /// A packet is at a port.
+    pub fn on_packet(&mut self, s: &mut Shared, now: Time, port: PortId, packet: PacketId) {
+        let (nic, mut env) = self.split(s, now, port.0 as u8);
         nic.on_arrival(&mut env, packet);
         self.settle(s, now);
     }
 
     /// A packet that waited in the port leaves; its last bit at `left`.
     pub fn on_departure(&mut self, s: &mut Shared, now: Time, packet: PacketId, left: Time) {
-        if !self.dead && Nic::hears_departure(&s.packets[packet.0].desc) {
-            let (nic, mut env) = self.split(s, now);
+        let Packet { desc, src_port, .. } = &s.packets[packet.0];
+        if !self.dead && Nic::hears_departure(desc) {
+            let nic = src_port.0 as u8;
+            let (nic, mut env) = self.split(s, now, nic);
             nic.on_departure(&mut env, packet, left);
             self.flush(s);
         }
     }
 
-    /// The port has room.
-    pub fn on_tx_ready(&mut self, s: &mut Shared, now: Time) {
-        let (nic, mut env) = self.split(s, now);
+    /// A port has room.
+    pub fn on_tx_ready(&mut self, s: &mut Shared, now: Time, port: PortId) {
+        let (nic, mut env) = self.split(s, now, port.0 as u8);
         nic.on_tx_ready(&mut env);
         self.settle(s, now);
     }
@@ -488,9 +525,8 @@ impl Host {
         self.wake_bootstrap(s, now);
     }
 
-    /// The program with `rank` has ended, and this host has heard of it. False: nobody waited.
-    pub fn on_ended(&mut self, s: &mut Shared, now: Time, rank: u32) -> bool {
-        self.ended.insert(rank);
+    /// A program has ended, and this host has heard of it. False: nobody waited.
+    pub fn on_ended(&mut self, s: &mut Shared, now: Time) -> bool {
         let waits = |i: &InitiatorState| {
             let Activity::Waiting { on, .. } = i.activity else { return false };
             on.intersects(WaitSet::BOOTSTRAP)
@@ -512,8 +548,8 @@ impl Host {
     fn wake_all(&mut self, s: &mut Shared, now: Time) {
         while let Some(w) = self.wakes.pop() {
             match w {
-                Wake::Cq(cq) => {
-                    let Some(q) = self.nic.cq(cq) else { continue };
+                Wake::Cq { nic, cq } => {
+                    let Some(q) = self.devices[usize::from(nic)].nic.cq(cq) else { continue };
                     if q.is_hidden() {
                         continue;
                     }
@@ -689,13 +725,14 @@ impl Host {
 
     /// Index of a completion queue in `on` that has entries.
     pub(super) fn ready_cq(&self, i: usize, on: WaitSet) -> Option<u32> {
+        let nic = self.nic_of(i);
         on.cq_indices().find(|&c| {
             let cq = self.initiators[i].handles.cqs.get(c);
             let ready = |q: &CompletionQueue| match on.only_solicited(c) {
                 true => q.is_urgent(),
                 false => !q.is_empty(),
             };
-            cq.and_then(|&c| self.nic.cq(c)).is_some_and(|q| ready(q) || q.lost)
+            cq.and_then(|&c| nic.cq(c)).is_some_and(|q| ready(q) || q.lost)
         })
     }
 
@@ -718,7 +755,7 @@ impl Host {
                 self.initiators[i].activity = Activity::Waiting { on, until, since: end };
                 let ready = self.ready_cq(i, on).is_some()
                     || self.initiators[i].changed.intersects(on)
-                    || on.intersects(WaitSet::EVENTS) && self.nic.has_async(initiator)
+                    || on.intersects(WaitSet::EVENTS) && self.nic_of(i).has_async(initiator)
                     || on.intersects(WaitSet::BOOTSTRAP) && self.initiators[i].bootstrap_seen;
                 if ready {
                     let at = end.max(now + Span::from_ps(1));

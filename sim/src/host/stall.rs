@@ -227,11 +227,13 @@ impl Host {
         }
         let host = self.id.0;
         out.extend(self.fault.clone());
-        for (index, q) in self.nic.qps() {
+        let qps = self.nics().flat_map(|n| n.qps().map(|(i, q)| (n.port(), i, q)));
+        for (port, index, q) in qps {
             let qpn = q.qpn;
             let staged: u32 = self
                 .initiators
                 .iter()
+                .filter(|i| u16::from(i.nic) == port.0)
                 .flat_map(|i| i.handles.qps.0.iter().flatten())
                 .filter(|l| l.qp == index)
                 .map(|l| l.staged.len() as u32)

@@ -17,7 +17,7 @@ use super::initiator::{Effect, InitiatorState, LocalQp, StoreBytes};
 use super::island::{Host, Shared};
 use super::program::CallBudgetSpent;
 use crate::memory::{Contents, DataError, MemoryPlace, RegionId, RegionKind};
-use crate::nic::{Cqe, CqeKind, NicQp, RqWqe, UdTarget, WQEBB, Wqe, WqeData, completion};
+use crate::nic::{Cqe, CqeKind, Nic, NicQp, RqWqe, UdTarget, WQEBB, Wqe, WqeData, completion};
 
 /// Calls of one step after which it counts as a loop that never returns.
 const CALL_BUDGET: u32 = 1_000_000;
@@ -72,6 +72,16 @@ impl<'a> SimTransport<'a> {
         &mut self.host.initiators[usize::from(self.me)]
     }
 
+    /// The NIC that the handle is of.
+    pub(super) fn nic(&self) -> &Nic {
+        self.host.nic_of(self.me.into())
+    }
+
+    pub(super) fn nic_mut(&mut self) -> &mut Nic {
+        let nic = self.init().nic;
+        &mut self.host.devices[usize::from(nic)].nic
+    }
+
     pub(super) fn costs(&self) -> &super::config::InitiatorCosts {
         self.host.costs_of(self.init().who)
     }
@@ -117,7 +127,7 @@ impl<'a> SimTransport<'a> {
     /// Checks a work request against what was granted.
     fn validate(&self, qp: QpId, wr: &SendWr<'_>) -> Result<(u32, Option<UdTarget>), StageError> {
         let l = self.local_qp(qp).ok_or(StageError::BadHandle)?;
-        let q = self.host.nic.qp(l.qp).ok_or(StageError::BadHandle)?;
+        let q = self.nic().qp(l.qp).ok_or(StageError::BadHandle)?;
         if can_post_send(q.host_state) == PostVerdict::Refused {
             return Err(StageError::BadState { state: q.host_state });
         }
@@ -155,7 +165,7 @@ impl<'a> SimTransport<'a> {
                 let own = d.ah.issuer() == self.issuer;
                 let ah = self.init().handles.ahs.get(d.ah.index()).filter(|_| own);
                 let ah = ah.ok_or(StageError::BadHandle)?;
-                Some(UdTarget { host: ah.1, qpn: d.qpn, qkey: d.qkey, sl: ah.2 })
+                Some(UdTarget { host: ah.1.0, port: ah.1.1, qpn: d.qpn, qkey: d.qkey, sl: ah.2 })
             }
             None if q.ty == QpType::Ud => return Err(StageError::BadHandle),
             _ => None,
@@ -184,7 +194,7 @@ impl<'a> SimTransport<'a> {
     /// BlueFlame bytes of what is staged, 0 for a doorbell: mlx5's rule is exactly one WQE, inline
     /// or preferred, that fits the buffer (protocol.md §6.2).
     fn blueflame_bytes(&self, l: &LocalQp, count: u32, how: Ring) -> u32 {
-        let cfg = self.host.nic.config();
+        let cfg = self.nic().config();
         let never = matches!(how, Ring::Doorbell | Ring::Combined);
         if never || count != 1 || self.is_gpu() {
             return 0;
@@ -207,7 +217,7 @@ impl<'a> SimTransport<'a> {
     }
 
     fn remote_extra(&self) -> Span {
-        let nic = self.host.cfg.nic.numa;
+        let nic = self.host.pcie.socket_of(self.nic().node());
         if self.init().numa == nic { Span::ZERO } else { self.costs().remote_mmio }
     }
 
@@ -343,19 +353,19 @@ impl Transport for SimTransport<'_> {
     fn qp_caps(&self, qp: QpId) -> Result<QpCaps, BadHandle> {
         self.call();
         let l = self.local_qp(qp).ok_or(BadHandle)?;
-        self.host.nic.qp(l.qp).map(|q| q.caps).ok_or(BadHandle)
+        self.nic().qp(l.qp).map(|q| q.caps).ok_or(BadHandle)
     }
 
     fn sq_free(&self, qp: QpId) -> u32 {
         self.call();
-        let q = self.local_qp(qp).and_then(|l| self.host.nic.qp(l.qp));
+        let q = self.local_qp(qp).and_then(|l| self.nic().qp(l.qp));
         q.map_or(0, |q| q.caps.max_send_wr.saturating_sub(q.sq.used))
     }
 
     fn stage(&mut self, qp: QpId, wr: &SendWr<'_>) -> Result<(), StageError> {
         self.call();
         let (index, dest) = self.validate(qp, wr)?;
-        let q = self.host.nic.qp_mut(index).ok_or(StageError::BadHandle)?;
+        let q = self.nic_mut().qp_mut(index).ok_or(StageError::BadHandle)?;
         let mut wqe = Wqe::new(wr, q.ty, dest);
         let blocks = u32::from(wqe.blocks);
         let full_blocks = q.caps.sq_blocks.is_some_and(|most| q.sq.used_blocks + blocks > most);
@@ -368,7 +378,7 @@ impl Transport for SimTransport<'_> {
             return Err(StageError::StagedFull);
         }
         let (shared, nth) = (l.shared, l.staged.len() as u32 - l.ringing);
-        let q = self.host.nic.qp_mut(index).ok_or(StageError::BadHandle)?;
+        let q = self.nic_mut().qp_mut(index).ok_or(StageError::BadHandle)?;
         q.sq.used += 1;
         q.sq.used_blocks += blocks;
         let space = q.queue_space;
@@ -404,7 +414,7 @@ impl Transport for SimTransport<'_> {
             return Ok(Rung { wqes: 0, by: RungBy::Nothing });
         }
         let (index, shared, unfenced) = (l.qp, l.shared, l.unfenced);
-        let Some(state) = self.host.nic.qp(index).map(|q| q.host_state) else {
+        let Some(state) = self.nic().qp(index).map(|q| q.host_state) else {
             return Err(RingError { discarded: self.unstage(qp), ..bad(RingCause::BadHandle) });
         };
         if can_post_send(state) == PostVerdict::Refused {
@@ -417,7 +427,7 @@ impl Transport for SimTransport<'_> {
         let before = self.local;
         if shared {
             let space =
-                self.host.nic.qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
+                self.nic().qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
             let staged = l.staged.iter().skip(l.ringing as usize);
             let first = staged.step_by(c.lanes as usize);
             let build: Vec<Span> = first.map(|(w, _)| self.build_cost(w, space)).collect();
@@ -454,7 +464,7 @@ impl Transport for SimTransport<'_> {
             l.ringing += count;
             l.unfenced = false;
         }
-        let q = self.host.nic.qp_mut(index).ok_or(bad(RingCause::BadHandle))?;
+        let q = self.nic_mut().qp_mut(index).ok_or(bad(RingCause::BadHandle))?;
         if unfenced && !q.caps.ring_orders_stores {
             q.stats.unordered_rings += 1;
         }
@@ -471,7 +481,7 @@ impl Transport for SimTransport<'_> {
         let Some(l) = self.local_qp_mut(qp) else { return 0 };
         let index = l.qp;
         let gone = l.staged.split_off(l.ringing as usize);
-        if let Some(q) = self.host.nic.qp_mut(index) {
+        if let Some(q) = self.nic_mut().qp_mut(index) {
             // A RESET by another sharer has given them back before.
             let blocks = gone.iter().map(|(w, _)| u32::from(w.blocks)).sum();
             q.sq.used = q.sq.used.saturating_sub(gone.len() as u32);
@@ -487,7 +497,7 @@ impl Transport for SimTransport<'_> {
             RecvQueue::Qp(id) => {
                 let l = self.local_qp(id).ok_or(refused(PostRecvCause::BadHandle))?;
                 let index = l.qp;
-                let nq = self.host.nic.qp(index).ok_or(refused(PostRecvCause::BadHandle))?;
+                let nq = self.nic().qp(index).ok_or(refused(PostRecvCause::BadHandle))?;
                 if can_post_recv(nq.host_state) == PostVerdict::Refused {
                     return Err(refused(PostRecvCause::BadState(nq.host_state)));
                 }
@@ -500,7 +510,7 @@ impl Transport for SimTransport<'_> {
                 let own = id.issuer() == self.issuer;
                 let srq = self.init().handles.srqs.get(id.index()).filter(|_| own).map(|s| s.0);
                 let srq = srq.ok_or(refused(PostRecvCause::BadHandle))?;
-                let rq = self.host.nic.srq(srq).ok_or(refused(PostRecvCause::BadHandle))?;
+                let rq = self.nic().srq(srq).ok_or(refused(PostRecvCause::BadHandle))?;
                 (0, Some(srq), rq.depth().saturating_sub(rq.reserved()))
             }
         };
@@ -510,8 +520,8 @@ impl Transport for SimTransport<'_> {
         self.spend(cost);
         if fits > 0 {
             let rq = match srq {
-                Some(srq) => self.host.nic.srq_mut(srq),
-                None => self.host.nic.qp_mut(qp).map(|q| &mut q.rq),
+                Some(srq) => self.nic_mut().srq_mut(srq),
+                None => self.nic_mut().qp_mut(qp).map(|q| &mut q.rq),
             };
             rq.expect("checked").reserve(fits as u32);
             let wqes = wrs[..fits].iter().map(|w| RqWqe { wr_id: w.wr_id, sge: w.sge }).collect();
@@ -532,17 +542,17 @@ impl Transport for SimTransport<'_> {
         let c = self.costs();
         let (call, found, each) = (c.poll_call, c.poll_found, c.poll_cqe);
         self.spend(call);
-        let mut polled = 0;
+        let (mut polled, start) = (0, self.start);
         while !out.is_full() {
-            let q = self.host.nic.cq_mut(index).ok_or(PollError::BadHandle)?;
-            let Some(cqe) = q.poll(self.start) else {
+            let q = self.nic_mut().cq_mut(index).ok_or(PollError::BadHandle)?;
+            let Some(cqe) = q.poll(start) else {
                 if q.lost && polled == 0 {
                     return Err(PollError::CqLost);
                 }
                 break;
             };
             let id = self.init().handles.by_nic.get(&cqe.qp).copied();
-            let (Some(id), Some(qp)) = (id, self.host.nic.qp_mut(cqe.qp)) else { continue };
+            let (Some(id), Some(qp)) = (id, self.nic_mut().qp_mut(cqe.qp)) else { continue };
             if cqe.life != qp.host_life {
                 // The driver removes what a RESET has made meaningless.
                 continue;
@@ -662,14 +672,14 @@ impl SimTransport<'_> {
         }
         let Some(l) = self.local_qp(qp) else { return };
         let (nic_qp, staged) = (l.qp, l.staged.len() as u32);
-        let prod = self.host.nic.qp(nic_qp).map_or(0, |q| q.sq.prod());
+        let prod = self.nic().qp(nic_qp).map_or(0, |q| q.sq.prod());
         let index = prod.wrapping_add(staged).wrapping_sub(back);
-        let subject = crate::nic::subject(self.host.id.0, nic_qp, index);
+        let subject = crate::nic::subject(self.host.id, self.nic().port(), nic_qp, index);
         self.shared.timeline.stage(subject, stage, start, end, 0);
     }
 
     fn record_poll(&mut self, qp: u32, index: u32, landed: Time, end: Time) {
-        let subject = crate::nic::subject(self.host.id.0, qp, index);
+        let subject = crate::nic::subject(self.host.id, self.nic().port(), qp, index);
         self.shared.timeline.stage(subject, "poll (core)", landed, end, 0);
     }
 }

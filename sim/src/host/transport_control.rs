@@ -10,11 +10,12 @@ use doorbell_core::verbs::{
     AccessFlags, AsyncObject, Psn, QpAttrMask, QpState, QpType, check_transition,
 };
 
+use super::device::{address_of, port_of};
 use super::initiator::{Effect, LocalQp, Watch};
-use super::island::{address_of, host_of};
 use super::transport::SimTransport;
 use crate::memory::{Contents as RegionContents, Pd, RegionKind, RegisterError};
 use crate::nic::{NicQp, QpRequest, WQEBB};
+use crate::wire::{HostId, PortId};
 
 /// Work requests that may be staged before a ring.
 const MAX_STAGED: u32 = 1024;
@@ -101,7 +102,7 @@ impl SimTransport<'_> {
 
     fn check_values(&self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
         let c = &self.host.caps;
-        let pkeys = self.host.nic.config().pkeys.len().max(1) as u64;
+        let pkeys = self.nic().config().pkeys.len().max(1) as u64;
         let checks: [(QpAttrMask, &'static str, u64, u64); 5] = [
             (
                 QpAttrMask::MAX_QP_RD_ATOMIC,
@@ -150,13 +151,19 @@ impl Control for SimTransport<'_> {
     }
 
     fn size(&self) -> u32 {
-        self.shared.size
+        self.shared.size()
     }
 
     fn publish(&mut self, key: u64, bytes: &[u8]) {
         self.call();
         assert!(bytes.len() <= MAX_PUBLISHED_BYTES, "a published value of {} B", bytes.len());
-        self.effect(Effect::Publish { key, bytes: bytes.into() });
+        self.effect(Effect::Publish { to: None, key, bytes: bytes.into() });
+    }
+
+    fn publish_to(&mut self, peer: u32, key: u64, bytes: &[u8]) {
+        self.call();
+        assert!(bytes.len() <= MAX_PUBLISHED_BYTES, "a published value of {} B", bytes.len());
+        self.effect(Effect::Publish { to: Some(peer), key, bytes: bytes.into() });
     }
 
     fn lookup(
@@ -166,7 +173,7 @@ impl Control for SimTransport<'_> {
         out: &mut [u8],
     ) -> Result<Option<usize>, LookupError> {
         self.call();
-        let size = self.shared.size;
+        let size = self.shared.size();
         if peer >= size {
             return Err(LookupError::NoSuchRank { rank: peer, size });
         }
@@ -176,7 +183,7 @@ impl Control for SimTransport<'_> {
                 out[..n].copy_from_slice(&found[..n]);
                 Ok(Some(found.len()))
             }
-            None if self.host.ended.contains(&peer) => Err(LookupError::PeerGone { rank: peer }),
+            None if self.shared.ended[peer as usize] => Err(LookupError::PeerGone { rank: peer }),
             None => Ok(None),
         }
     }
@@ -242,13 +249,13 @@ impl Control for SimTransport<'_> {
             let (got, max) = (depth.into(), max.into());
             return Err(CreateError::Limit { field: "cqe", got, max });
         }
-        let (count, max) = (self.host.nic.cq_count(), self.host.caps.max_cq);
+        let (count, max) = (self.nic().cq_count(), self.host.caps.max_cq);
         if count >= max {
             let (got, max) = (u64::from(count) + 1, max.into());
             return Err(CreateError::Limit { field: "max_cq", got, max });
         }
-        let space = self.home();
-        let index = self.host.nic.create_cq(depth, self.me, space);
+        let (space, owner) = (self.home(), self.me);
+        let index = self.nic_mut().create_cq(depth, owner, space);
         let local = self.init_mut().handles.cqs.push(index);
         Ok(CqId::new(local, 0, self.issuer))
     }
@@ -261,7 +268,7 @@ impl Control for SimTransport<'_> {
             let (got, max) = (depth.into(), max.into());
             return Err(CreateError::Limit { field: "max_wr", got, max });
         }
-        let index = self.host.nic.create_srq(depth);
+        let index = self.nic_mut().create_srq(depth);
         let local = self.init_mut().handles.srqs.push((index, pd));
         Ok(SrqId::new(local, 0, self.issuer))
     }
@@ -281,12 +288,12 @@ impl Control for SimTransport<'_> {
         };
         let caps = self.granted(init)?;
         let queue_space = self.kind(init.queue_memory).map_err(CreateError::Unsupported)?;
-        let (count, max) = (self.host.nic.qp_count(), self.host.caps.max_qp);
+        let (count, max) = (self.nic().qp_count(), self.host.caps.max_qp);
         if count >= max {
             let (got, max) = (u64::from(count) + 1, max.into());
             return Err(CreateError::Limit { field: "max_qp", got, max });
         }
-        let qp = self.host.nic.create_qp(&QpRequest {
+        let request = QpRequest {
             ty: init.ty,
             pd,
             send_cq,
@@ -298,7 +305,8 @@ impl Control for SimTransport<'_> {
             sig_all: init.sq_sig_all,
             first_psn: Psn::new(self.host.next_psn.below(1 << 24) as u32),
             port_mtu: self.host.caps.active_mtu,
-        });
+        };
+        let qp = self.nic_mut().create_qp(&request);
         let id = self.attach(qp);
         let h = &mut self.init_mut().handles;
         if let Some(l) = h.qps.get_mut(id.index()) {
@@ -311,15 +319,15 @@ impl Control for SimTransport<'_> {
     fn create_ah(&mut self, pd: PdId, to: Address) -> Result<AhId, CreateError> {
         self.call();
         let pd = self.pd(pd).ok_or(CreateError::BadHandle)?;
-        let host = host_of(&to).ok_or(CreateError::BadHandle)?;
-        let index = self.init_mut().handles.ahs.push((pd, host, to.sl));
+        let port = port_of(&to).ok_or(CreateError::BadHandle)?;
+        let index = self.init_mut().handles.ahs.push((pd, port, to.sl));
         Ok(AhId::new(index, 0, self.issuer))
     }
 
     fn modify_qp(&mut self, qp: QpId, attr: &QpAttr, mask: QpAttrMask) -> Result<u32, ModifyError> {
         self.call();
         let index = self.local_qp(qp).ok_or(ModifyError::BadHandle)?.qp;
-        let q = self.host.nic.qp(index).ok_or(ModifyError::BadHandle)?;
+        let q = self.nic().qp(index).ok_or(ModifyError::BadHandle)?;
         let (ty, from) = (q.ty, q.host_state);
         if mask.contains(QpAttrMask::CUR_STATE) && attr.cur_state != from {
             return Err(ModifyError::CurState { actual: from });
@@ -328,7 +336,11 @@ impl Control for SimTransport<'_> {
         check_transition(ty, from, to, mask).map_err(ModifyError::Transition)?;
         self.check_values(attr, mask)?;
         let peer = if mask.contains(QpAttrMask::AV) {
-            let peer = host_of(&attr.path).filter(|h| h.0 < self.shared.hosts);
+            let there = |(host, port): &(HostId, PortId)| {
+                let node = self.shared.fabric.hosts().get(host.index());
+                node.is_some_and(|n| port.index() < n.ports())
+            };
+            let peer = port_of(&attr.path).filter(there);
             Some(peer.ok_or(ModifyError::Value { field: "ah_attr", got: 0, max: 0 })?)
         } else {
             None
@@ -336,9 +348,10 @@ impl Control for SimTransport<'_> {
         let discarded = self.unstage(qp);
         self.effect(Effect::Modify { qp: index, attr: Box::new(*attr), mask, peer });
         if to == QpState::Reset {
-            self.host.give_back(index);
+            let nic = self.init().nic;
+            self.host.give_back((nic, index));
         }
-        if let Some(q) = self.host.nic.qp_mut(index) {
+        if let Some(q) = self.nic_mut().qp_mut(index) {
             q.host_state = to;
         }
         Ok(discarded)
@@ -347,20 +360,20 @@ impl Control for SimTransport<'_> {
     fn qp_state(&self, qp: QpId) -> Result<QpState, BadHandle> {
         self.call();
         let l = self.local_qp(qp).ok_or(BadHandle)?;
-        self.host.nic.qp(l.qp).map(|q| q.host_state).ok_or(BadHandle)
+        self.nic().qp(l.qp).map(|q| q.host_state).ok_or(BadHandle)
     }
 
     fn endpoint(&self, qp: QpId) -> Result<Endpoint, BadHandle> {
         let l = self.local_qp(qp).ok_or(BadHandle)?;
-        let q = self.host.nic.qp(l.qp).ok_or(BadHandle)?;
-        let address = address_of(self.host.id);
+        let q = self.nic().qp(l.qp).ok_or(BadHandle)?;
+        let address = address_of(self.host.id, self.nic().port());
         Ok(Endpoint { address, qpn: q.qpn, psn: q.first_psn, mtu: self.host.caps.active_mtu })
     }
 
     fn arm_srq(&mut self, srq: SrqId, limit: u32) -> Result<(), ModifyError> {
         self.call();
         let srq = self.srq(srq).ok_or(ModifyError::BadHandle)?;
-        let rq = self.host.nic.srq_mut(srq).ok_or(ModifyError::BadHandle)?;
+        let rq = self.nic_mut().srq_mut(srq).ok_or(ModifyError::BadHandle)?;
         if limit > rq.depth() {
             let (got, max) = (limit.into(), rq.depth().into());
             return Err(ModifyError::Value { field: "srq_limit", got, max });
@@ -371,7 +384,8 @@ impl Control for SimTransport<'_> {
 
     fn next_event(&mut self) -> Option<AsyncEvent> {
         self.call();
-        let e = self.host.nic.next_async(self.me)?;
+        let owner = self.me;
+        let e = self.nic_mut().next_async(owner)?;
         self.acted = true;
         let h = &self.init().handles;
         let me = self.issuer;
@@ -410,8 +424,8 @@ impl Control for SimTransport<'_> {
         if let Some(l) = self.init_mut().handles.qps.get_mut(qp.index()) {
             l.shared = true;
         }
-        let rank = self.init().rank;
-        self.host.shared_qps.insert((rank, key), index);
+        let (rank, nic) = (self.init().rank, self.init().nic);
+        self.host.shared_qps.insert((rank, key), (nic, index));
         let now = self.start;
         self.host.wake_bootstrap(self.shared, now);
         Ok(())
@@ -419,10 +433,13 @@ impl Control for SimTransport<'_> {
 
     fn attach_qp(&mut self, owner: u32, key: u64) -> Result<QpId, AttachError> {
         self.call();
-        let Some(&qp) = self.host.shared_qps.get(&(owner, key)) else {
+        let Some(&(nic, qp)) = self.host.shared_qps.get(&(owner, key)) else {
             return Err(self.not_shared(owner));
         };
-        if self.host.nic.qp(qp).is_none() {
+        if nic != self.init().nic {
+            return Err(AttachError::OtherDevice);
+        }
+        if self.nic().qp(qp).is_none() {
             return Err(AttachError::Gone);
         }
         Ok(self.attach(qp))
@@ -518,7 +535,7 @@ impl Control for SimTransport<'_> {
 impl SimTransport<'_> {
     /// The QPs that this handle has made and not destroyed. Only they can use its other objects.
     fn own_qps(&self) -> impl Iterator<Item = &NicQp> {
-        self.init().handles.by_nic.keys().filter_map(|&q| self.host.nic.qp(q))
+        self.init().handles.by_nic.keys().filter_map(|&q| self.nic().qp(q))
     }
 
     fn not_shared(&self, owner: u32) -> AttachError {

@@ -12,7 +12,7 @@ impl Nic {
     /// The QP that a packet is for. The first check that fails decides.
     pub(super) fn admit(&self, p: &Packet) -> Result<u32, Refused> {
         let dest = p.desc.dest;
-        let found = Self::qp_index(dest).and_then(|i| Some((i, self.qp(i)?)));
+        let found = self.own_qp_index(dest).and_then(|i| Some((i, self.qp(i)?)));
         let (qp, q) = found.ok_or(Refused::UnknownQp(dest))?;
         let service = p.desc.opcode.service();
         if service != Service::Cnp && Some(service) != service_of(q.ty) {
@@ -24,8 +24,9 @@ impl Nic {
         }
         // The address vector is there from RTR on; a datagram may come from anywhere.
         let connected = q.responder.is_some() && q.ty != QpType::Ud;
-        if connected && p.src != q.peer {
-            return Err(Refused::Address { from: p.src, expected: q.peer });
+        let (from, expected) = ((p.src, p.src_port), (q.peer, q.peer_port));
+        if connected && from != expected {
+            return Err(Refused::Address { from, expected });
         }
         if accepts_packets(q.state) == PacketVerdict::Dropped {
             return Err(Refused::State(q.state));

@@ -146,7 +146,7 @@ impl Nic {
         let was_lost = q.lost;
         if q.land(cqe) {
             self.stats.cqes += 1;
-            env.wakes.push(Wake::Cq(cq));
+            env.wakes.push(Wake::Cq { nic: self.number(), cq });
         } else if !was_lost {
             self.cq_overrun(env, cq);
         }
@@ -187,7 +187,7 @@ impl Nic {
             self.raise(env, owner, AsyncEventKind::QpFatal, qp);
             self.enter_error(env, qp, Why::CqOverrun(cq));
         }
-        env.wakes.push(Wake::Cq(cq));
+        env.wakes.push(Wake::Cq { nic: self.number(), cq });
     }
 
     pub(super) fn raise(
@@ -301,9 +301,9 @@ impl Nic {
     }
 
     /// The port of the device has come up or gone down: everybody who uses it hears of it.
-    pub(crate) fn port_event(&mut self, env: &mut Env<'_>, users: u16, up: bool) {
+    pub(crate) fn port_event(&mut self, env: &mut Env<'_>, users: &[u16], up: bool) {
         let kind = if up { AsyncEventKind::PortActive } else { AsyncEventKind::PortErr };
-        (0..users).for_each(|user| self.raise(env, user, kind, 0));
+        users.iter().for_each(|user| self.raise(env, *user, kind, 0));
     }
 
     /// When a message of any QP last moved on.

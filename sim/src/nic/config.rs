@@ -1,7 +1,7 @@
 //! Parameters of the NIC model. A hardware profile gives every one of them.
 
 use doorbell_core::units::{Ratio, Span, Time};
-use doorbell_core::verbs::{Opcode, PKey};
+use doorbell_core::verbs::{Mtu, Opcode, PKey};
 
 use crate::cc::Congestion;
 use crate::rc::{AckPolicy, AckReqLast, Recovery, Rules, TimeoutMode};
@@ -45,8 +45,6 @@ pub struct AtomicConfig {
 /// Timing and sizes of the NIC's stages.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NicConfig {
-    /// NUMA node that the NIC's PCIe slot belongs to.
-    pub numa: u8,
     /// P_Key table of the port, which `pkey_index` points into; at least one entry.
     pub pkeys: Vec<PKey>,
     /// Doorbell unit, per doorbell or BlueFlame write. Higher: fewer doorbells per second.
@@ -153,6 +151,9 @@ pub struct RcConfig {
     pub congestion: Congestion,
     /// Encapsulation on the wire.
     pub encapsulation: Encapsulation,
+    /// Payload of a full packet; 0: the path MTU. No adapter has such a setting; simulators of
+    /// networks have packets of a size of their own. Never more than the path MTU.
+    pub packet_payload: u32,
     /// Bytes that the link layer puts around every packet beyond its encapsulation: start and end
     /// delimiters and their padding. Higher: fewer small packets per second.
     pub framing: u32,
@@ -179,8 +180,15 @@ impl RcConfig {
             rules: Rules::DEFAULT,
             congestion: Congestion::NONE,
             encapsulation,
+            packet_payload: 0,
             framing: 0,
         }
+    }
+
+    /// Payload of a full packet on a path of this MTU.
+    pub const fn payload_of(&self, mtu: Mtu) -> u32 {
+        let (asked, most) = (self.packet_payload, mtu.bytes());
+        if asked == 0 || asked > most { most } else { asked }
     }
 
     /// Bytes of a packet on the wire.

@@ -26,6 +26,9 @@ use crate::rc::{Ext, PacketDesc, Received, RecoverCause};
 use crate::wire::codec::{CNP_BODY, Ecn};
 use crate::wire::{Encapsulation, HostId, Packet, PacketId, Payload, PortId};
 
+/// The port of a peer.
+type Far = (HostId, PortId);
+
 /// Deadlines of a control that are made up for in one go. One that has more has a timer that is
 /// faster than any device's, or a flow that was idle for years.
 const MAX_DEADLINES: u32 = 1 << 24;
@@ -143,7 +146,7 @@ pub(super) struct QpFlow {
 impl Nic {
     /// Gives a QP that is connected its flow.
     pub(super) fn join_flow(&mut self, env: &Env<'_>, qp: u32) {
-        let line = env.port.egress(PortId(0)).rate();
+        let line = env.port.egress(self.port).rate();
         let scope = self.rc.congestion.control.scope();
         let level = self.qp(qp).map_or(0, |q| q.attr.path.sl.code());
         let shared = self.shared_flows.get(&level).copied().filter(|_| scope == FlowScope::Sl);
@@ -358,7 +361,7 @@ impl Nic {
     /// A receive unit is done with a packet that a switch has marked.
     pub(super) fn on_marked(&mut self, env: &mut Env<'_>, packet: PacketId) {
         let p = &env.packets[packet.0];
-        let (desc, from, sl) = (p.desc, p.src, p.sl);
+        let (desc, from, sl) = (p.desc, (p.src, p.src_port), p.sl);
         let Some(qp) = Self::qp_index(desc.dest) else { return };
         let becn = self.rc.congestion.notify.is_some_and(|n| n.becn_in_acks);
         let Some(q) = self.qp_mut(qp) else { return };
@@ -377,20 +380,20 @@ impl Nic {
     /// A gap was found, and a sequence NAK leaves: with some devices, a CNP too.
     pub(super) fn notify_of_gap(&mut self, env: &mut Env<'_>, qp: u32, packet: (&PacketDesc, u8)) {
         if self.rc.congestion.notify.is_some_and(|n| n.with_nak)
-            && let Some(from) = self.qp(qp).map(|q| q.peer)
+            && let Some(from) = self.qp(qp).map(|q| (q.peer, q.peer_port))
         {
             self.notify(env, qp, packet.0, (from, packet.1));
         }
     }
 
     /// Sends a CNP for a packet to the QP that sent it, if it is time.
-    fn notify(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, from: (HostId, u8)) {
+    fn notify(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, from: (Far, u8)) {
         let Some(np) = self.rc.congestion.notify else { return };
-        let ((dst, sl), now) = (from, env.now);
+        let (((dst, dst_port), sl), now) = (from, env.now);
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
         let may = match np.scope {
             CnpScope::Qp => &mut q.cnp_from,
-            CnpScope::Destination => self.cnp_from.entry(Some(dst)).or_default(),
+            CnpScope::Destination => self.cnp_from.entry(Some((dst, dst_port))).or_default(),
             CnpScope::Port => self.cnp_from.entry(None).or_default(),
         };
         if now < *may {
@@ -420,9 +423,9 @@ impl Nic {
         let q = self.qps[qp as usize].as_deref().expect("just there");
         let packet = PacketId(env.packets.insert(Packet {
             src: self.host,
-            src_port: PortId(0),
+            src_port: self.port,
             dst,
-            dst_port: PortId(0),
+            dst_port,
             wire_bytes: self.rc.wire_bytes(opcode, CNP_BODY),
             udp_source_port: q.udp_source_port,
             payload: Payload::copy_from(&[0; CNP_BODY as usize]),

@@ -2,18 +2,18 @@
 
 use doorbell_core::transport::{QpAttr, QpCaps};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{Mtu, Psn, QpAttrMask, QpState, QpType, Qpn, SendFlags};
+use doorbell_core::verbs::{Mtu, Psn, QpAttrMask, QpState, QpType, SendFlags};
 
 use super::config::RcConfig;
 use super::env::{Env, kind};
 use super::postmortem::Why;
-use super::qp::{Context, Deferred, FIRST_QPN, HostWrite, TxFifo};
+use super::qp::{Context, Deferred, HostWrite, TxFifo};
 use super::queues::{CompletionQueue, RecvQueue, SendQueue};
 use super::wqe::{RqWqe, Wqe};
 use super::{Nic, NicQp, QpStats};
 use crate::memory::RegionKind;
 use crate::rc::{Requester, RequesterConfig, Responder, ResponderConfig};
-use crate::wire::{HostId, PacketId, udp_source_port};
+use crate::wire::{HostId, PacketId, PortId, udp_source_port};
 
 /// A QP to be made.
 #[derive(Copy, Clone, Debug)]
@@ -58,7 +58,7 @@ impl Nic {
         let index = self.qps.len() as u32;
         let history = if r.caps.ring_orders_stores { 0 } else { r.caps.max_send_wr };
         self.qps.push(Some(Box::new(NicQp {
-            qpn: Qpn::new(index + FIRST_QPN),
+            qpn: Self::qpn(self.port, index),
             ty: r.ty,
             pd: r.pd,
             state: QpState::Reset,
@@ -72,6 +72,7 @@ impl Nic {
             caps: r.caps,
             attr: QpAttr { path_mtu: r.port_mtu, ..QpAttr::default() },
             peer: HostId(0),
+            peer_port: PortId(0),
             owner: r.owner,
             first_psn: r.first_psn,
             sig_all: r.sig_all,
@@ -81,6 +82,7 @@ impl Nic {
             responder: None,
             stats: QpStats::default(),
             last_progress: Time::ZERO,
+            last_placed: Time::ZERO,
             acknowledged: None,
             last_request: None,
             fill_at_rnr: None,
@@ -155,7 +157,7 @@ impl Nic {
         qp: u32,
         attr: &QpAttr,
         mask: QpAttrMask,
-        peer: Option<HostId>,
+        peer: Option<(HostId, PortId)>,
     ) {
         let (rc, seed) = (self.rc.clone(), self.timer_seed);
         let Some(q) = self.qp_mut(qp) else { return };
@@ -166,7 +168,7 @@ impl Nic {
         }
         set_attributes(&mut q.attr, attr, mask);
         if let Some(peer) = peer {
-            q.peer = peer;
+            (q.peer, q.peer_port) = peer;
         }
         if attr.state == QpState::Err {
             return self.enter_error(env, qp, Why::Modify);
@@ -182,7 +184,7 @@ impl Nic {
                     service: q.ty,
                     dest: a.dest_qpn,
                     rq_psn: a.rq_psn,
-                    mtu: a.path_mtu,
+                    payload: rc.payload_of(a.path_mtu),
                     max_dest_rd_atomic: a.max_dest_rd_atomic,
                     access: a.access,
                     ack: rc.ack,
@@ -360,7 +362,7 @@ fn requester(q: &NicQp, rc: &RcConfig, psn: Psn, seed: u64) -> Requester {
         qpn: q.qpn,
         dest: q.attr.dest_qpn,
         sq_psn: psn,
-        mtu: q.attr.path_mtu,
+        payload: rc.payload_of(q.attr.path_mtu),
         max_rd_atomic: q.attr.max_rd_atomic,
         max_outstanding_packets: rc.max_outstanding_packets,
         ack_req_every: rc.ack_req_every,

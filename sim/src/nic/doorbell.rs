@@ -12,6 +12,7 @@ use super::{Nic, NicQp};
 use crate::engine::Class;
 use crate::memory::{Pd, RegionKind};
 use crate::pcie::{Cause, Kind, NodeId, Transaction};
+use crate::wire::{HostId, PortId};
 
 impl Nic {
     /// A core or GPU (its place in the tree and its index) writes a doorbell: producer index `prod`
@@ -97,7 +98,7 @@ impl Nic {
         q.deferred.push(then);
         self.stats.context_reads += 1;
         let bytes = self.cfg.qp_context_bytes;
-        let space = RegionKind::Host { numa: self.cfg.numa };
+        let space = RegionKind::Host { numa: self.numa };
         let tag = Tag::Context { qp }.pack();
         env.dma(self.node, Kind::Read, space, 0, bytes, Cause::QpContext, tag);
         false
@@ -264,7 +265,8 @@ impl Nic {
         start: Time,
         end: Time,
     ) {
-        env.timeline.stage(subject(self.host.0, qp, index), stage, start, end, 0);
+        let subject = subject(self.host, self.port, qp, index);
+        env.timeline.stage(subject, stage, start, end, 0);
     }
 }
 
@@ -273,7 +275,9 @@ pub(super) fn wqe_key(qp: u32, index: u32) -> u64 {
     u64::from(qp) << 32 | u64::from(index)
 }
 
-/// Subject of timeline records: a message is named by its sender's host, QP and WQE index.
-pub fn subject(host: u32, qp: u32, index: u32) -> u64 {
-    u64::from(host) << 44 | u64::from(qp) << 24 | u64::from(index & 0xff_ffff)
+/// Subject of timeline records: a message is named by its sender's host, NIC, QP and WQE index.
+/// Distinct below 2^16 hosts of 16 NICs.
+pub fn subject(HostId(host): HostId, PortId(nic): PortId, qp: u32, index: u32) -> u64 {
+    let sender = u64::from(nic) << 60 | u64::from(host) << 44 | u64::from(qp) << 24;
+    sender | u64::from(index & 0xff_ffff)
 }

@@ -6,7 +6,7 @@ use crate::engine::{Class, Out, Slab, Timeline};
 use crate::fabric::{FabricEvent, HostNode};
 use crate::memory::{RegionKind, RegionTable};
 use crate::pcie::{Cause, Kind, NodeId, PcieEvent, PcieTree, Target, Transaction};
-use crate::wire::{Packet, PacketId, PortId};
+use crate::wire::{Packet, PacketId};
 
 /// An event of a NIC.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -42,7 +42,12 @@ pub enum NicEvent {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Wake {
     /// A CQE landed.
-    Cq(u32),
+    Cq {
+        /// The NIC,
+        nic: u8,
+        /// and the index of the queue in it.
+        cq: u32,
+    },
     /// Bytes of host or GPU memory changed.
     Memory {
         /// First address.
@@ -122,10 +127,11 @@ impl Env<'_> {
         self.submit(Transaction { kind, from: node, target, bytes, addr, cause, tag });
     }
 
-    /// Hands a packet to the port. Gives when its last bit leaves; `None`: it waits.
+    /// Hands a packet to the port of the NIC that sends it. Gives when its last bit leaves; `None`:
+    /// it waits.
     pub fn transmit(&mut self, packet: PacketId) -> Option<Time> {
-        let Packet { wire_bytes, sl, .. } = self.packets[packet.0];
-        let sent = self.port.send(self.now, PortId(0), packet, wire_bytes, sl, self.fabric_out);
+        let Packet { wire_bytes, src_port, sl, .. } = self.packets[packet.0];
+        let sent = self.port.send(self.now, src_port, packet, wire_bytes, sl, self.fabric_out);
         sent.expect("the port of a NIC has no limit of its own")
     }
 
@@ -173,7 +179,7 @@ pub(super) enum Tag {
 }
 
 /// Bits of a QP index in a tag.
-const QP_BITS: u32 = 20;
+pub(super) const QP_BITS: u32 = 20;
 
 impl Tag {
     pub fn pack(self) -> u64 {

@@ -69,9 +69,10 @@ impl Nic {
     pub(crate) fn hide_completions(&mut self, cq: Option<u32>, on: bool, wakes: &mut Vec<Wake>) {
         change(&mut self.hidden, cq, on);
         self.mark_completions();
-        for (index, queue) in (0..).zip(&self.cqs) {
+        let nic = self.number();
+        for (cq, queue) in (0..).zip(&self.cqs) {
             if queue.as_ref().is_some_and(|q| !q.is_empty()) {
-                wakes.push(Wake::Cq(index));
+                wakes.push(Wake::Cq { nic, cq });
             }
         }
     }

@@ -58,9 +58,9 @@ pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_byt
 use crate::engine::{Busy, SimRng, Slab};
 use crate::pcie::{Done, NodeId};
 use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason};
-use crate::wire::{HostId, PacketId};
+use crate::wire::{HostId, PacketId, PortId};
 use congestion::Pace;
-use env::Tag;
+use env::{QP_BITS, Tag};
 use postmortem::Drops;
 use receive::{AtomicJob, RxWrite};
 
@@ -153,7 +153,11 @@ pub struct Nic {
     cfg: NicConfig,
     rc: RcConfig,
     host: HostId,
+    /// Number of the NIC, which is its port of the host.
+    port: PortId,
     node: NodeId,
+    /// NUMA node of its slot, where its own tables are in host memory.
+    numa: u8,
     qps: Vec<Option<Box<NicQp>>>,
     cqs: Vec<Option<CompletionQueue>>,
     cqs_destroyed: u32,
@@ -212,18 +216,19 @@ pub struct Nic {
     flows: Slab<Pace>,
     shared_flows: BTreeMap<u8, u32>,
     /// When the next CNP may leave, by destination; `None`: of the port.
-    cnp_from: BTreeMap<Option<HostId>, Time>,
+    cnp_from: BTreeMap<Option<(HostId, PortId)>, Time>,
     /// Counters.
     pub stats: NicStats,
 }
 
 impl Nic {
-    /// The NIC at `node` of the host's PCIe tree. `name` names its random streams.
+    /// The NIC number `port` of a host, at `node` of its PCIe tree, on the
+    /// socket `numa`. `name` names its random streams.
     pub fn new(
         cfg: &NicConfig,
         rc: &RcConfig,
-        host: HostId,
-        node: NodeId,
+        (host, port): (HostId, PortId),
+        (node, numa): (NodeId, u8),
         seed: u64,
         name: &str,
     ) -> Self {
@@ -237,7 +242,9 @@ impl Nic {
             cfg: cfg.clone(),
             rc: rc.clone(),
             host,
+            port,
             node,
+            numa,
             qps: Vec::new(),
             cqs: Vec::new(),
             cqs_destroyed: 0,
@@ -341,9 +348,40 @@ impl Nic {
         self.posted
     }
 
-    /// Index of the QP with number `qpn`, whether it exists or not.
+    /// Number of the NIC in its host, which is that of its port.
+    pub const fn port(&self) -> PortId {
+        self.port
+    }
+
+    /// As [`port`](Self::port), as short as events have it.
+    const fn number(&self) -> u8 {
+        self.port.0 as u8
+    }
+
+    /// Place in the PCIe tree.
+    pub const fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Number of the QP with an index in the NIC `port`: no two NICs of a host give the same one,
+    /// so host and number name a QP.
+    pub const fn qpn(port: PortId, index: u32) -> Qpn {
+        Qpn::new((port.0 as u32) << QP_BITS | (index + FIRST_QPN))
+    }
+
+    /// The NIC that gives a number, of the host that it is a number of.
+    pub const fn port_of(qpn: Qpn) -> PortId {
+        PortId((qpn.value() >> QP_BITS) as u16)
+    }
+
+    /// Index of the QP with number `qpn` in its NIC, whether it exists or not.
     pub const fn qp_index(qpn: Qpn) -> Option<u32> {
-        qpn.value().checked_sub(FIRST_QPN)
+        (qpn.value() & ((1 << QP_BITS) - 1)).checked_sub(FIRST_QPN)
+    }
+
+    /// As [`qp_index`](Self::qp_index); `None` for a number of another NIC.
+    pub fn own_qp_index(&self, qpn: Qpn) -> Option<u32> {
+        Self::qp_index(qpn).filter(|_| Self::port_of(qpn) == self.port)
     }
 
     /// Time of a stage of the NIC's own clock domain at `now`.

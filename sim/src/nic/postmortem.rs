@@ -10,7 +10,7 @@ use doorbell_core::verbs::{PKey, Psn, QKey, QpState, QpType, Qpn, Service};
 use super::{Nic, NicQp};
 use crate::memory::MemoryError;
 use crate::rc::{BadRequest, DropReason, Ended};
-use crate::wire::{HostId, Packet};
+use crate::wire::{HostId, Packet, PortId};
 
 /// What moved a QP to ERR (SQE for UC and UD).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -46,9 +46,11 @@ pub struct Death {
 /// model can.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Sender {
-    /// Host.
+    /// Host,
     pub host: HostId,
-    /// Index of the QP in its NIC.
+    /// its NIC,
+    pub port: PortId,
+    /// and the index of the QP in that.
     pub qp: u32,
 }
 
@@ -73,12 +75,12 @@ pub enum Refused {
         /// Of the QP.
         expected: PKey,
     },
-    /// The QP is connected to another host.
+    /// The QP is connected to another port.
     Address {
         /// Where the packet came from.
-        from: HostId,
+        from: (HostId, PortId),
         /// Where it would have to come from.
-        expected: HostId,
+        expected: (HostId, PortId),
     },
     /// The QP takes no packets in this state.
     State(QpState),
@@ -188,6 +190,13 @@ impl Drops {
     }
 }
 
+impl Sender {
+    /// Who sent `p`.
+    pub const fn of(p: &Packet) -> Self {
+        Self { host: p.src, port: p.src_port, qp: p.src_qp }
+    }
+}
+
 /// What is remembered of a packet that is dropped.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Arrived {
@@ -199,7 +208,7 @@ pub(super) struct Arrived {
 
 impl Arrived {
     pub(super) const fn of(p: &Packet) -> Self {
-        let from = Sender { host: p.src, qp: p.src_qp };
+        let from = Sender::of(p);
         let request = p.desc.opcode.is_request();
         Self { from, dest: p.desc.dest, request, psn: p.desc.psn }
     }
@@ -269,7 +278,8 @@ mod tests {
     #[test]
     fn drops_are_told_apart_by_sender_direction_and_reason() {
         let mut drops = Drops::default();
-        let (a, b) = (Sender { host: HostId(0), qp: 0 }, Sender { host: HostId(0), qp: 1 });
+        let sender = |h, qp| Sender { host: HostId(h), port: PortId(0), qp };
+        let (a, b) = (sender(0, 0), sender(0, 1));
         let dest = Qpn::new(16);
         let pkey = |sent| Refused::PKey { sent: PKey(sent), expected: PKey::DEFAULT };
         let mut add = |n, from, request, why| {
@@ -286,7 +296,7 @@ mod tests {
         let of = |from| drops.of(from).map(|(d, _)| *d).collect::<Vec<_>>();
         assert_eq!(of(a)[0], first, "the fields are those of the first one");
         assert_eq!((of(a).len(), of(b).len()), (4, 1));
-        assert_eq!(of(Sender { host: HostId(1), qp: 0 }), []);
+        assert_eq!(of(sender(1, 0)), []);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::queues::{RecvQueue, SendQueue};
 use super::wqe::RqWqe;
 use crate::memory::{MemoryError, RegionKind};
 use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason, Requester, Responder};
-use crate::wire::{HostId, PacketId};
+use crate::wire::{HostId, PacketId, PortId};
 
 /// Index of the first QP's number: 0 and 1 are the management QPs.
 pub const FIRST_QPN: u32 = 16;
@@ -150,8 +150,10 @@ pub struct NicQp {
     pub caps: QpCaps,
     /// Attributes set so far.
     pub attr: QpAttr,
-    /// The peer's host, once connected.
+    /// The peer's host, once connected,
     pub peer: HostId,
+    /// and its port.
+    pub peer_port: PortId,
     /// First PSN that it will send, unless the program sets another.
     pub first_psn: Psn,
     /// Whether every send is signalled.
@@ -170,6 +172,8 @@ pub struct NicQp {
     pub stats: QpStats,
     /// When a packet of this QP last moved it on.
     pub last_progress: Time,
+    /// When payload for this QP last came to lie in memory.
+    pub last_placed: Time,
     /// When PSNs that it had sent were last acknowledged.
     pub acknowledged: Option<Time>,
     /// When a receive unit last took a request for it.

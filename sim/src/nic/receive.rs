@@ -10,7 +10,7 @@ use doorbell_core::verbs::{
 
 use super::doorbell::{subject, wqe_key};
 use super::env::{Env, NicEvent, Tag, Wake, kind};
-use super::postmortem::{Arrived, Refused};
+use super::postmortem::{Arrived, Refused, Sender};
 use super::qp::{Deferred, HostWrite};
 use super::queues::{CqeKind, RecvQueue};
 use super::{Nic, NicQp};
@@ -26,6 +26,7 @@ use crate::wire::{PacketId, Payload};
 /// Payload on its way to memory.
 #[derive(Debug)]
 pub(super) struct RxWrite {
+    qp: u32,
     region: RegionId,
     addr: u64,
     len: u32,
@@ -119,7 +120,7 @@ impl Nic {
         let done = (end + latency).max(self.last_rx[unit]);
         self.last_rx[unit] = done;
         if env.timeline.enabled() && desc.opcode.is_request() {
-            let s = subject(p.src.0, p.src_qp, desc.wqe);
+            let s = subject(p.src, p.src_port, p.src_qp, desc.wqe);
             env.timeline.stage(s, "peer NIC receive unit", start, done, 0);
         }
         env.at(done, Class::Stage, NicEvent::Rx(packet));
@@ -224,7 +225,8 @@ impl Nic {
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
         let arrived = Arrived::of(&env.packets[packet.0]);
         env.packets.remove(packet.0);
-        let subject = subject(arrived.from.host.0, arrived.from.qp, desc.wqe);
+        let Sender { host, port, qp: from } = arrived.from;
+        let subject = subject(host, port, from, desc.wqe);
         match verdict {
             Accept::Place { target, len, first, takes_recv, completes_recv, .. } => {
                 let place = Place { target, len, first, takes_recv, completes_recv, subject };
@@ -341,7 +343,7 @@ impl Nic {
         let count = rq.len().min(most).max(1) as u16;
         let tag = Tag::RecvFetch { queue: srq.unwrap_or(qp), srq: srq.is_some(), count }.pack();
         let bytes = u32::from(count) * wqe_bytes;
-        let space = RegionKind::Host { numa: self.cfg.numa };
+        let space = RegionKind::Host { numa: self.numa };
         env.dma(self.node, Kind::Read, space, 0, bytes, Cause::RecvWqeFetch, tag);
     }
 
@@ -372,7 +374,7 @@ impl Nic {
         let Some(q) = self.qp(qp).filter(|_| env.timeline.enabled()) else { return };
         for packet in &q.rx_wait {
             let p = &env.packets[packet.0];
-            let s = subject(p.src.0, p.src_qp, p.desc.wqe);
+            let s = subject(p.src, p.src_port, p.src_qp, p.desc.wqe);
             env.timeline.stage(s, "peer's receive WQE fetch (PCIe read)", submitted, env.now, 0);
         }
     }
@@ -417,6 +419,7 @@ impl Nic {
             };
             self.stats.rx_payload += u64::from(p.len);
             let write = RxWrite {
+                qp,
                 region,
                 addr,
                 len: p.len,
@@ -664,7 +667,7 @@ impl Nic {
         let data = slot.effective().data.clone();
         let hit = self.wqe_cache.lookup(wqe_key(qp, wqe));
         let (mut done, mut lost) = (0, false);
-        let subject = subject(self.host.0, qp, wqe);
+        let subject = subject(self.host, self.port, qp, wqe);
         data.pieces(offset, len, |sge, addr, n| {
             let from = done;
             done += n as usize;
@@ -677,7 +680,7 @@ impl Nic {
                 None => Payload::Lengths,
             };
             let submitted = env.now;
-            let write = RxWrite { region, addr, len: n, payload: piece, subject, submitted };
+            let write = RxWrite { qp, region, addr, len: n, payload: piece, subject, submitted };
             self.rx_bytes += u64::from(n);
             let id = self.rx_writes.insert(write);
             let kind = if hit { HostWrite::Response(id) } else { HostWrite::AwaitsWqe(id) };
@@ -697,7 +700,7 @@ impl Nic {
 
     /// Where a region is; one that is gone counts as host memory, where its last write ends.
     fn space(&self, env: &Env<'_>, region: RegionId) -> RegionKind {
-        let here = RegionKind::Host { numa: self.cfg.numa };
+        let here = RegionKind::Host { numa: self.numa };
         env.regions.get(region).map_or(here, |r| r.kind)
     }
 
@@ -768,7 +771,7 @@ impl Nic {
             }
             HostWrite::Cqe(id) => {
                 let bytes = self.cfg.cqe_bytes;
-                let here = RegionKind::Host { numa: self.cfg.numa };
+                let here = RegionKind::Host { numa: self.numa };
                 let space = self.cq(self.cqes[id].0).map_or(here, |q| q.space);
                 env.dma(node, Kind::Write, space, 0, bytes, Cause::Cqe, Tag::Cqe(id).pack());
             }
@@ -780,6 +783,9 @@ impl Nic {
         if let Some(bytes) = w.payload.bytes() {
             // A region that is gone or virtual takes the write and shows nothing of it.
             let _ = env.regions.write(w.region, w.addr, bytes);
+        }
+        if let Some(q) = self.qp_mut(w.qp) {
+            q.last_placed = env.now;
         }
         env.trace(kind::PLACED, w.addr, u64::from(w.len));
         env.wakes.push(Wake::Memory { addr: w.addr, len: u64::from(w.len) });

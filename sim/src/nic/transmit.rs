@@ -13,7 +13,7 @@ use crate::memory::{MemoryError, Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::codec::Ecn;
-use crate::wire::{Packet, PacketId, Payload, PortId};
+use crate::wire::{Packet, PacketId, Payload};
 
 impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
@@ -56,7 +56,7 @@ impl Nic {
 
     /// Takes the first QP whose traffic class has room out of the turn of a processing unit.
     fn next_ready(&mut self, env: &mut Env<'_>, unit: usize) -> Option<u32> {
-        let waiting = env.port.egress(PortId(0)).waiting_bytes();
+        let waiting = env.port.egress(self.port).waiting_bytes();
         for at in 0..self.pus[unit].ready.len() {
             let in_class = match env.port.classes() {
                 1 => waiting,
@@ -76,7 +76,7 @@ impl Nic {
     /// Bytes that wait in the port in the traffic class of a QP. That of a datagram is a matter of
     /// its address handle: there all that waits counts.
     fn waiting_beside(&self, env: &Env<'_>, qp: u32) -> u64 {
-        let port = env.port.egress(PortId(0));
+        let port = env.port.egress(self.port);
         match self.qps[qp as usize].as_deref() {
             Some(q) if q.ty != QpType::Ud => {
                 port.waiting_bytes_of(env.port.class_of(q.attr.path.sl.code()))
@@ -93,9 +93,9 @@ impl Nic {
         if u64::from(self.tx_bytes) + in_class < u64::from(self.cfg.tx_buffer) {
             return false;
         }
-        let waiting = env.port.egress(PortId(0)).waiting_bytes();
+        let waiting = env.port.egress(self.port).waiting_bytes();
         if waiting > 0 {
-            let ready = env.port.arm_tx_ready(PortId(0), waiting - 1);
+            let ready = env.port.arm_tx_ready(self.port, waiting - 1);
             debug_assert!(!ready, "more waits than was asked for");
         }
         true
@@ -285,9 +285,9 @@ impl Nic {
         let ud = q.sq.slot(desc.wqe).and_then(|s| s.effective().dest);
         PacketId(env.packets.insert(Packet {
             src: self.host,
-            src_port: PortId(0),
+            src_port: self.port,
             dst: ud.map_or(q.peer, |d| d.host),
-            dst_port: PortId(0),
+            dst_port: ud.map_or(q.peer_port, |d| d.port),
             wire_bytes: self.rc.wire_bytes(desc.opcode, desc.len),
             udp_source_port: q.udp_source_port,
             payload: Payload::None,
@@ -408,7 +408,7 @@ impl Nic {
             }
         }
         if env.timeline.enabled() && desc.opcode.is_request() {
-            let port = env.port.egress(PortId(0));
+            let port = env.port.egress(self.port);
             let end = if port.waiting_packets() == 0 { port.free_at() } else { start };
             self.record(env, qp, desc.wqe, "port (serialisation)", start, end);
         }

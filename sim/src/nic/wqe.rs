@@ -5,7 +5,7 @@ use doorbell_core::units::Time;
 use doorbell_core::verbs::{QKey, QpType, Qpn, Rkey, SendFlags, ServiceLevel, WrOpcode};
 
 use crate::rc::SendJob;
-use crate::wire::HostId;
+use crate::wire::{HostId, PortId};
 
 /// Size of a basic block of the send queue, bytes.
 pub const WQEBB: u32 = 64;
@@ -91,8 +91,10 @@ impl WqeData {
 /// Destination of a UD send, resolved to the simulated fabric.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct UdTarget {
-    /// Host of the peer's port.
+    /// Host of the peer's port,
     pub host: HostId,
+    /// and the port.
+    pub port: PortId,
     /// The peer's QP.
     pub qpn: Qpn,
     /// Q_Key.

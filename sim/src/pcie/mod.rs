@@ -143,6 +143,8 @@ pub struct Transaction {
 /// last completion is at the requester, MMIO when the last TLP is at the device.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Done {
+    /// The device: that which asked, or that which an MMIO write is for.
+    pub device: NodeId,
     /// The caller's tag.
     pub tag: u64,
     /// Kind.

@@ -37,8 +37,8 @@ pub struct PcieTree {
     wholes: Slab<Whole>,
     memory: MemorySystem,
     rng: SimRng,
-    /// Tags of reads whose data was taken from memory in the last event.
-    at_memory: Vec<u64>,
+    /// Devices and tags of reads whose data was taken from memory in the last event.
+    at_memory: Vec<(NodeId, u64)>,
 }
 
 impl PcieTree {
@@ -124,10 +124,10 @@ impl PcieTree {
         }
     }
 
-    /// Tag of a read that took its data from memory in the event handled last, until `None`: a
-    /// store that comes later is not in it. A read of several bursts takes its data in several
-    /// events.
-    pub fn take_at_memory(&mut self) -> Option<u64> {
+    /// Device and tag of a read that took its data from memory in the event handled last, until
+    /// `None`: a store that comes later is not in it. A read of several bursts takes its data in
+    /// several events.
+    pub fn take_at_memory(&mut self) -> Option<(NodeId, u64)> {
         self.at_memory.pop()
     }
 
@@ -437,7 +437,7 @@ impl PcieTree {
                 return;
             }
         }
-        self.at_memory.push(b.tag);
+        self.at_memory.push((NodeId(b.from), b.tag));
         let last = b.route.first as usize + usize::from(b.route.hops) - 1;
         let (held, need) = (self.topology.hops[last].station, b.need());
         let cut = self.format.completions(u64::from(b.offset), b.len);
@@ -515,6 +515,7 @@ impl PcieTree {
     fn finish(&mut self, now: Time, burst: u32) -> Option<Done> {
         let b = self.bursts.remove(burst);
         let mut done = Done {
+            device: NodeId(if b.kind == Kind::Mmio { b.to } else { b.from }),
             tag: b.tag,
             kind: b.kind,
             cause: b.cause,

@@ -13,7 +13,7 @@ use crate::fault::{
     Decision, FaultPlan, FaultState, FaultUse, Held, HostAction, HostFault, PlanError,
 };
 use crate::host::Host;
-use crate::nic::NicEvent;
+use crate::nic::{Nic, NicEvent};
 use crate::wire::{HostId, NodeId, PacketId, PortId};
 
 /// Trace kind of a fault that fires: its id, hashed, and the PSN of the packet, or the host.
@@ -103,7 +103,7 @@ impl World {
                 let rank = island.steps_now(initiator, generation);
                 rank.and_then(|rank| state.step_put_off(now, host, rank))
             }
-            HostEvent::Nic(_) => state.nic_put_off(now, host),
+            HostEvent::Nic { .. } => state.nic_put_off(now, host),
             _ => None,
         };
         if let Some((fault, until)) = put_off {
@@ -112,10 +112,11 @@ impl World {
             self.fired(now, fault, u64::from(host.0));
             return false;
         }
-        if let HostEvent::Nic(NicEvent::Doorbell { qp, blueflame, .. }) = ev
-            && let Some((fault, stop_after)) = state.doorbell(now, host, qp, blueflame)
+        if let HostEvent::Nic { nic, ev: NicEvent::Doorbell { qp, blueflame, .. } } = ev
+            && let qpn = Nic::qpn(PortId(nic.into()), qp)
+            && let Some((fault, stop_after)) = state.doorbell(now, host, qpn, blueflame)
         {
-            island.bad_doorbell(&mut self.shared, now, qp, stop_after);
+            island.bad_doorbell(&mut self.shared, now, (nic, qp), stop_after);
             self.reached = now;
             self.fired(now, fault, u64::from(host.0));
             return false;
@@ -159,7 +160,7 @@ impl World {
         match faults.state.host_fault(fault) {
             Some(h) => self.on_host_fault(now, fault, h, begins),
             None => match faults.state.ports_changed(fault, begins) {
-                Some(hosts) => self.ports_change(now, &hosts, begins),
+                Some(ports) => self.ports_change(now, &ports, begins),
                 None => {
                     self.let_go(now, fault);
                     false
@@ -169,14 +170,14 @@ impl World {
     }
 
     /// The programs at the ends of a link hear that it goes down or comes back. False: nobody does.
-    fn ports_change(&mut self, now: Time, hosts: &[HostId], down: bool) -> bool {
+    fn ports_change(&mut self, now: Time, ports: &[(HostId, PortId)], down: bool) -> bool {
         if self.is_over() {
             return false;
         }
-        for host in hosts {
-            self.hosts[host.index()].port_event(&mut self.shared, now, !down);
+        for &(host, port) in ports {
+            self.hosts[host.index()].port_event(&mut self.shared, now, port, !down);
         }
-        !hosts.is_empty()
+        !ports.is_empty()
     }
 
     fn on_host_fault(&mut self, now: Time, fault: u32, h: HostFault, begins: bool) -> bool {

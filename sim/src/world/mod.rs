@@ -18,8 +18,10 @@ pub use report::{LinkUse, ResourceUse, RunReport, SwitchPortUse};
 use crate::capture::{Capture, CaptureSink};
 use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
 use crate::event::{Event, HostEvent};
-use crate::fabric::{ConfigError, Fabric, FabricConfig, FabricEvent, Outcome, PauseDeadlock};
-use crate::host::{Host, HostConfig, InitiatorConfig, Shared, SimProgram, StallReason};
+use crate::fabric::{
+    ConfigError, Fabric, FabricConfig, FabricEvent, HostNode, Outcome, PauseDeadlock,
+};
+use crate::host::{Host, HostConfig, InitiatorConfig, MAX_NICS, Shared, SimProgram, StallReason};
 use crate::nic::{Nic, NicEvent};
 use crate::pcie::PcieConfigError;
 use crate::wire::{HostId, PacketId};
@@ -48,6 +50,15 @@ pub enum BuildError {
     Fabric(ConfigError),
     /// In a PCIe tree.
     Pcie(PcieConfigError),
+    /// A host has not as many NICs as links; or none, or too many.
+    Nics {
+        /// The host.
+        host: u32,
+        /// Its NICs.
+        nics: usize,
+        /// Its links.
+        links: usize,
+    },
 }
 
 impl std::fmt::Display for BuildError {
@@ -55,6 +66,11 @@ impl std::fmt::Display for BuildError {
         match self {
             Self::Fabric(e) => e.fmt(f),
             Self::Pcie(e) => e.fmt(f),
+            Self::Nics { host, nics, links } => write!(
+                f,
+                "host {host} has {nics} NICs and {links} links; each NIC needs one, and a host has \
+                 1 to {MAX_NICS} NICs"
+            ),
         }
     }
 }
@@ -86,6 +102,8 @@ pub struct World {
     /// Events that changed nothing: announcements of the end of a program that nobody waited for,
     /// and what a fault plan watches for in vain.
     unheard: u64,
+    /// Hosts beyond the first that waited for the end of a program and heard of it by one event.
+    retold: u64,
     /// Planned faults, if there are any.
     faults: Option<Box<Faults>>,
     /// Packets that the network lost, by sender.
@@ -106,6 +124,11 @@ impl World {
         let fabric = Fabric::new(&cfg.fabric, cfg.seed).map_err(BuildError::Fabric)?;
         let mut hosts = Vec::with_capacity(cfg.hosts.len());
         for (i, host) in cfg.hosts.iter().enumerate() {
+            let nics = host.nic_nodes.len();
+            let links = fabric.hosts().get(i).map_or(0, HostNode::ports);
+            if nics != links || !(1..=MAX_NICS).contains(&nics) {
+                return Err(BuildError::Nics { host: i as u32, nics, links });
+            }
             let host = Host::new(host, HostId(i as u32), cfg.mtu, &mut engine);
             hosts.push(host.map_err(BuildError::Pcie)?);
         }
@@ -129,7 +152,8 @@ impl World {
                 fabric_out: Out::new(),
                 messages: Slab::new(),
                 bootstrap_latency: cfg.bootstrap_latency,
-                size: 0,
+                ranks: Vec::new(),
+                ended: Vec::new(),
                 timeline,
                 capture: None,
                 hosts: cfg.hosts.len() as u32,
@@ -137,6 +161,7 @@ impl World {
             hosts,
             reached: Time::ZERO,
             unheard: 0,
+            retold: 0,
             faults: None,
             losses: Losses::default(),
             watching: false,
@@ -153,8 +178,9 @@ impl World {
         start: Time,
         program: P,
     ) -> u32 {
-        let rank = self.shared.size;
-        self.shared.size += 1;
+        let rank = self.shared.size();
+        self.shared.ranks.push(host);
+        self.shared.ended.push(false);
         let engine = &mut self.shared.engine;
         self.hosts[host.index()].add_program(on, rank, Box::new(program), start, engine);
         rank
@@ -162,7 +188,8 @@ impl World {
 
     /// Records from now on what a capture on each port would show.
     pub fn capture_to(&mut self, sink: Box<dyn CaptureSink>) {
-        let encapsulations = self.hosts.iter().map(|h| h.nic().rc_config().encapsulation).collect();
+        let encapsulations =
+            self.hosts.iter().map(|h| h.nic(0).rc_config().encapsulation).collect();
         let capture = Capture::new(sink, &self.shared.fabric, encapsulations);
         self.shared.capture = Some(Box::new(capture));
     }
@@ -184,10 +211,10 @@ impl World {
             if self.only_faults_left() {
                 return self.ended();
             }
-            match self.shared.engine.peek_time() {
+            match self.shared.engine.comes_by(limit) {
                 None => return self.ended(),
-                Some(t) if t > limit => return self.cut_off(),
-                Some(_) => {}
+                Some(false) => return self.cut_off(),
+                Some(true) => {}
             }
             match self.shared.engine.pop() {
                 Ok(Some((_, _, event))) if is_timer(&event) && self.retries_for_ever() => {
@@ -218,12 +245,12 @@ impl World {
     /// its own island only; all are asked where a planned fault is not of one.
     fn stopped_by(&self, event: Event) -> bool {
         let host = match event {
-            Event::Host(host, _) | Event::Bootstrap { host, .. } | Event::Ended { host, .. } => {
-                host.index()
-            }
+            Event::Host(host, _) | Event::Bootstrap { host, .. } => host.index(),
             Event::Fabric(ev) => ev.node().index(),
             Event::Watch => return false,
-            Event::Fault(_) => return self.hosts.iter().any(|h| h.fault().is_some()),
+            Event::Ended { .. } | Event::Fault(_) => {
+                return self.hosts.iter().any(|h| h.fault().is_some());
+            }
         };
         self.hosts.get(host).is_some_and(|h| h.fault().is_some())
     }
@@ -275,12 +302,14 @@ impl World {
     /// another one runs, and will change something.
     fn vain_retries(&self) -> Option<usize> {
         let mut vain = 0;
-        for q in self.hosts.iter().flat_map(|h| h.nic().qps()).map(|(_, q)| q) {
+        let nics = self.hosts.iter().flat_map(Host::nics);
+        for q in nics.flat_map(Nic::qps).map(|(_, q)| q) {
             let Some(r) = q.requester.as_ref().filter(|r| r.next_deadline().is_some()) else {
                 continue;
             };
             let peer = Nic::qp_index(q.attr.dest_qpn);
-            let ready = peer.is_none_or(|p| self.hosts[q.peer.index()].nic().has_receive(p));
+            let there = self.hosts[q.peer.index()].nic(q.peer_port.index());
+            let ready = peer.is_none_or(|p| there.has_receive(p));
             if ready || !r.waits_without_end() {
                 return None;
             }
@@ -311,23 +340,31 @@ impl World {
                 }
             }
             Event::Bootstrap { host, message } => {
-                let rung = |h: &Host| h.nic().stats.doorbells + h.nic().stats.blueflames > 0;
-                let setting_up = !self.hosts.iter().any(rung);
                 let (from, key, bytes, left) = &mut s.messages[message];
                 let (from, key, bytes) = (*from, *key, bytes.clone());
                 *left -= 1;
                 if *left == 0 {
                     s.messages.remove(message);
                 }
+                // Asked only then: it looks at every NIC.
+                let rung = |n: &Nic| n.stats.doorbells + n.stats.blueflames > 0;
+                let setting_up =
+                    s.messages.is_empty() && !self.hosts.iter().flat_map(Host::nics).any(rung);
                 self.hosts[host.index()].on_bootstrap(s, now, from, key, &bytes);
-                if setting_up && s.messages.is_empty() {
+                if setting_up {
                     self.set_up = Some(self.report());
                 }
             }
-            Event::Ended { host, rank } => {
-                if !self.hosts[host.index()].on_ended(s, now, rank) {
-                    self.unheard += 1;
-                    return;
+            Event::Ended { rank } => {
+                s.ended[rank as usize] = true;
+                let heard = self.hosts.iter_mut().map(|h| u64::from(h.on_ended(s, now))).sum();
+                match heard {
+                    0 => {
+                        self.unheard += 1;
+                        return;
+                    }
+                    // Each host that was told counts.
+                    n => self.retold += n - 1,
                 }
             }
             Event::Fabric(ev) if s.fabric.is_overtaken(now, ev) => {
@@ -373,9 +410,9 @@ impl World {
                 }
                 let host = &mut self.hosts[d.host.index()];
                 if s.packets[d.packet.0].corrupt.is_some() {
-                    host.corrupt_packet(s, d.packet);
+                    host.corrupt_packet(s, d.port, d.packet);
                 } else {
-                    host.on_packet(s, now, d.packet);
+                    host.on_packet(s, now, d.port, d.packet);
                 }
             }
             Outcome::Dropped(d) => {
@@ -388,9 +425,9 @@ impl World {
                     capture.dropped(now, &d, &packet);
                 }
             }
-            Outcome::TxReady { host, .. } => {
+            Outcome::TxReady { host, port } => {
                 if !self.hosts[host.index()].is_dead() {
-                    self.hosts[host.index()].on_tx_ready(s, now);
+                    self.hosts[host.index()].on_tx_ready(s, now, port);
                 }
             }
         }
@@ -405,7 +442,7 @@ impl World {
     /// the end of the last program and its announcement has the same number. Neither is a timer
     /// that found nothing due, nor what a fault plan adds to the queue without an effect.
     pub fn events(&self) -> u64 {
-        self.shared.engine.events() - self.unheard
+        self.shared.engine.events() + self.retold - self.unheard
     }
 
     /// Hash of everything that happened.
@@ -420,7 +457,7 @@ impl World {
         for (i, host) in self.hosts.iter().enumerate() {
             let host_left = [
                 ("PCIe transactions", host.pcie().in_flight() as u64),
-                ("NIC jobs", host.nic().in_flight()),
+                ("NIC jobs", host.nics().map(Nic::in_flight).sum()),
             ];
             left.extend(host_left.map(|(name, n)| (format!("host {i}: {name}"), n)));
         }
@@ -452,7 +489,7 @@ impl World {
 
 /// Whether it is a timer of a NIC.
 const fn is_timer(event: &Event) -> bool {
-    matches!(event, Event::Host(_, HostEvent::Nic(NicEvent::Timer(_))))
+    matches!(event, Event::Host(_, HostEvent::Nic { ev: NicEvent::Timer(_), .. }))
 }
 
 /// Whether it is the step of a program that has looked often and found nothing, and it is time to

@@ -52,7 +52,7 @@ pub(super) struct Losses(BTreeMap<Sender, Vec<(Lost, PsnLog)>>);
 impl Losses {
     pub(super) fn add(&mut self, now: Time, p: &Packet, place: LossPlace, cause: DropCause) {
         let request = p.desc.opcode.is_request();
-        let of = self.0.entry(Sender { host: p.src, qp: p.src_qp }).or_default();
+        let of = self.0.entry(Sender::of(p)).or_default();
         let same = |l: &Lost| (l.place, l.cause, l.request) == (place, cause, request);
         let at = of.iter().position(|(l, _)| same(l)).unwrap_or_else(|| {
             let new = Lost { place, cause, request, packets: 0, first: now, last: now };
@@ -86,7 +86,7 @@ impl World {
     /// Packets of a QP that are still on their way: in a queue, on a link, held by a fault, or in
     /// a receive unit.
     pub fn under_way_of(&self, from: Sender) -> u64 {
-        let of = |p: &Packet| Sender { host: p.src, qp: p.src_qp } == from;
+        let of = |p: &Packet| Sender::of(p) == from;
         self.shared.packets.iter().filter(|(_, p)| of(p)).count() as u64
     }
 }

@@ -4,6 +4,8 @@ use doorbell_core::units::{Span, Time};
 
 use super::World;
 use crate::fabric::End;
+use crate::host::Host;
+use crate::nic::Nic;
 use crate::pcie::{Cause, Direction};
 use crate::wire::{NodeId, PortId};
 
@@ -115,8 +117,10 @@ impl World {
                 let name = format!("{} (program {rank})", initiator_name(who));
                 add(name, stats.work, 1, stats.steps, stats.blocked);
             }
-            for (name, busy, units, served, waited) in host.nic().resources() {
-                add(name.to_owned(), busy, units, served, waited);
+            for nic in host.nics() {
+                for (name, busy, units, served, waited) in nic.resources() {
+                    add(format!("{}{name}", prefix(host, nic)), busy, units, served, waited);
+                }
             }
             for (qpn, busy, taken, waited) in host.locks() {
                 add(format!("lock of QP {}", qpn.value()), busy, 1, taken, waited);
@@ -146,9 +150,11 @@ impl World {
                     }
                 }
             }
-            let port = self.shared.fabric.hosts()[h as usize].egress(PortId(0));
-            let c = port.counters(now);
-            add("port transmit".into(), c.busy, 1, c.sent.packets, c.blocked);
+            for nic in host.nics() {
+                let c = self.shared.fabric.hosts()[h as usize].egress(nic.port()).counters(now);
+                let name = format!("{}port transmit", prefix(host, nic));
+                add(name, c.busy, 1, c.sent.packets, c.blocked);
+            }
         }
         let switch_ports = self.switch_ports(now);
         RunReport { elapsed: now.since(Time::ZERO), resources, switch_ports, links }
@@ -173,6 +179,11 @@ impl World {
         });
         used.collect()
     }
+}
+
+/// What tells the resources of a NIC from those of another in the same host.
+fn prefix(host: &Host, nic: &Nic) -> String {
+    if host.nics().count() == 1 { String::new() } else { format!("nic{}: ", nic.port().0) }
 }
 
 fn initiator_name(who: doorbell_core::transport::Initiator) -> String {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use doorbell_core::transport::{Next, Transport, WaitSet};
 use doorbell_core::units::{Span, Time};
 use doorbell_sim::fault::FaultPlan;
-use doorbell_sim::host::{SimProgram, SimTransport};
+use doorbell_sim::host::{InitiatorConfig, SimProgram, SimTransport};
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::{RunEnd, World};
 
@@ -89,13 +89,27 @@ impl Lab {
         hosts: &[u32],
         plan: &FaultPlan,
     ) -> Self {
+        let places: Vec<_> = hosts.iter().map(|host| (*host, 0)).collect();
+        Self::with_nics(config, &places, plan)
+    }
+
+    /// The same with a host and one of its NICs per rank.
+    ///
+    /// # Panics
+    /// When it cannot be built, or the plan does not fit it.
+    pub fn with_nics(
+        config: doorbell_sim::world::WorldConfig,
+        places: &[(u32, u8)],
+        plan: &FaultPlan,
+    ) -> Self {
         let mut world = World::new(&config).expect("a configuration that can be built");
         world.set_faults(plan).expect("a plan of this world");
         let mut boxes = Vec::new();
-        for (core, &host) in (0..).zip(hosts) {
+        for (core, &(host, nic)) in (0..).zip(places) {
             let mailbox = Mailbox::default();
             boxes.push(MailboxOf(mailbox.clone()));
-            world.add_program(HostId(host), machine::core(core), Time::ZERO, Puppet(mailbox));
+            let on = InitiatorConfig { nic, ..machine::core(core) };
+            world.add_program(HostId(host), on, Time::ZERO, Puppet(mailbox));
         }
         Self { world, boxes, now: Time::ZERO }
     }

@@ -105,7 +105,7 @@ fn counters_agree(world: &World, faults: &FaultPlan) -> Result<(), TestCaseError
             What::Host(_) => {}
         }
     }
-    let sides = [0, 1].map(|h: usize| world.hosts()[h].nic().hw_counters());
+    let sides = [0, 1].map(|h: usize| world.hosts()[h].nic(0).hw_counters());
     for (me, peer) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
         prop_assert!(me.packet_seq_err <= peer.sequence_naks_sent + copies);
         prop_assert!(me.rnr_nak_retry_err <= peer.rnr_nak_sent + copies);
@@ -150,7 +150,7 @@ fn the_plans_take_delay_and_double_packets() {
         let faults = fault_plans().new_tree(&mut runner).unwrap().current();
         let world = run_under(&plan, &faults, false);
         fired += world.fault_uses().iter().map(|used| used.fired).sum::<u64>();
-        again += world.hosts()[0].nic().hw_counters().retransmitted_packets;
+        again += world.hosts()[0].nic(0).hw_counters().retransmitted_packets;
     }
     assert!(fired > 100 && again > 100, "{fired} faults fired, {again} packets went again");
 }

@@ -60,7 +60,7 @@ fn packets_are_lost_and_the_side_that_sees_it_counts() {
         let plan = Arc::new(reliable_plans().new_tree(&mut runner).unwrap().current());
         let config = lossy(Recovery::GoBackN, plan.seed);
         let world = simulate_on(&plan, &config, machine::core(0));
-        let counters = [0, 1].map(|h: usize| world.hosts()[h].nic().hw_counters());
+        let counters = [0, 1].map(|h: usize| world.hosts()[h].nic(0).hw_counters());
         let sum = |f: fn(&doorbell_sim::rc::HwCounters) -> u64| counters.iter().map(f).sum::<u64>();
         let rounds = sum(|c| c.packet_seq_err)
             + sum(|c| c.implied_nak_seq_err)

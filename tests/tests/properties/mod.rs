@@ -129,7 +129,7 @@ proptest! {
             let side = &plan.sides[rank];
             let host = &world.hosts()[rank];
             prop_assert_eq!(record.rung + record.unrung, side.ops.len() as u64);
-            prop_assert_eq!(host.nic().stats.wqes, record.rung, "executed");
+            prop_assert_eq!(host.nic(0).stats.wqes, record.rung, "executed");
             prop_assert_eq!(host.unrung(), record.unrung, "reported");
             prop_assert_eq!(record.unrung, side.unrung as u64);
             // Each signalled request completes once, in the order of posting, and nothing else.
@@ -160,7 +160,7 @@ proptest! {
             // The old value of an ATOMIC travels in a header and is placed as 8 bytes.
             let rung = plan.sides[rank].rung().iter();
             let atomics = rung.filter(|op| op.kind.is_atomic()).count() as u64;
-            let (placed, sent) = (to.nic().stats.rx_payload, from.nic().stats.tx_payload);
+            let (placed, sent) = (to.nic(0).stats.rx_payload, from.nic(0).stats.tx_payload);
             prop_assert_eq!(placed, sent + 8 * atomics, "payload towards rank {}", rank);
         }
         prop_assert_eq!(world.left_over(), []);

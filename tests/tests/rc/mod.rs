@@ -121,7 +121,7 @@ impl Setup {
 
 /// The NIC of a host.
 pub fn nic(pair: &Pair, host: usize) -> &Nic {
-    pair.lab.world().hosts()[host].nic()
+    pair.lab.world().hosts()[host].nic(0)
 }
 
 /// Its counters.

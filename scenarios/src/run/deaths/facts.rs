@@ -217,8 +217,8 @@ impl Fates {
         let mut dropped = Vec::new();
         for (h, host) in (0..).zip(world.hosts()) {
             let of: Vec<Dropped> = match episode {
-                Some(e) => host.nic().dropped_within(from, e).collect(),
-                None => host.nic().dropped_of(from).copied().collect(),
+                Some(e) => host.nics().flat_map(|n| n.dropped_within(from, e)).collect(),
+                None => host.nics().flat_map(|n| n.dropped_of(from)).copied().collect(),
             };
             dropped.extend(of.into_iter().filter(|d| d.request == request).map(|d| (h, d)));
         }
@@ -269,7 +269,7 @@ pub(super) fn gather(world: &World, point: &Point, stalled: bool) -> Vec<Facts> 
         if stalled {
             host.stall_reasons(&mut reasons);
         }
-        for (index, q) in host.nic().qps() {
+        for (index, q) in host.qps() {
             let how = match &q.death {
                 Some(d) => {
                     let status = d.ended.map(|e| e.status);
@@ -307,9 +307,12 @@ fn waits(q: &NicQp, reasons: &[StallReason]) -> Option<How> {
 
 fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how: How) -> Facts {
     let s = &point.scenario;
-    let nic = world.hosts()[host as usize].nic();
-    let me = Sender { host: HostId(host), qp: index };
-    let them = Nic::qp_index(q.attr.dest_qpn).map(|qp| Sender { host: q.peer, qp });
+    let port = Nic::port_of(q.qpn);
+    let nic = world.hosts()[host as usize].nic(port.index());
+    let me = Sender { host: HostId(host), port, qp: index };
+    let there = world.hosts()[q.peer.index()].nic(q.peer_port.index());
+    let them = there.own_qp_index(q.attr.dest_qpn);
+    let them = them.map(|qp| Sender { host: q.peer, port: q.peer_port, qp });
     let ended = q.death.as_ref().and_then(|d| d.ended);
     let standing = ended.map(|e| e.standing).or_else(|| q.requester.as_ref().map(|r| r.standing()));
     let oldest = match &q.death {
@@ -353,8 +356,9 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
 
 fn peer(world: &World, host: u32, q: &NicQp) -> Peer {
     let there = &world.hosts()[q.peer.index()];
-    let index = Nic::qp_index(q.attr.dest_qpn);
-    let found = index.and_then(|i| Some((i, there.nic().qp(i)?)));
+    let nic = there.nic(q.peer_port.index());
+    let index = nic.own_qp_index(q.attr.dest_qpn);
+    let found = index.and_then(|i| Some((i, nic.qp(i)?)));
     let qp = found.map(|(_, p)| PeerQp {
         state: p.state,
         death: p.death.as_ref().map(|d| (d.at, d.why, d.ended.map(|e| e.status))),
@@ -365,14 +369,14 @@ fn peer(world: &World, host: u32, q: &NicQp) -> Peer {
         expected_psn: p.responder.as_ref().map(|r| r.expected_psn().value()),
         requests: p.stats.rx_requests,
         last_request: p.last_request,
-        receives: p.srq.and_then(|srq| there.nic().srq(srq)).unwrap_or(&p.rq).len(),
+        receives: p.srq.and_then(|srq| nic.srq(srq)).unwrap_or(&p.rq).len(),
         fill_at_rnr: p.fill_at_rnr,
         counters: p.hw_counters(),
     });
     let takes_us = |p: &NicQp| p.peer.0 == host && p.attr.dest_qpn == q.qpn;
     let elsewhere = || {
         world.hosts().iter().enumerate().find_map(|(h, other)| {
-            let (_, p) = other.nic().qps().find(|(_, p)| p.responder.is_some() && takes_us(p))?;
+            let (_, p) = other.qps().find(|(_, p)| p.responder.is_some() && takes_us(p))?;
             Some((h as u32, p.qpn))
         })
     };

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use doorbell_core::units::Time;
 use doorbell_core::verbs::QpState;
-use doorbell_sim::host::Host;
+use doorbell_sim::nic::Nic;
 use doorbell_sim::world::World;
 use serde::Serialize;
 
@@ -51,8 +51,19 @@ pub struct QpRow {
 pub struct PortRow {
     /// Its host.
     pub host: u32,
+    /// Its NIC, where the host has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nic: Option<u16>,
     /// Counters, those that are not zero.
     pub counters: BTreeMap<&'static str, u64>,
+}
+
+impl PortRow {
+    /// `host0`, or `host0.nic1` where the host has several.
+    pub fn name(&self) -> String {
+        let nic = self.nic.map_or(String::new(), |n| format!(".nic{n}"));
+        format!("host{}{nic}", self.host)
+    }
 }
 
 /// How a queue pair died, or what it waits for.
@@ -159,8 +170,8 @@ impl QpRow {
 }
 
 /// Counters of a port: of its queue pairs, and those of the device that no queue pair has.
-pub(super) fn port_counters(host: &Host) -> Vec<(&'static str, u64)> {
-    let (nic, s) = (host.nic(), host.nic().stats);
+pub(super) fn port_counters(nic: &Nic) -> Vec<(&'static str, u64)> {
+    let s = nic.stats;
     let mut all: Vec<_> = nic.hw_counters().iter().collect();
     all.extend([
         ("rx_dropped", s.rx_dropped),
@@ -183,7 +194,7 @@ pub(super) fn port_counters(host: &Host) -> Vec<(&'static str, u64)> {
 /// that wait are explained too.
 pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Outcome) {
     for (h, host) in world.hosts().iter().enumerate() {
-        for (_, q) in host.nic().qps() {
+        for (_, q) in host.qps() {
             let counters = q.hw_counters();
             out.qps.push(QpRow {
                 host: h as u32,
@@ -193,8 +204,12 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
                 death: None,
             });
         }
-        let counters = port_counters(host).into_iter().filter(|(_, n)| *n > 0).collect();
-        out.ports.push(PortRow { host: h as u32, counters });
+        let several = host.nics().count() > 1;
+        for nic in host.nics() {
+            let counters = port_counters(nic).into_iter().filter(|(_, n)| *n > 0).collect();
+            let number = several.then_some(nic.port().0);
+            out.ports.push(PortRow { host: h as u32, nic: number, counters });
+        }
     }
     notes::psn_mismatch(world, out);
     notes::unreliable_drops(world, out);

@@ -7,7 +7,7 @@ use doorbell_core::verbs::{QpType, Qpn};
 use doorbell_sim::host::StallReason;
 use doorbell_sim::nic::{Dropped, Nic, NicQp, Refused, Sender};
 use doorbell_sim::rc::DropReason;
-use doorbell_sim::wire::HostId;
+use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
 
 use super::words::{between, counter_of, plural, qp_name, refused_word};
@@ -36,9 +36,9 @@ fn warn(out: &mut Outcome, name: &str, all: Vec<(String, u64)>) {
 pub(super) fn psn_mismatch(world: &World, out: &mut Outcome) {
     let mut count = 0;
     for (h, host) in world.hosts().iter().enumerate() {
-        for (_, q) in host.nic().qps() {
-            let there = world.hosts()[q.peer.index()].nic();
-            let p = Nic::qp_index(q.attr.dest_qpn).and_then(|i| there.qp(i));
+        for (_, q) in host.qps() {
+            let there = world.hosts()[q.peer.index()].nic(q.peer_port.index());
+            let p = there.own_qp_index(q.attr.dest_qpn).and_then(|i| there.qp(i));
             let mutual = |p: &&NicQp| p.peer.0 == h as u32 && p.attr.dest_qpn == q.qpn;
             let Some(p) = p.filter(mutual).filter(|_| q.acknowledged.is_some()) else { continue };
             let behind = q.attr.sq_psn.diff(p.attr.rq_psn) < 0;
@@ -62,10 +62,11 @@ pub(super) fn unreliable_drops(world: &World, out: &mut Outcome) {
     let mut all = Vec::new();
     for (h, host) in (0..).zip(world.hosts()) {
         let unreliable = |q: &NicQp| matches!(q.ty, QpType::Uc | QpType::Ud);
-        for (index, q) in host.nic().qps().filter(|(_, q)| unreliable(q)) {
-            let from = Sender { host: HostId(h), qp: index };
-            for (to, there) in (0..).zip(world.hosts()) {
-                for d in there.nic().dropped_of(from) {
+        for (index, q) in host.qps().filter(|(_, q)| unreliable(q)) {
+            let from = Sender { host: HostId(h), port: Nic::port_of(q.qpn), qp: index };
+            let nics = (0..).zip(world.hosts()).flat_map(|(h, o)| o.nics().map(move |n| (h, n)));
+            for (to, there) in nics {
+                for d in there.dropped_of(from) {
                     let counters = port_counters(there);
                     let who = (qp_name(h, q.qpn), qp_name(to, d.dest), q.ty);
                     all.push((dropped_text(&who, to, d, &counters), d.packets));
@@ -113,22 +114,22 @@ fn dropped_text(
 pub(super) fn receives_too_few(world: &World, out: &mut Outcome) {
     let mut all = Vec::new();
     for (h, host) in (0..).zip(world.hosts()) {
-        let mut shared: BTreeMap<u32, u64> = BTreeMap::new();
-        for (_, q) in host.nic().qps() {
+        let mut shared: BTreeMap<(PortId, u32), u64> = BTreeMap::new();
+        for (_, q) in host.qps() {
             let naks = q.hw_counters().rnr_nak_sent;
             // What a planned fault withholds was posted.
             let dry = naks > 0 && q.fill_at_rnr.unwrap_or(0) == 0;
             match q.srq {
                 _ if !dry => {}
-                Some(srq) => *shared.entry(srq).or_default() += naks,
+                Some(srq) => *shared.entry((Nic::port_of(q.qpn), srq)).or_default() += naks,
                 None => {
                     let name = format!("the receive queue of {}", qp_name(h, q.qpn));
                     all.push((dry_text(&name, q.rq.depth(), "qp.rq_depth", naks), naks));
                 }
             }
         }
-        for (srq, naks) in shared {
-            let depth = host.nic().srq(srq).map_or(0, |q| q.depth());
+        for ((port, srq), naks) in shared {
+            let depth = host.nic(port.index()).srq(srq).map_or(0, |q| q.depth());
             let name = format!("SRQ {srq} of host {h}");
             all.push((dry_text(&name, depth, "srq.depth", naks), naks));
         }

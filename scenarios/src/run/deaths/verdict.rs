@@ -10,7 +10,7 @@ use doorbell_sim::rc::{BadRequest, RecoverCause, Stall};
 
 use super::super::faults::HostTrouble;
 use super::facts::{Facts, Fates, How, Loss, PeerQp};
-use super::words::{at, between, gap, plural, qp_name, refused_word, time};
+use super::words::{at, between, gap, plural, port_name, qp_name, refused_word, time};
 use crate::format::FaultKind;
 
 /// The cause in one word, as expectations have it.
@@ -236,12 +236,13 @@ fn judge_refused(f: &Facts, host: u32, d: &Dropped) -> Verdict {
                     "{port}: QP {} there is connected to host {}; the one that waits for this \
                      queue pair is {}",
                     f.peer.qpn.value(),
-                    expected.0,
+                    expected.0.0,
                     qp_name(h, qpn)
                 ),
                 None => format!(
-                    "{port}: they came from host {}, and the address vector there names host {}",
-                    from.0, expected.0
+                    "{port}: they came from {}, and the address vector there names {}",
+                    port_name(from),
+                    port_name(expected)
                 ),
             };
             wrong("gid", text)
@@ -433,8 +434,8 @@ fn answers_refused(host: u32, d: &Dropped) -> Verdict {
             wrong("pkey", format!("{port}: P_Key {sent}, expected {expected}"))
         }
         Refused::Address { from, expected } => {
-            let (from, expected) = (from.0, expected.0);
-            wrong("gid", format!("{port}: they came from host {from}, expected host {expected}"))
+            let (from, expected) = (port_name(from), port_name(expected));
+            wrong("gid", format!("{port}: they came from {from}, expected {expected}"))
         }
         Refused::Icrc => verdict(Cause::Corrupted, "icrc", format!("{port}: their ICRC was wrong")),
         why => verdict(Cause::AnswersLost, "", format!("{port}: {}", refused_word(&why))),

@@ -6,6 +6,7 @@ use doorbell_sim::nic::{Dropped, Refused};
 use doorbell_sim::rc::{
     AckTimeoutMode, DropReason, Interval, RecoverCause, Stall, TimeoutMode, time_to_retry_exc,
 };
+use doorbell_sim::wire::{HostId, PortId};
 
 use super::facts::{Facts, Fates, How, Loss, PeerQp};
 use crate::quantity::Unit;
@@ -46,6 +47,14 @@ pub(super) fn plural(n: u64, what: &str) -> String {
 
 pub(super) fn qp_name(host: u32, qpn: Qpn) -> String {
     format!("host {host} QP {}", qpn.value())
+}
+
+/// A port of a host; the first one is that of hosts that have no other.
+pub(super) fn port_name((host, port): (HostId, PortId)) -> String {
+    match port.0 {
+        0 => format!("host {}", host.0),
+        nic => format!("host {}, NIC {nic}", host.0),
+    }
 }
 
 /// First line: who, how, on which work request.
@@ -238,7 +247,7 @@ pub(super) fn refused_word(why: &Refused) -> String {
         Refused::Service { packet, qp } => format!("{packet} packet for {qp} QP"),
         Refused::PKey { sent, expected } => format!("P_Key {sent}, expected {expected}"),
         Refused::Address { from, expected } => {
-            format!("from host {}, expected host {}", from.0, expected.0)
+            format!("from {}, expected {}", port_name(from), port_name(expected))
         }
         Refused::State(state) => format!("QP in {state}"),
         Refused::QKey { sent, expected } => {

@@ -122,8 +122,8 @@ impl Planner<'_> {
     fn local(&self, index: usize, p: &Program, peer: bool) -> Result<LocalConfig, RunError> {
         let qp = &self.point.scenario.qp;
         let (field, memory, rights) = match peer {
-            true => ("peer_memory", p.peer_memory, &p.peer_access),
-            false => ("memory", p.memory, &p.access),
+            true => ("peer_memory", (p.nic_of_peer(), p.peer_memory), &p.peer_access),
+            false => ("memory", (p.nic.value() as u8, p.memory), &p.access),
         };
         let most = (qp.sq_depth.value().max(qp.rq_depth.value()) + 1) * p.qps.value();
         let depth = qp.cq_depth.as_ref().map_or(most, |d| d.value());
@@ -149,7 +149,12 @@ impl Planner<'_> {
         Some(srq.depth.map_or(s.qp.rq_depth.value(), |d| d.value()) as u32)
     }
 
-    fn link(&self, index: usize, p: &Program, peer: u32) -> Result<LinkConfig, RunError> {
+    pub(super) fn link(
+        &self,
+        index: usize,
+        p: &Program,
+        peer: u32,
+    ) -> Result<LinkConfig, RunError> {
         let qp = &self.point.scenario.qp;
         let mtu = Mtu::from_bytes(qp.mtu.0.0 as u32).ok_or_else(|| RunError::BadInput {
             path: "qp.mtu".into(),
@@ -194,7 +199,7 @@ impl Planner<'_> {
 
     /// The link as the peer sees it: its queues are in its own host memory.
     fn peer_link(&self, index: usize, p: &Program, sender: u32) -> Result<LinkConfig, RunError> {
-        let queue_memory = MemKind::Host { numa: 0 };
+        let queue_memory = MemKind::Host { numa: self.near(p.nic_of_peer()) };
         let handshake = p.handshake.map(|h| h.0);
         Ok(LinkConfig { queue_memory, handshake, ..self.link(index, p, sender)? })
     }
@@ -222,7 +227,9 @@ impl Planner<'_> {
             }
             ProgramKind::Script => {
                 let inline = p.inline.map(|q| q.0.0);
-                let steps = p.steps.iter().map(|s| script::script_step(s, inline)).collect();
+                let nic = p.nic_of_peer();
+                let steps = p.steps.iter();
+                let steps = steps.map(|s| script::script_step(s, inline, nic)).collect();
                 let local = self.receiving(local);
                 Script::new(ScriptConfig { local, link, receives: 0, steps }).into()
             }
@@ -237,6 +244,7 @@ impl Planner<'_> {
                 let path = ProducePath::Direct { local, link, ring, group, signal_every };
                 Produce::new(self.produce(p, path, 0)).into()
             }
+            ProgramKind::Flows => unreachable!("planned by the pattern"),
         })
     }
 
@@ -314,7 +322,7 @@ impl Planner<'_> {
         proxy: u32,
         source: u16,
     ) -> Result<Produce, RunError> {
-        self.memory(index, "memory", p.memory)?;
+        self.memory(index, "memory", (p.nic.value() as u8, p.memory))?;
         let path =
             ProducePath::Proxy { rank: proxy, deadline: self.deadline, contents: contents(p) };
         Ok(Produce::new(self.produce(p, path, source)))

@@ -5,7 +5,7 @@ use doorbell_core::verbs::{
     AccessFlags, AckTimeout, Mtu, Psn, QKey, QpState, Qpn, RetryCnt, RnrRetry, SendFlags,
 };
 use doorbell_sim::host::address_of;
-use doorbell_sim::wire::HostId;
+use doorbell_sim::wire::{HostId, PortId};
 
 use super::config::{op, ring};
 use crate::format::{
@@ -17,7 +17,8 @@ use crate::workloads::script::EndStep;
 use crate::workloads::{Aim, Buffer, Origin, PeerKey, Place, ScriptStep, Shape};
 
 /// What a step of the file asks of the program. `inline`: payloads up to this size go inline.
-pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
+/// `nic`: that of the peer, and of every host that a step names.
+pub(super) fn script_step(s: &Step, inline: Option<u64>, nic: u8) -> ScriptStep {
     match s {
         Step::Post(post) => {
             let op = op(post.op);
@@ -64,7 +65,7 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
         Step::Poll { max } => ScriptStep::Poll { max: *max },
         Step::Wait { count: Some(count) } => ScriptStep::Await { count: *count, deadline: None },
         Step::Wait { count: None } => ScriptStep::AwaitAll { deadline: None },
-        Step::State(state) => state_step(state),
+        Step::State(state) => state_step(state, nic),
         Step::Compute { time } => ScriptStep::Compute { time: *time },
         Step::Fence => ScriptStep::Fence { scope: FenceScope::System },
         Step::Load { at } => ScriptStep::Load { at: at.0 },
@@ -73,7 +74,7 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>) -> ScriptStep {
 }
 
 /// A transition, of the own queue pair or of the peer's.
-fn state_step(s: &StateStep) -> ScriptStep {
+fn state_step(s: &StateStep, nic: u8) -> ScriptStep {
     let to = match s.state {
         StepState::Reset => QpState::Reset,
         StepState::Init => QpState::Init,
@@ -89,7 +90,7 @@ fn state_step(s: &StateStep) -> ScriptStep {
         qkey: a.qkey.map(QKey),
         dest_qpn: a.dest_qp.map(Qpn::new),
         path_mtu: a.mtu.and_then(|mtu| Mtu::from_bytes(mtu.0 as u32)),
-        path: a.gid.map(|host| address_of(HostId(host))),
+        path: a.gid.map(|host| address_of(HostId(host), PortId(nic.into()))),
         psn: a.psn.map(|psn| match psn {
             StepPsn::Is(n) => PsnChoice::Is(Psn::new(n)),
             StepPsn::Off(by) => PsnChoice::Off(by),

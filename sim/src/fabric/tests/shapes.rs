@@ -43,11 +43,16 @@ fn ft1024() -> FabricConfig {
     quiet(fat_tree(16).config().expect("even"))
 }
 
-/// Follows every way from host to host; gives the numbers of links and how many ways there are.
+/// As [`ways_of`], from the first port of a host to that of another.
 pub fn ways(f: &Fabric, src: u32, dst: u32) -> (BTreeSet<usize>, usize) {
+    ways_of(f, (src, 0), (dst, 0))
+}
+
+/// Follows every way from port to port; gives the numbers of links and how many ways there are.
+fn ways_of(f: &Fabric, src: (u32, u16), (dst, port): (u32, u16)) -> (BTreeSet<usize>, usize) {
     let hosts = f.hosts().len();
     let (mut lengths, mut count) = (BTreeSet::new(), 0);
-    let mut todo = vec![(f.tx_port(HostId(src), PortId(0)).peer().0, 1)];
+    let mut todo = vec![(f.tx_port(HostId(src.0), PortId(src.1)).peer().0, 1)];
     while let Some((NodeId(node), links)) = todo.pop() {
         assert!(links <= 1 + f.switches().len(), "a loop");
         let Some(s) = (node as usize).checked_sub(hosts) else {
@@ -57,7 +62,7 @@ pub fn ways(f: &Fabric, src: u32, dst: u32) -> (BTreeSet<usize>, usize) {
             continue;
         };
         let switch = &f.switches()[s];
-        let next = switch.routes().ways(HostId(dst), PortId(0));
+        let next = switch.routes().ways(HostId(dst), PortId(port));
         assert!(!next.is_empty(), "switch {s} knows no way to host {dst}");
         todo.extend(next.iter().map(|p| (switch.egress(*p).peer().0, links + 1)));
     }
@@ -109,11 +114,30 @@ fn a_fat_tree_has_two_four_or_six_links() {
 #[test]
 fn rails_join_nics_of_one_number_at_their_leaf() {
     let c = rails(6, 4, 3, 2).config().expect("whole groups");
-    assert_eq!((c.hosts.len(), c.switches.len()), (24, 2 * 4 + 2));
-    all_pairs(&c, |a, b| {
-        let (rail, group) = (a % 4 == b % 4, a / 4 / 3 == b / 4 / 3);
-        if rail && group { (2, 1) } else { (4, 2) }
-    });
+    assert_eq!((c.hosts.len(), c.switches.len()), (6, 2 * 4 + 2));
+    let f = Fabric::new(&c, 1).expect("a legal network");
+    assert!(f.hosts().iter().all(|h| h.ports() == 4), "a port per NIC");
+    let ports = || (0..6).flat_map(|h| (0..4).map(move |n| (h, n)));
+    for (src, dst) in ports().flat_map(|a| ports().map(move |b| (a, b))).filter(|(a, b)| a.0 != b.0)
+    {
+        let near = src.1 == dst.1 && src.0 / 3 == dst.0 / 3;
+        let expected = if near { (BTreeSet::from([2]), 1) } else { (BTreeSet::from([4]), 2) };
+        assert_eq!(ways_of(&f, src, dst), expected, "{src:?} to {dst:?}");
+    }
+}
+
+#[test]
+fn hosts_of_several_ports_have_them_side_by_side() {
+    let c = leaf_spine(2, 2, 1, 1).config().expect("whole numbers").with_host_links(3);
+    let f = Fabric::new(&c, 1).expect("a legal network");
+    assert_eq!((f.hosts().len(), f.switches()[0].ports(), f.switches()[2].ports()), (4, 7, 2));
+    let at = |host, port| f.tx_port(HostId(host), PortId(port)).peer();
+    assert_eq!(at(1, 2), (NodeId(4), PortId(5)), "leaf 0, behind the three of host 0");
+    assert_eq!(ways_of(&f, (0, 1), (1, 2)), (BTreeSet::from([2]), 1));
+    assert_eq!(ways_of(&f, (0, 1), (3, 0)), (BTreeSet::from([4]), 1));
+    let cables = FabricConfig::back_to_back(c.links[0].link).with_host_links(2);
+    let f = Fabric::new(&cables, 1).expect("two cables");
+    assert_eq!(f.tx_port(HostId(0), PortId(1)).peer(), (NodeId(1), PortId(1)), "rail to rail");
 }
 
 #[test]

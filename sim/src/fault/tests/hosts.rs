@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fault::{DoorbellPart, HostAction, Window};
+use crate::nic::Nic;
 
 const WINDOW: Window = Window { after: us(10), before: us(20) };
 
@@ -42,18 +43,22 @@ fn doorbell(qp: Option<u32>, part: DoorbellPart, nth: Option<u64>) -> Fault {
 
 #[test]
 fn doorbells_match_by_qp_part_and_number() {
-    let any = |f: Fault, qp, bf| on(&cable(), &[f]).doorbell(us(15), HostId(1), qp, bf).is_some();
+    let any = |f: Fault, index, bf| {
+        let qp = Nic::qpn(PortId(0), index);
+        on(&cable(), &[f]).doorbell(us(15), HostId(1), qp, bf).is_some()
+    };
     let (record, blueflame) = (DoorbellPart::Record, DoorbellPart::Blueflame);
     assert!(any(doorbell(None, record, None), 0, false));
     assert!(any(doorbell(Some(17), record, None), 1, true));
     assert!(!any(doorbell(Some(17), record, None), 0, true), "another QP");
     assert!(any(doorbell(None, blueflame, None), 0, true));
     assert!(!any(doorbell(None, blueflame, None), 0, false), "no BlueFlame");
+    let first = Nic::qpn(PortId(0), 0);
     let mut s = on(&cable(), &[doorbell(None, record, Some(2))]);
     let found: Vec<bool> =
-        (0..3).map(|_| s.doorbell(us(15), HostId(1), 0, false).is_some()).collect();
+        (0..3).map(|_| s.doorbell(us(15), HostId(1), first, false).is_some()).collect();
     assert_eq!(found, [false, true, false]);
-    assert_eq!(s.doorbell(us(20), HostId(1), 0, false), None, "too late");
+    assert_eq!(s.doorbell(us(20), HostId(1), first, false), None, "too late");
     assert!(s.uses(|_| 0)[0].synthetic);
 }
 

@@ -21,7 +21,7 @@ use doorbell_core::verbs::{
     WrOpcode,
 };
 
-use super::config::{MAX_UNACKED, RequesterConfig};
+use super::config::{MAX_UNACKED, RequesterConfig, packets_for};
 use super::counters::HwCounters;
 use super::packet::{PacketDesc, distance, opcode};
 use super::recovery::{Flight, State};
@@ -217,7 +217,7 @@ impl Requester {
         let status = if self.failed { WcStatus::WrFlushErr } else { self.check(&job) };
         let packets = match job.op {
             WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd => 1,
-            _ => self.cfg.mtu.packets_for(job.len),
+            _ => packets_for(job.len, self.mtu()),
         };
         self.queue.push_back(Entry { job, status, first: self.tail, packets, restart: 0 });
         self.tail = self.tail.add(packets);
@@ -448,7 +448,7 @@ impl Requester {
     }
 
     const fn mtu(&self) -> u32 {
-        self.cfg.mtu.bytes()
+        self.cfg.payload
     }
 
     /// PSNs that are out.

@@ -3,6 +3,7 @@
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, Psn, QpType, RnrTimer, WcStatus};
 
+use super::super::config::packets_for;
 use super::super::packet::{Ext, PacketDesc, distance};
 use super::super::recovery::LossRecovery;
 use super::super::rules::SequenceNak;
@@ -63,7 +64,7 @@ impl Requester {
         a.at = left;
         let takes = match pkt.ext {
             Ext::Reth { dma_len, .. } if pkt.opcode == Opcode::RcRdmaReadRequest => {
-                self.cfg.mtu.packets_for(dma_len)
+                packets_for(dma_len, self.mtu())
             }
             _ => 1,
         };

@@ -113,7 +113,7 @@ impl Responder {
         );
         Self {
             cfg: cfg.clone(),
-            mtu: cfg.mtu.bytes(),
+            mtu: cfg.payload,
             expected: cfg.rq_psn,
             msn: Msn::ZERO,
             run: Run::None,

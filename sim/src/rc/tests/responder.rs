@@ -320,7 +320,7 @@ fn no_message_is_longer_than_2_to_the_31() {
 
 #[test]
 fn no_send_grows_beyond_2_to_the_31() {
-    let mut responder = rc_with(|cfg| cfg.mtu = Mtu::B4096);
+    let mut responder = rc_with(|cfg| cfg.payload = Mtu::B4096.bytes());
     let packet =
         |opcode, psn, len| PacketDesc { ack_req: false, ..request(opcode, Psn::new(psn), len, 0) };
     let full = (1 << 31) / 4096;

@@ -1,0 +1,120 @@
+//! Hosts of several NICs: what they share, what they do not, and what a fault of one leaves alone.
+
+use super::simulate_tests::{number, outcome};
+use super::{Direction, ExitKind, Outcome};
+
+/// One WRITE at a time, from NIC 1, which is on the second socket.
+const FAR_SLOT: &str = "[topology]\nnics = 2\n[[topology.nic]]\n[[topology.nic]]\nnuma = 1\n\
+                        [[program]]\nkind = 'latency'\nsize = '8B'\ninline = '0B'\n\
+                        iterations = 20\nnic = 1\n";
+
+fn pcie(o: &Outcome, link: &str, direction: Direction, cause: &str) -> u64 {
+    let here = o.pcie.iter().filter(|p| p.link == link && p.direction == direction);
+    here.filter(|p| p.cause == cause).map(|p| p.bytes).sum()
+}
+
+/// A socket is as good as the other one; what costs is to be on another than the NIC.
+#[test]
+fn a_far_core_of_either_socket_pays_the_same() {
+    let p50 = |set: &[&str]| number(&outcome(FAR_SLOT, set), "latency.p50");
+    let (near, far) = (p50(&[]), p50(&["program.0.numa=remote"]));
+    assert_eq!(near, p50(&["program.0.nic=0"]), "local to NIC 1 as to NIC 0");
+    assert_eq!(far, p50(&["program.0.nic=0", "program.0.numa=remote"]));
+    // The MMIO store 107 ns, and the completion crosses, and the doorbell: 54 ns each.
+    let more = (far - near) / 1000.0;
+    assert!((more - 215.0).abs() < 20.0, "{more}");
+    let cost = |set: &[&str]| number(&outcome(FAR_SLOT, set), "post_cost") / 1000.0;
+    assert_eq!(cost(&["program.0.numa=remote"]) - cost(&[]), 107.0, "cpu.numa_mmio");
+}
+
+/// Its buffers on the other socket: the payload crosses, there and back.
+#[test]
+fn memory_of_the_other_socket_is_that_which_is_not_the_nics() {
+    let p50 = |set: &[&str]| number(&outcome(FAR_SLOT, set), "latency.p50") / 1000.0;
+    let more = p50(&["program.0.memory=host-remote"]) - p50(&[]);
+    assert!((more - 2.0 * 53.5).abs() < 3.0, "{more}");
+}
+
+/// A GPU beside NIC 1: what it sends does not come near NIC 0's switch, nor the root port.
+#[test]
+fn a_gpu_beside_a_nic_is_below_its_switch() {
+    let text = "[topology]\nnics = 2\n[[topology.nic]]\npcie_switch = 0\n\
+                [[topology.nic]]\npcie_switch = 1\ngpus = [0]\n[[program]]\nkind = 'latency'\n\
+                size = '4KiB'\niterations = 10\nmemory = 'gpu'\nnic = 1\n";
+    let read = |o: &Outcome, link: &str| pcie(o, link, Direction::Up, "payload-read");
+    let o = outcome(text, &[]);
+    let (at_gpu, at_nic) = (read(&o, "host0.gpu0"), read(&o, "host0.nic1"));
+    assert!(at_gpu > 10 * 4096 && at_nic > 0, "{at_gpu} {at_nic}");
+    assert_eq!((read(&o, "host0.switch1"), read(&o, "host0.nic0")), (0, 0));
+    let o = outcome(text, &["program.0.nic=0"]);
+    assert_eq!(read(&o, "host0.gpu0"), at_gpu);
+    assert!(read(&o, "host0.switch1") > 10 * 4096, "up to the root, and down to NIC 0");
+}
+
+/// Two rails of one server pair, a program on each.
+const RAILS: &str = "[topology]\nkind = 'rail-optimised'\nservers = 2\nnics = 2\nspines = 1\n\
+                     [qp]\ntimeout = 8\nretry_cnt = 1\n\
+                     [[program]]\nname = 'a'\nkind = 'bandwidth'\nsize = '64KiB'\n\
+                     iterations = 200\nqps = 2\n\
+                     [[program]]\nname = 'b'\nkind = 'bandwidth'\nsize = '64KiB'\n\
+                     iterations = 200\nqps = 2\nnic = 1\n";
+
+#[test]
+fn a_rail_that_is_down_kills_its_queue_pairs_only() {
+    let down = format!(
+        "{RAILS}[[fault]]\nid = 'f'\nkind = 'link-down'\nlink = 'host0.port1-switch1'\n\
+         after = '200us'\n"
+    );
+    let (alone, o) = (outcome(RAILS, &[]), outcome(&down, &[]));
+    assert_eq!((alone.exit.kind, o.exit.kind), (ExitKind::Ok, ExitKind::Violation));
+    let dead: Vec<(u32, u32)> =
+        o.qps.iter().filter(|q| q.death.is_some()).map(|q| (q.host, q.qpn)).collect();
+    let second = (1 << 20) + 16;
+    assert_eq!(dead, [(0, second), (0, second + 1)], "the senders of NIC 1");
+    assert_eq!(o.qps.iter().filter(|q| q.qpn < 1 << 20).count(), 4, "those of NIC 0 live");
+    let figure = |o: &Outcome, name| number(o, name);
+    assert_eq!(figure(&o, "a.throughput"), figure(&alone, "a.throughput"), "bit for bit");
+    assert_eq!(figure(&o, "a.messages"), 200.0);
+    assert!(figure(&o, "b.messages") < 200.0);
+    // Who has opened the NIC hears of its port, at this end of the link; nobody else does.
+    assert_eq!(figure(&o, "counter.async_port_err"), 1.0);
+    assert!(figure(&o, "host0.nic1.counter.local_ack_timeout_err") > 0.0);
+    assert_eq!(figure(&o, "host0.nic0.counter.local_ack_timeout_err"), 0.0);
+    let both = figure(&o, "host0.counter.local_ack_timeout_err");
+    assert_eq!(both, figure(&o, "host0.nic1.counter.local_ack_timeout_err"), "their sum");
+}
+
+/// A queue pair number says of which NIC it is, so a fault needs no other word for that.
+#[test]
+fn a_fault_of_a_queue_pair_finds_its_nic() {
+    let text = format!(
+        "{RAILS}[[fault]]\nid = 'f'\nkind = 'qp-error'\nhost = 0\nqp = {}\nafter = '200us'\n",
+        (1 << 20) + 17
+    );
+    let o = outcome(&text, &[]);
+    let dead = o.qps.iter().filter(|q| q.death.is_some()).map(|q| (q.host, q.qpn));
+    assert!(dead.clone().any(|q| q == (0, (1 << 20) + 17)), "{:?}", dead.collect::<Vec<_>>());
+    assert_eq!(number(&o, "a.messages"), 200.0);
+}
+
+/// From rail to rail: the address says which NIC is meant, and the QP is found there.
+#[test]
+fn a_message_may_change_the_rail() {
+    for (set, links) in [(&[][..], 0.0), (&["program.0.peer_nic=1"], 4.0)] {
+        let o = outcome(RAILS, set);
+        assert_eq!((o.exit.kind, number(&o, "switch_links_used")), (ExitKind::Ok, links));
+        assert_eq!(number(&o, "counter.rx_dropped"), 0.0);
+    }
+}
+
+/// Each NIC has a queue of its own of what is shared.
+#[test]
+fn receivers_share_a_queue_by_nic() {
+    let text = RAILS.replace("kind = 'bandwidth'", "kind = 'message-rate'\nop = 'send'");
+    let text = format!("[srq]\ndepth = 256\n{}", text.replace("'64KiB'", "'1KiB'"));
+    let o = outcome(&text, &[]);
+    assert_eq!((o.exit.kind, number(&o, "messages")), (ExitKind::Ok, 400.0));
+    assert!(o.find("host1.srq1.low").is_some() && o.find("host1.srq2.low").is_none());
+    let o = outcome(&text, &["program.1.nic=0"]);
+    assert!(o.find("host1.srq0.low").is_some() && o.find("host1.srq1.low").is_none());
+}
