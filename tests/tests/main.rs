@@ -5,6 +5,7 @@ mod bad_input;
 mod boundaries;
 mod capture;
 mod closed_forms;
+mod congestion;
 mod determinism;
 mod devices;
 mod events;

@@ -36,6 +36,8 @@ mod variant;
 #[cfg(test)]
 mod bad_input_tests;
 #[cfg(test)]
+mod congestion_tests;
+#[cfg(test)]
 mod expand_tests;
 #[cfg(test)]
 mod fault_tests;

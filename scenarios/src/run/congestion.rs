@@ -141,7 +141,7 @@ impl Keys for Congestion {
 }
 
 /// The settings of every NIC.
-pub(super) fn settings(c: &Congestion) -> Settings {
+pub(crate) fn settings(c: &Congestion) -> Settings {
     let control = match c.control {
         ControlKind::None => Control::None,
         ControlKind::Dcqcn => Control::Dcqcn(c.dcqcn()),
@@ -154,13 +154,13 @@ pub(super) fn settings(c: &Congestion) -> Settings {
 
 /// What became of the rates: how often one was cut, the lowest of all, and how often a queue pair
 /// had to wait for its own.
-pub(super) fn metrics(world: &World, c: &Congestion, out: &mut Outcome) {
-    if c.control == ControlKind::None {
-        return;
-    }
+pub(super) fn metrics(world: &World, out: &mut Outcome) {
     let (mut cuts, mut paced, mut lowest) = (0, 0, None::<BitRate>);
     for (h, host) in world.hosts().iter().enumerate() {
         for (port, nic) in (0..).zip(host.nics()) {
+            if matches!(nic.rc_config().congestion.control, Control::None) {
+                continue;
+            }
             let line = world.fabric().tx_port(HostId(h as u32), PortId(port)).rate();
             let (n, low) = nic.rates();
             cuts += n;
@@ -169,10 +169,9 @@ pub(super) fn metrics(world: &World, c: &Congestion, out: &mut Outcome) {
             lowest = Some(lowest.map_or(low, |l| l.min(low)));
         }
     }
+    let Some(lowest) = lowest else { return };
+    let value = MetricValue::Integer(lowest.as_bps());
+    out.metrics.insert("rate_min".into(), Metric { value, unit: MetricUnit::Rate });
     out.metrics.insert("rate_cuts".into(), Metric::count(cuts));
     out.metrics.insert("rate_waits".into(), Metric::count(paced));
-    if let Some(low) = lowest {
-        let value = MetricValue::Integer(low.as_bps());
-        out.metrics.insert("rate_min".into(), Metric { value, unit: MetricUnit::Rate });
-    }
 }

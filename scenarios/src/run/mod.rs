@@ -66,7 +66,7 @@ pub use ports::{MAX_NETWORK_PORTS, NetworkPort};
 #[cfg(feature = "hw")]
 pub(crate) use programs::{Placed, Planned, Role, plan};
 pub use series::{SeriesTable, SeriesTrack};
-pub use simulate::Simulator;
+pub use simulate::{Simulator, SimulatorWith};
 
 use crate::format::Scenario;
 use crate::profile::Profile;

@@ -45,7 +45,7 @@ pub struct Simulator;
 
 impl Runner for Simulator {
     fn run(&self, point: &Point) -> Result<Outcome, RunError> {
-        simulate(point, build(point)?).0
+        simulate(point, build(config(point)?)?).0
     }
 
     fn run_captured(
@@ -53,10 +53,23 @@ impl Runner for Simulator {
         point: &Point,
         out: Box<dyn Write>,
     ) -> Result<(Outcome, io::Result<()>), RunError> {
-        let mut world = build(point)?;
+        let mut world = build(config(point)?)?;
         world.capture_to(Box::new(PcapNg::new(out)));
         let (outcome, written) = simulate(point, world);
         Ok((outcome?, written))
+    }
+}
+
+/// Runs points on the simulator, in worlds that the caller has changed: a congestion control of
+/// one's own, a host that is unlike the others, a network that no key describes.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct SimulatorWith<F>(pub F);
+
+impl<F: Fn(&mut WorldConfig)> Runner for SimulatorWith<F> {
+    fn run(&self, point: &Point) -> Result<Outcome, RunError> {
+        let mut config = config(point)?;
+        (self.0)(&mut config);
+        simulate(point, build(config)?).0
     }
 }
 
@@ -76,7 +89,7 @@ fn simulate(point: &Point, mut world: World) -> (Result<Outcome, RunError>, io::
     (collect(point, &world, &placed, &end, recorder.as_ref()), written)
 }
 
-fn build(point: &Point) -> Result<World, RunError> {
+fn config(point: &Point) -> Result<WorldConfig, RunError> {
     let s = &point.scenario;
     let noise = s.run.noise == Noise::On;
     let bad =
@@ -87,14 +100,17 @@ fn build(point: &Point) -> Result<World, RunError> {
         false => FabricNoise::Off,
     };
     let hosts = hosts(point, &fabric);
-    let config = WorldConfig {
+    Ok(WorldConfig {
         seed: point.seed,
         hosts,
         fabric,
         mtu: hardware::max_mtu(&point.profile),
         bootstrap_latency: point.profile.port.bootstrap_latency,
         timeline: if s.record.timeline { TIMELINE_STAGES } else { 0 },
-    };
+    })
+}
+
+fn build(config: WorldConfig) -> Result<World, RunError> {
     World::new(&config).map_err(|e| RunError::BadInput {
         path: "topology".into(),
         message: e.to_string(),
@@ -193,7 +209,7 @@ fn collect(
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
     receives::metrics(world, &all, &mut out);
-    congestion::metrics(world, &point.scenario.congestion, &mut out);
+    congestion::metrics(world, &mut out);
     switch_links(world, &mut out);
     oversize(world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);

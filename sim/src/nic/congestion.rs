@@ -148,7 +148,7 @@ impl Nic {
     pub(super) fn join_flow(&mut self, env: &Env<'_>, qp: u32) {
         let line = env.port.egress(self.port).rate();
         let scope = self.rc.congestion.control.scope();
-        let level = 0;
+        let level = self.qp(qp).map_or(0, |q| q.attr.path.sl.code());
         let shared = self.shared_flows.get(&level).copied().filter(|_| scope == FlowScope::Sl);
         let id = match shared {
             Some(id) => id,

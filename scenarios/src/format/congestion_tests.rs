@@ -1,0 +1,125 @@
+//! The `[congestion]` table: what is taken, and what is refused with which remedy.
+
+use doorbell_sim::cc::{Control, Dcqcn, Notification};
+
+use crate::run::congestion::{Keys, settings};
+use crate::testing::expanded;
+
+fn text(table: &str) -> String {
+    format!(
+        "title = 't'\nprofile = 'generic-400g'\n[congestion]\n{table}\n\
+         [[program]]\nkind = 'bandwidth'\n"
+    )
+}
+
+#[track_caller]
+fn refused(table: &str, message: &str, help: &str) {
+    let Err(e) = expanded(&text(table), &[]) else { panic!("accepted: {table}") };
+    assert!(e.to_string().starts_with("t.toml:"), "{e}");
+    assert!(e.to_string().contains(message), "{e}");
+    assert!(e.remedy().unwrap_or("").contains(help), "{:?}", e.remedy());
+}
+
+#[track_caller]
+fn control(table: &str) -> Control {
+    let points = expanded(&text(table), &[]).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
+    settings(&points[0].point.scenario.congestion).control
+}
+
+fn dcqcn(table: &str) -> Dcqcn {
+    match control(&format!("control = 'dcqcn'\n{table}")) {
+        Control::Dcqcn(cfg) => cfg,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn parameter_sets_and_single_parameters() {
+    assert!(matches!(control(""), Control::None));
+    assert_eq!(dcqcn(""), Dcqcn::PAPER);
+    assert_eq!(dcqcn("parameters = 'vendor'"), Dcqcn::VENDOR);
+    let cfg = dcqcn("parameters = 'vendor'\nrpg_threshold = 5\nrpg_byte_reset = '0B'");
+    assert_eq!(cfg, Dcqcn { rpg_threshold: 5, rpg_byte_reset: None, ..Dcqcn::VENDOR });
+    let cfg = dcqcn("dce_tcp_g = 1019\nclamp_tgt_rate = true");
+    assert_eq!(cfg, Dcqcn { dce_tcp_g: 1019, clamp_tgt_rate: true, ..Dcqcn::PAPER });
+    assert!(
+        matches!(control("control = 'timely'\nbeta = '50%'"), Control::Timely(t) if t.beta == 512)
+    );
+    let table = "control = 'ibcc'\nccti_limit = 2\ncct_shift = 1";
+    assert!(
+        matches!(control(table), Control::Ibcc(i) if i.cct == [1 << 14, 1 << 14 | 1, 1 << 14 | 2])
+    );
+    let table = "control = 'integral'\ntarget = '12us'\ngain = '13000/s'";
+    assert!(matches!(control(table), Control::Integral(i) if i.gain == 13_000));
+}
+
+#[test]
+fn who_sends_cnps_and_when() {
+    let notify = |table: &str| {
+        let points = expanded(&text(table), &[]).unwrap_or_else(|e| panic!("{e}"));
+        points[0].point.scenario.congestion.notification()
+    };
+    assert_eq!(notify(""), None);
+    assert_eq!(notify("control = 'timely'"), None);
+    assert_eq!(notify("control = 'dcqcn'"), Some(Notification::PAPER));
+    let vendor = "control = 'dcqcn'\nparameters = 'vendor'";
+    assert_eq!(notify(vendor), Some(Notification::VENDOR));
+    assert_eq!(notify("control = 'ibcc'"), Some(Notification::INFINIBAND));
+    let given = notify("control = 'dcqcn'\ncnp_sl = 3\ncnp_scope = 'port'\ncnp_with_nak = true");
+    assert!(given.is_some_and(|n| n.sl == Some(3) && n.with_nak));
+}
+
+#[test]
+fn keys_without_a_use() {
+    refused("t_low = '5us'", "`t_low` has no use with `control = \"none\"`", "\"timely\"");
+    let both = "write `control = \"timely\"` or `control = \"integral\"`";
+    refused("control = 'dcqcn'\nmin_rate = '1Mbps'", "`min_rate` has no use", both);
+    refused("control = 'ibcc'\nparameters = 'paper'", "`parameters` has no use", "\"dcqcn\"");
+    refused("control = 'dcqcm'", "unknown value \"dcqcm\"", "`dcqcn`");
+    refused("rpg_gdd = 11", "unknown key `rpg_gdd`", "`rpg_gd`");
+}
+
+#[test]
+fn both_sides_of_each_limit() {
+    let wrong = |key: &str, low: u64, high: u64, control: &str| {
+        for n in [low, high] {
+            self::control(&format!("control = '{control}'\n{key} = {n}"));
+        }
+        refused(&format!("control = '{control}'\n{key} = {}", high + 1), "impossible value", "");
+        if low > 0 {
+            refused(&format!("control = '{control}'\n{key} = {}", low - 1), "impossible value", "");
+        }
+    };
+    wrong("rpg_gd", 10, 15, "dcqcn");
+    wrong("rpg_min_dec_fac", 0, 100, "dcqcn");
+    wrong("rpg_threshold", 1, 1000, "dcqcn");
+    wrong("initial_alpha_value", 0, 1023, "dcqcn");
+    wrong("dce_tcp_g", 0, 1023, "dcqcn");
+    wrong("cnp_sl", 0, 15, "dcqcn");
+    wrong("hai_threshold", 1, 1000, "timely");
+    wrong("ccti_timer", 1, 65_535, "ibcc");
+    wrong("ccti_limit", 1, 16_383, "ibcc");
+    wrong("cct_shift", 0, 3, "ibcc");
+    refused("control = 'dcqcn'\nrpg_time_reset = '0us'", "zero", "");
+}
+
+#[test]
+fn numbers_that_contradict_each_other() {
+    dcqcn("rpg_max_rate = '100Mbps'");
+    let below = "control = 'dcqcn'\nrpg_max_rate = '99Mbps'";
+    refused(below, "`rpg_max_rate` 99Mbps is below `rpg_min_rate`", "at least 100Mbps");
+    let below = "control = 'dcqcn'\nrate_to_set_on_first_cnp = '99Mbps'";
+    refused(below, "is below `rpg_min_rate`", "at least 100Mbps");
+    control("control = 'timely'\nt_low = '500us'");
+    refused(
+        "control = 'timely'\nt_low = '501us'",
+        "`t_low` 501us is above `t_high`",
+        "at most 500us",
+    );
+    control("control = 'timely'\nbeta = 1");
+    refused("control = 'timely'\nbeta = 1.5", "`beta` is", "at most 1");
+    control("control = 'ibcc'\nccti_limit = 5\nccti_min = 5");
+    refused("control = 'ibcc'\nccti_limit = 5\nccti_min = 6", "the table ends at 5", "at most 5");
+    refused("control = 'integral'\ngain = '1/s'", "without `target`", "target = \"12us\"");
+    refused("control = 'integral'\ntarget = '1us'", "without `gain`", "1 / (2 pi target)");
+}
