@@ -13,6 +13,8 @@ mod fault_tests;
 mod faults;
 mod figures;
 mod flow_figures;
+#[cfg(test)]
+mod flow_tests;
 pub(crate) mod flows;
 pub mod hardware;
 #[cfg(test)]

@@ -34,7 +34,7 @@
 //! | `last_completion`, `last_placed` | time | after the start of the clock of flows |
 //! | `goodput` | bit/s | bytes of complete flows, from the first start to the last completion |
 //! | `jain` | ratio | Jain's index over the throughputs of complete flows |
-//! | `victims` | count | flows that were slow though they shared neither end, see the guide |
+//! | `victims` | count | flows that were slow though they shared neither end, see docs/flows.md |
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `statuses`, `peer_statuses` | word | of a script and of its peer, in order: `0 x3, 10, 5` |
