@@ -24,7 +24,9 @@ pub(super) fn check_topology(s: &Scenario, profile: &Profile) -> Checked {
     check_hosts(s, profile)?;
     check_pkeys(t)?;
     if t.kind == TopologyKind::Explicit {
-        return network(t, profile).and_then(|c| check_explicit(&c)).or_else(refuse_wrong);
+        return network(t, &s.switch, profile)
+            .and_then(|c| check_explicit(&c))
+            .or_else(refuse_wrong);
     }
     Ok(())
 }

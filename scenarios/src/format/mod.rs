@@ -8,6 +8,7 @@ mod check;
 pub(crate) mod check_faults;
 mod check_kinds;
 mod check_srq;
+mod check_switch;
 mod check_topology;
 pub mod expand;
 mod expect;
@@ -25,6 +26,7 @@ mod settings;
 mod srq;
 mod state_step;
 mod sweep;
+mod switch;
 mod topology;
 mod variant;
 
@@ -56,6 +58,7 @@ pub use srq::{Srq, SrqRepostBy, SrqShare};
 pub use state_step::{StateAttributes, StateStep, StepPsn};
 pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
+pub use switch::{Ecn, EcnAt, HeadroomText, SharingMode, StormMode, Switch, TrafficClass};
 pub use topology::{
     HashMode, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
 };

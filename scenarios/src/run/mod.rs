@@ -30,6 +30,7 @@ mod simulate;
 #[cfg(test)]
 mod simulate_tests;
 mod steps;
+mod switches;
 mod timeline;
 
 use std::io::{self, Write};

@@ -5,11 +5,16 @@ use std::collections::BTreeMap;
 use doorbell_core::units::{Bytes, Span};
 use doorbell_sim::fabric::{
     Buffering, ConfigError, End, Fabric, FabricConfig, FatTree, Forwarding, HashSeed, LeafSpine,
-    Link, LinkConfig, PROPAGATION_PER_MM, Rails, Routing, ShapeError, SwitchConfig,
+    Link, LinkConfig, Noise as FabricNoise, PROPAGATION_PER_MM, Rails, Routing, ShapeError,
+    SwitchConfig,
 };
 
 use super::hardware::encapsulation;
-use crate::format::{HashMode, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink};
+use super::switches;
+use crate::format::{
+    HashMode, Noise, RoutingMode, Scenario, Switch, SwitchMode, Topology, TopologyKind,
+    TopologyLink,
+};
 use crate::profile::{ForwardMode, LinkKind, Profile};
 use crate::quantity::{Count, Length, Positive};
 
@@ -42,8 +47,12 @@ impl Wrong {
 ///
 /// # Errors
 /// [`Wrong`] with the place.
-pub(crate) fn network(t: &Topology, profile: &Profile) -> Result<FabricConfig, Wrong> {
-    let parts = Parts { t, profile };
+pub(crate) fn network(
+    t: &Topology,
+    switch: &Switch,
+    profile: &Profile,
+) -> Result<FabricConfig, Wrong> {
+    let parts = Parts { t, switch, profile };
     let mut c = match t.kind {
         TopologyKind::BackToBack => FabricConfig::back_to_back(parts.link(false)),
         TopologyKind::Switch => {
@@ -55,7 +64,21 @@ pub(crate) fn network(t: &Topology, profile: &Profile) -> Result<FabricConfig, W
         TopologyKind::Explicit => parts.explicit()?,
     };
     c.routing = parts.routing();
+    c.classes = switches::classes(switch, t.switch_mode());
     Ok(c)
+}
+
+/// The network of a scenario, with its noise.
+///
+/// # Errors
+/// [`Wrong`] with the place.
+pub(crate) fn network_of(s: &Scenario, profile: &Profile) -> Result<FabricConfig, Wrong> {
+    let mut fabric = network(&s.topology, &s.switch, profile)?;
+    fabric.noise = match s.run.noise {
+        Noise::On => FabricNoise::Packets(profile.port.switch_noise),
+        Noise::Off => FabricNoise::Off,
+    };
+    Ok(fabric)
 }
 
 /// Hosts of a shape that counts them by other keys than `hosts`; `None` for the others.
@@ -63,7 +86,8 @@ pub(crate) fn network(t: &Topology, profile: &Profile) -> Result<FabricConfig, W
 /// # Errors
 /// [`Wrong`] with the place.
 pub(crate) fn hosts_of_shape(t: &Topology, profile: &Profile) -> Result<Option<u64>, Wrong> {
-    let parts = Parts { t, profile };
+    let switch = &Switch::default();
+    let parts = Parts { t, switch, profile };
     let hosts = match t.kind {
         TopologyKind::BackToBack | TopologyKind::Switch | TopologyKind::Explicit => {
             return Ok(None);
@@ -96,6 +120,7 @@ pub(crate) fn check_explicit(c: &FabricConfig) -> Result<(), Wrong> {
 
 struct Parts<'a> {
     t: &'a Topology,
+    switch: &'a Switch,
     profile: &'a Profile,
 }
 
@@ -139,6 +164,7 @@ impl Parts<'_> {
             buffering: match t.switch_mode() {
                 SwitchMode::Lossless => Buffering::Lossless { port_bytes },
                 SwitchMode::TailDrop => Buffering::TailDrop { port_bytes },
+                SwitchMode::Pfc => Buffering::Shared(switches::shared(self.switch)),
             },
         }
     }
@@ -213,6 +239,7 @@ impl Parts<'_> {
         let link = Link {
             rate: l.rate.map_or(usual.rate, |r| r.0),
             propagation: propagation(l.length, l.propagation).unwrap_or(usual.propagation),
+            pfc: l.pfc.unwrap_or(true),
             ..usual
         };
         self.with_mtu(link, l.mtu)

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::QpState;
-use doorbell_sim::fabric::{DropCause, Noise as FabricNoise};
+use doorbell_sim::fabric::DropCause;
 use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::host::{Host, InitiatorStats, StallReason};
 use doorbell_sim::wire::{HostId, PortId};
@@ -19,8 +19,8 @@ use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware, network,
 };
-use super::{deaths, effective, faults, receives, timeline};
-use crate::format::{HostModel, Noise, QpKind};
+use super::{deaths, effective, faults, receives, switches, timeline};
+use crate::format::{HostModel, Noise, QpKind, Switch};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -80,11 +80,7 @@ fn build(point: &Point) -> Result<World, RunError> {
     host.nic.pkeys = s.topology.pkeys.iter().map(|key| key.0).collect();
     let bad =
         |w: network::Wrong| RunError::BadInput { path: w.path, message: w.message, help: w.help };
-    let mut fabric = network::network(&s.topology, &point.profile).map_err(bad)?;
-    fabric.noise = match noise {
-        true => FabricNoise::Packets(point.profile.port.switch_noise),
-        false => FabricNoise::Off,
-    };
+    let fabric = network::network_of(s, &point.profile).map_err(bad)?;
     let config = WorldConfig {
         seed: point.seed,
         hosts: vec![host; fabric.hosts.len()],
@@ -166,6 +162,8 @@ fn collect(
     receives::metrics(world, &all, &mut out);
     switch_links(world, &mut out);
     oversize(world, &mut out);
+    let own = world.fabric().pauses() || point.scenario.switch != Switch::default();
+    switches::metrics(world, own, MAX_SWITCH_PORTS, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
@@ -224,6 +222,9 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
             kind: ExitKind::NoProgress,
             reason: "the time limit of the run was reached; raise run.limit or ask for less".into(),
         },
+        RunEnd::PauseDeadlock(d) => {
+            Exit { kind: ExitKind::NoProgress, reason: losses(world) + &d.to_string() }
+        }
         RunEnd::Livelock(e) => Exit { kind: ExitKind::NoProgress, reason: e.to_string() },
     }
 }
