@@ -113,6 +113,7 @@ fn too_little_headroom_drops_at_the_input() {
         let mut flows: Vec<_> = (1..3).map(|src| Flow::new(src, 0, 200, 9_216)).collect();
         flows.extend((1..3).map(|dst| Flow::new(0, dst, 50, 9_216)));
         let net = run(&c, 1, &flows);
+        assert!(pauses(&net, 0).xoff_sent > 0, "without headroom it pauses too, if too late");
         let d = net.fabric.dropped();
         assert_eq!(d.total(), d.of(DropCause::IngressOverflow), "at the input and nowhere else");
         d.total().packets
