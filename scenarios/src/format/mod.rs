@@ -10,6 +10,7 @@ pub(crate) mod check_faults;
 mod check_flows;
 mod check_kinds;
 mod check_srq;
+mod check_switch;
 mod check_topology;
 mod congestion;
 pub mod expand;
@@ -30,6 +31,7 @@ mod settings;
 mod srq;
 mod state_step;
 mod sweep;
+mod switch;
 mod topology;
 mod variant;
 
@@ -65,6 +67,7 @@ pub use srq::{Srq, SrqRepostBy, SrqShare};
 pub use state_step::{StateAttributes, StateStep, StepPsn};
 pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
+pub use switch::{Ecn, EcnAt, HeadroomText, SharingMode, StormMode, Switch, TrafficClass};
 pub use topology::{
     HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
 };

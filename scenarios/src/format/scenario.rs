@@ -10,7 +10,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::settings::SettingValue;
-use super::{Congestion, Expect, Fault, Program, Qp, Srq, Sweep, Topology, Variant};
+use super::{Congestion, Expect, Fault, Program, Qp, Srq, Sweep, Switch, Topology, Variant};
 use crate::quantity::{Count, Positive};
 
 /// A scenario: a profile, a topology, programs, and what is expected of them.
@@ -43,6 +43,9 @@ pub struct Scenario {
     /// Hosts and what is between them.
     #[serde(default)]
     pub topology: Topology,
+    /// Traffic classes, buffers, marks and pauses of the switches.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub switch: Switch,
     /// Attributes of every queue pair.
     #[serde(default)]
     pub qp: Qp,
@@ -69,6 +72,10 @@ pub struct Scenario {
     /// What the results must be.
     #[serde(default, skip_serializing)]
     pub expect: Vec<Expect>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 const fn default_seed() -> Count<0, { i64::MAX as u64 }> {

@@ -152,6 +152,10 @@ pub struct TopologyLink {
     /// MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Positive<Bytes>>,
+    /// Whether its ports know pause frames, with `switch = "pfc"`; without it yes. `false` is a port
+    /// that was forgotten: a lossless class drops there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pfc: Option<bool>,
 }
 
 impl Default for Topology {
@@ -285,6 +289,9 @@ pub enum SwitchMode {
     Lossless,
     /// It drops the packet.
     TailDrop,
+    /// Its ports share one buffer, of which lossless classes pause their senders by priority flow
+    /// control. See `[switch]`.
+    Pfc,
 }
 
 /// How a switch chooses among output ports that lead to the destination by equally short ways.

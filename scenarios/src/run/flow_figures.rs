@@ -396,6 +396,7 @@ fn hops(world: &World, out: &mut Outcome) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantity::Unit;
 
     fn row(src: u32, dst: u32, start_ps: u64, fct_ps: u64, slowdown_ppm: u64) -> FlowRow {
         FlowRow {

@@ -40,6 +40,7 @@ mod simulate;
 #[cfg(test)]
 mod simulate_tests;
 mod steps;
+mod switches;
 mod timeline;
 mod waiting;
 mod watch;

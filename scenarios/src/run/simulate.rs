@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState};
-use doorbell_sim::fabric::{DropCause, FabricConfig, Noise as FabricNoise};
+use doorbell_sim::fabric::{DropCause, FabricConfig};
 use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
 use doorbell_sim::nic::Nic;
@@ -21,10 +21,10 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    congestion, deaths, effective, faults, flow_figures, ports, receives, series, timeline,
-    waiting, watch,
+    congestion, deaths, effective, faults, flow_figures, ports, receives, series, switches,
+    timeline, waiting, watch,
 };
-use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
+use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind, Switch};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -91,14 +91,9 @@ fn simulate(point: &Point, mut world: World) -> (Result<Outcome, RunError>, io::
 
 fn config(point: &Point) -> Result<WorldConfig, RunError> {
     let s = &point.scenario;
-    let noise = s.run.noise == Noise::On;
     let bad =
         |w: network::Wrong| RunError::BadInput { path: w.path, message: w.message, help: w.help };
-    let mut fabric = network::network(&s.topology, &point.profile).map_err(bad)?;
-    fabric.noise = match noise {
-        true => FabricNoise::Packets(point.profile.port.switch_noise),
-        false => FabricNoise::Off,
-    };
+    let fabric = network::network_of(s, &point.profile).map_err(bad)?;
     let hosts = hosts(point, &fabric);
     Ok(WorldConfig {
         seed: point.seed,
@@ -212,6 +207,8 @@ fn collect(
     congestion::metrics(world, &mut out);
     switch_links(world, &mut out);
     oversize(world, &mut out);
+    let own = world.fabric().pauses() || point.scenario.switch != Switch::default();
+    switches::metrics(world, own, MAX_SWITCH_PORTS, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);

@@ -3,8 +3,8 @@
 use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, Opcode, PKey};
 
-use crate::cc::{Congestion};
-use super::vendor::{VendorCodes};
+use super::vendor::VendorCodes;
+use crate::cc::Congestion;
 use crate::rc::{AckPolicy, AckReqLast, Recovery, Rules, TimeoutMode};
 use crate::wire::{Encapsulation, wire_bytes};
 
