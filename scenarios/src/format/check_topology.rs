@@ -14,7 +14,8 @@ use crate::run::network::{Wrong, check_explicit, hosts_of_shape, network};
 const MAX_FULL_HOSTS: u64 = 1024;
 
 /// Keys that have a use in every shape.
-const ALWAYS: [&str; 7] = ["kind", "hosts", "rate", "propagation", "length", "mtu", "pkeys"];
+const ALWAYS: [&str; 8] =
+    ["kind", "hosts", "rate", "propagation", "length", "mtu", "pkeys", "credits"];
 
 pub(super) fn check_topology(s: &Scenario, profile: &Profile) -> Checked {
     let t = &s.topology;

@@ -7,12 +7,14 @@
 mod check;
 pub(crate) mod check_faults;
 mod check_kinds;
+mod check_link;
 mod check_srq;
 mod check_topology;
 pub mod expand;
 mod expect;
 mod expect_check;
 mod fault;
+mod link;
 pub mod load;
 mod paths;
 mod program;
@@ -35,6 +37,8 @@ mod expand_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod link_tests;
+#[cfg(test)]
 mod topology_tests;
 
 pub use expect::{
@@ -42,6 +46,7 @@ pub use expect::{
     MonotoneExpect, Names, PairExpect, RangeExpect, Target, Where,
 };
 pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
+pub use link::{CreditChange, Credits, LinkLayer};
 pub use program::{
     Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives, RingBy,
     RingMode,

@@ -2,6 +2,7 @@
 //! out.
 
 mod batch;
+mod credits;
 mod deaths;
 mod effective;
 #[cfg(test)]

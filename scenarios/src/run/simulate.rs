@@ -19,7 +19,7 @@ use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware, network,
 };
-use super::{deaths, effective, faults, receives, timeline};
+use super::{credits, deaths, effective, faults, receives, timeline};
 use crate::format::{HostModel, Noise, QpKind};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
@@ -165,6 +165,7 @@ fn collect(
     queue_metrics(world, &mut out);
     receives::metrics(world, &all, &mut out);
     switch_links(world, &mut out);
+    credits::starvation(world, &mut out);
     oversize(world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);

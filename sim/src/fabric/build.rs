@@ -140,6 +140,9 @@ fn check_sizes(c: &FabricConfig) -> Result<(), ConfigError> {
         }
         Ok(())
     };
+    // Delimiters take no credit.
+    let framing = u64::from(c.credits.framing_bytes);
+    let takes = |node, blocks| fits(node, bytes_of(blocks) + framing);
     for (i, h) in c.hosts.iter().enumerate() {
         let node = End::Host(i as u32);
         if let Some(bytes) = h.tx_queue_bytes {
@@ -147,16 +150,18 @@ fn check_sizes(c: &FabricConfig) -> Result<(), ConfigError> {
         }
         match h.receive {
             ReceiveBuffer::Lossless { bytes, .. } => fits(node, bytes)?,
-            ReceiveBuffer::Credits { blocks } => fits(node, bytes_of(blocks))?,
+            ReceiveBuffer::Credits { blocks } => takes(node, blocks)?,
             ReceiveBuffer::Unlimited => {}
         }
     }
     for (i, s) in c.switches.iter().enumerate() {
-        let bytes = match s.buffering {
-            Buffering::TailDrop { port_bytes } | Buffering::Lossless { port_bytes } => port_bytes,
-            Buffering::Credits { blocks } => bytes_of(blocks),
-        };
-        fits(End::Switch(i as u32), bytes)?;
+        let node = End::Switch(i as u32);
+        match s.buffering {
+            Buffering::TailDrop { port_bytes } | Buffering::Lossless { port_bytes } => {
+                fits(node, port_bytes)?;
+            }
+            Buffering::Credits { blocks } => takes(node, blocks)?,
+        }
     }
     let changes = &c.credits.changes;
     match (1..changes.len()).find(|i| changes[*i].0 <= changes[i - 1].0) {

@@ -94,6 +94,10 @@ impl Senders {
         Self { config, lanes: vec![Sender { credits, since: None, suffered }; lanes] }
     }
 
+    pub fn count(&self) -> u8 {
+        self.lanes.len() as u8
+    }
+
     pub fn may_send(&self, item: &Queued) -> bool {
         let lane = &self.lanes[usize::from(item.class)];
         lane.credits.may_send(self.config.blocks(item.wire_bytes))
