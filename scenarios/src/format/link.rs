@@ -34,19 +34,19 @@ impl LinkLayer {
 #[serde(deny_unknown_fields, default)]
 pub struct Credits {
     /// Room behind each port of a switch and each virtual lane, in blocks of 64 bytes; without it
-    /// its share of the buffer, at most 2048. Fewer than the rate times the credit round trip: links
-    /// idle. More than 2048 are never granted at once.
+    /// its share of the buffer, at most 2048. Fewer than the rate times the credit round trip:
+    /// links idle. More than 2048 are never granted at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Count<1, 65_536>>,
     /// The same behind each port of a host; without it as behind a switch's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_blocks: Option<Count<1, 65_536>>,
-    /// From a packet's last bit out of the buffer to the flow-control packet that says so; without it
-    /// none, so that credit comes back in the time of the cable alone.
+    /// From a packet's last bit out of the buffer to the flow-control packet that says so; without
+    /// it none, so that credit comes back in the time of the cable alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_delay: Option<Quantity<Span>>,
-    /// Bytes of a flow-control packet on the wire, such as `"8B"`: it takes their time and waits for
-    /// the packet that is being sent the other way. Without it, it takes no time.
+    /// Bytes of a flow-control packet on the wire, such as `"8B"`: it takes their time and waits
+    /// for the packet that is being sent the other way. Without it, it takes no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow_control: Option<Quantity<Bytes>>,
     /// Changes while the run goes on: new firmware.

@@ -47,8 +47,8 @@ pub enum FabricEvent {
         /// How much more, in bytes on the wire.
         bytes: u32,
     },
-    /// A packet has left the buffer behind an input port of an InfiniBand link, and the return delay
-    /// has passed.
+    /// A packet has left the buffer behind an input port of an InfiniBand link, and the return
+    /// delay has passed.
     Freed {
         /// Where.
         node: NodeId,
