@@ -7,6 +7,7 @@ use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
 use super::check_flows::check_flows;
 use super::check_kinds::{check_kind_limits, unused_keys};
+use super::check_link::check_link;
 use super::check_srq::{check_hosts, check_receiver, check_srq};
 use super::check_switch::check_switch;
 use super::check_topology::check_topology;
@@ -41,6 +42,7 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
         })
     };
     let all = check_claim(s)
+        .and_then(|()| check_link(s, profile))
         .and_then(|()| check_topology(s, profile))
         .and_then(|()| check_switch(s, profile))
         .and_then(|()| check_qp(s, profile))

@@ -14,7 +14,8 @@ use crate::run::network::{Wrong, check_explicit, hosts_of_shape, network, nics_l
 const MAX_FULL_NICS: u64 = 1024;
 
 /// Keys that have a use in every shape.
-const ALWAYS: [&str; 8] = ["kind", "hosts", "rate", "propagation", "length", "mtu", "pkeys", "nic"];
+const ALWAYS: [&str; 9] =
+    ["kind", "hosts", "rate", "propagation", "length", "mtu", "pkeys", "nic", "credits"];
 
 pub(super) fn check_topology(s: &Scenario, profile: &Profile) -> Checked {
     let t = &s.topology;

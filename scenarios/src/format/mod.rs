@@ -9,6 +9,7 @@ mod check_congestion;
 pub(crate) mod check_faults;
 mod check_flows;
 mod check_kinds;
+mod check_link;
 mod check_srq;
 mod check_switch;
 mod check_topology;
@@ -19,6 +20,7 @@ mod expect_check;
 mod fault;
 pub mod flow_file;
 mod flows;
+mod link;
 pub mod load;
 mod paths;
 mod program;
@@ -44,6 +46,8 @@ mod expand_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod link_tests;
+#[cfg(test)]
 mod topology_tests;
 
 pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
@@ -53,6 +57,7 @@ pub use expect::{
 };
 pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
 pub use flows::{Flows, Pattern};
+pub use link::{CreditChange, Credits, LinkLayer};
 pub use program::{
     Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives, RingBy,
     RingMode,

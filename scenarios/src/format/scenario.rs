@@ -10,7 +10,9 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::settings::SettingValue;
-use super::{Congestion, Expect, Fault, Program, Qp, Srq, Sweep, Switch, Topology, Variant};
+use super::{
+    Congestion, Expect, Fault, LinkLayer, Program, Qp, Srq, Sweep, Switch, Topology, Variant,
+};
 use crate::quantity::{Count, Positive};
 
 /// A scenario: a profile, a topology, programs, and what is expected of them.
@@ -30,6 +32,10 @@ pub struct Scenario {
     pub finding: String,
     /// Name of a hardware profile, or the path of a profile file.
     pub profile: String,
+    /// Link layer of all ports: `ib` or `roce`, with its headers, flow control, routing, MTU and
+    /// captures. Without it the profile's headers and routing, and switches that lose nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkLayer>,
     /// Seed of all random streams. The same file and seed give the same run, bit for bit. TOML
     /// has no larger whole numbers.
     #[serde(default = "default_seed")]

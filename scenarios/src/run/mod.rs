@@ -3,6 +3,7 @@
 
 mod batch;
 pub(crate) mod congestion;
+mod credits;
 mod deaths;
 mod effective;
 #[cfg(test)]

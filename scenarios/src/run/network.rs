@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use doorbell_core::units::{Bytes, Span};
+use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_sim::fabric::{
-    Buffering, ConfigError, End, Fabric, FabricConfig, FatTree, Forwarding, HashSeed, LeafSpine,
-    Link, LinkConfig, Noise as FabricNoise, PROPAGATION_PER_MM, Rails, Routing, ShapeError,
-    SwitchConfig,
+    BLOCK_BYTES, Buffering, ConfigError, CreditConfig, End, Fabric, FabricConfig, FatTree,
+    Forwarding, HashSeed, LeafSpine, Link, LinkConfig, MAX_CREDIT, Noise as FabricNoise,
+    PROPAGATION_PER_MM, Rails, ReceiveBuffer, Routing, ShapeError, SwitchConfig,
 };
 
 use doorbell_sim::host::MAX_NICS;
@@ -14,7 +14,7 @@ use doorbell_sim::host::MAX_NICS;
 use super::hardware::encapsulation;
 use super::switches;
 use crate::format::{
-    HashMode, Noise, RoutingMode, Scenario, Switch, SwitchMode, Topology, TopologyKind,
+    Credits, HashMode, Noise, RoutingMode, Scenario, Switch, SwitchMode, Topology, TopologyKind,
     TopologyLink,
 };
 use crate::profile::{ForwardMode, LinkKind, Profile};
@@ -74,6 +74,9 @@ pub(crate) fn network(
     };
     c.routing = parts.routing();
     c.classes = switches::classes(switch, t.switch_mode());
+    if let Some(credits) = &t.credits {
+        parts.set_credits(credits, &mut c);
+    }
     Ok(c)
 }
 
@@ -88,6 +91,11 @@ pub(crate) fn network_of(s: &Scenario, profile: &Profile) -> Result<FabricConfig
         Noise::Off => FabricNoise::Off,
     };
     Ok(fabric)
+}
+
+/// Bytes of the largest packet of the profile, as a link counts them for credit.
+pub(crate) fn largest_of_link(profile: &Profile) -> u32 {
+    encapsulation(profile).largest_packet(profile.port.max_mtu.0 as u32)
 }
 
 /// Hosts of a shape that counts them by other keys than `hosts`; `None` for the others.
@@ -197,8 +205,38 @@ impl Parts<'_> {
                 SwitchMode::Lossless => Buffering::Lossless { port_bytes },
                 SwitchMode::TailDrop => Buffering::TailDrop { port_bytes },
                 SwitchMode::Pfc => Buffering::Shared(switches::shared(self.switch)),
+                // How many is known with the number of lanes: `set_credits`.
+                SwitchMode::Credits => Buffering::Credits { blocks: 0 },
             },
         }
+    }
+
+    /// Link credits of every port and lane of `c`, whose nodes and classes are known.
+    fn set_credits(&self, credits: &Credits, c: &mut FabricConfig) {
+        let port = &self.profile.port;
+        let buffer = self.t.buffer.as_ref().map_or(port.switch_buffer.0, |b| b.0.0);
+        let share = buffer / u64::from(BLOCK_BYTES) / c.classes.each.len() as u64;
+        let usual = share.min(MAX_CREDIT.into());
+        let blocks = credits.blocks.map_or(usual, |b| b.value()) as u32;
+        let host_blocks = credits.host_blocks.map_or(blocks, |b| b.value() as u32);
+        for switch in &mut c.switches {
+            switch.buffering = Buffering::Credits { blocks };
+        }
+        for host in &mut c.hosts {
+            host.receive = ReceiveBuffer::Credits { blocks: host_blocks };
+        }
+        let framing_bytes = port.framing.0 as u32;
+        c.max_packet_bytes = largest_of_link(self.profile) + framing_bytes;
+        c.credits = CreditConfig {
+            return_delay: credits.return_delay.as_ref().map_or(Span::ZERO, |d| d.0),
+            changes: credits
+                .change
+                .iter()
+                .map(|change| (Time::ZERO + change.at.0, change.return_delay.0))
+                .collect(),
+            packet_bytes: credits.flow_control.as_ref().map_or(0, |b| b.0.0 as u32),
+            framing_bytes,
+        };
     }
 
     fn routing(&self) -> Routing {

@@ -21,8 +21,8 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    congestion, deaths, effective, faults, flow_figures, ports, receives, series, switches,
-    timeline, waiting, watch,
+    congestion, credits, deaths, effective, faults, flow_figures, ports, receives, series,
+    switches, timeline, waiting, watch,
 };
 use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind, Switch};
 use crate::report::PcapNg;
@@ -206,6 +206,7 @@ fn collect(
     receives::metrics(world, &all, &mut out);
     congestion::metrics(world, &mut out);
     switch_links(world, &mut out);
+    credits::starvation(world, &mut out);
     oversize(world, &mut out);
     let own = world.fabric().pauses() || point.scenario.switch != Switch::default();
     switches::metrics(world, own, MAX_SWITCH_PORTS, &mut out);

@@ -188,6 +188,11 @@ impl EgressPort {
         if self.wiring.credits.is_some() { Some(self.credits) } else { None }
     }
 
+    /// Virtual lanes with credits of their own; 0 when this is no InfiniBand link.
+    pub fn lanes(&self) -> u8 {
+        self.wiring.lanes.as_ref().map_or(0, |l| l.count())
+    }
+
     /// Credits of a virtual lane, in blocks; `None` when this is no InfiniBand link.
     pub fn lane_credits(&self, lane: u8) -> Option<u16> {
         self.wiring.lanes.as_deref().map(|l| l.credits(lane))
