@@ -157,6 +157,7 @@ impl<'a> Run<'a> {
                 every => AckPolicy::Coalesce { every, delay: Span::from_us(1) },
             },
             hold: recovery.hold(),
+            nak_repeat: (every == 1).then(|| Span::from_us(2)),
             rules,
             ..ResponderConfig::of(service, a, psn, mtu)
         };

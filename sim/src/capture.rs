@@ -20,9 +20,10 @@
 //!
 //! The bytes are those of RoCEv2 ([`wire::codec`](crate::wire::codec)): a payload of a virtual
 //! region is zeros; addresses are made of host and port number ([`addresses`]); P_Key is 0xFFFF,
-//! MigReq 1, ECN 10 (ECT). A port of native InfiniBand, or one whose headers are a mere number of
-//! bytes, is shown as RoCEv2 over IPv4, so there the frames are longer than what the model counts;
-//! [`Interface::note`] says so.
+//! MigReq 1, ECN 10 (ECT). Where every host speaks native InfiniBand the packets are those of its
+//! links, LRH to VCRC, and LIDs are made of the numbers ([`lid`]). RoCEv1, and headers that are a
+//! mere number of bytes, are shown as RoCEv2 over IPv4, so there the frames are longer than what the
+//! model counts; [`Interface::note`] says so.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -30,13 +31,25 @@ use std::collections::BTreeMap;
 use std::io;
 
 use doorbell_core::units::{BitRate, Time};
-use doorbell_core::verbs::{NakCode, Syndrome};
+use doorbell_core::verbs::{NakCode, Service, Syndrome};
 
 use crate::engine::{Out, Slab};
 use crate::fabric::{Dropped, EgressPort, Fabric, FabricEvent};
 use crate::rc::{Ext, PacketDesc};
-use crate::wire::codec::{BthBits, Ethernet, ICRC_BYTES, Ip, Mac, Outer, Udp, UdpChecksum, encode};
+use crate::wire::codec::{
+    BthBits, Ecn, Ethernet, ICRC_BYTES, IbOuter, Ip, Lrh, Mac, Outer, Udp, UdpChecksum, VCRC_BYTES,
+    close, encode, encode_ib,
+};
 use crate::wire::{Encapsulation, HostId, NodeId, Packet, PacketId, PortId, address};
+
+/// What the bytes of packets begin with.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum LinkType {
+    /// An Ethernet header; preamble and FCS are not there.
+    Ethernet,
+    /// A local route header of InfiniBand; they end with the VCRC.
+    InfiniBand,
+}
 
 /// One port of the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +58,8 @@ pub struct Interface {
     pub name: String,
     /// Rate of its link.
     pub rate: BitRate,
+    /// What its packets begin with.
+    pub link: LinkType,
     /// What a reader should know of its frames.
     pub note: Option<&'static str>,
 }
@@ -67,7 +82,7 @@ pub struct Seen<'a> {
     pub interface: u32,
     /// Which way.
     pub direction: Direction,
-    /// Ethernet frame without preamble and FCS.
+    /// The bytes, as [`Interface::link`] says.
     pub frame: &'a [u8],
     /// Why the model sent it, and whether it was lost here.
     pub comment: Option<&'a str>,
@@ -102,6 +117,7 @@ pub struct Capture {
     first: Vec<u32>,
     /// Of each host.
     encapsulations: Vec<Encapsulation>,
+    link: LinkType,
     /// Frames whose last bit has not left, by time and order.
     pending: BTreeMap<(Time, u64), Pending>,
     transmissions: u64,
@@ -125,13 +141,19 @@ impl Capture {
     ) -> Self {
         let mut first = Vec::new();
         let mut count = 0;
+        let native =
+            |e: &Encapsulation| matches!(e, Encapsulation::IbLocal | Encapsulation::IbGlobal);
+        let link = match encapsulations.iter().all(native) {
+            true => LinkType::InfiniBand,
+            false => LinkType::Ethernet,
+        };
         for (h, host) in fabric.hosts().iter().enumerate() {
             first.push(count);
             count += host.ports() as u32;
-            let note = note(encapsulations[h]);
+            let note = note(encapsulations[h], link);
             for p in 0..host.ports() {
                 let rate = host.egress(PortId(p as u16)).rate();
-                sink.interface(&Interface { name: format!("host{h}.port{p}"), rate, note });
+                sink.interface(&Interface { name: format!("host{h}.port{p}"), rate, link, note });
             }
         }
         for (s, switch) in fabric.switches().iter().enumerate() {
@@ -140,12 +162,12 @@ impl Capture {
             for p in 0..switch.ports() {
                 let rate = switch.egress(PortId(p as u16)).rate();
                 let name = format!("switch{s}.port{p}");
-                sink.interface(&Interface { name, rate, note: None });
+                sink.interface(&Interface { name, rate, link, note: None });
             }
         }
         let (pending, frame) = (BTreeMap::new(), Vec::new());
         let faults = Vec::new();
-        Self { sink, first, encapsulations, pending, transmissions: 0, frame, faults }
+        Self { sink, first, encapsulations, link, pending, transmissions: 0, frame, faults }
     }
 
     /// Tells the names of the faults of the plan, in its order.
@@ -258,7 +280,6 @@ impl Capture {
 
     /// The frame of a packet; what cannot be encoded is an empty frame that says why.
     fn encode(&self, packet: &Packet, frame: &mut Vec<u8>) -> Option<String> {
-        let outer = outer(self.encapsulations[packet.src.index()], packet);
         // The NAK of selective repeat has no form of its own on the wire: a sequence NAK is shown.
         let ext = match packet.desc.ext {
             Ext::Sack { msn, .. } => {
@@ -267,10 +288,24 @@ impl Capture {
             ext => ext,
         };
         let desc = PacketDesc { ext, ..packet.desc };
-        let error = encode(&outer, &desc, packet.payload.bytes(), frame).err();
-        if error.is_none() && packet.corrupt.is_some() {
-            damage(&outer, frame);
-        }
+        let bytes = packet.payload.bytes();
+        let damaged = packet.corrupt.is_some();
+        let result = match self.link {
+            LinkType::InfiniBand => encode_ib(&ib_outer(packet), &desc, bytes, frame).map(|()| {
+                if damaged {
+                    damage_ib(frame)
+                }
+            }),
+            LinkType::Ethernet => {
+                let outer = outer(self.encapsulations[packet.src.index()], packet);
+                encode(&outer, &desc, bytes, frame).map(|()| {
+                    if damaged {
+                        damage(&outer, frame)
+                    }
+                })
+            }
+        };
+        let error = result.err();
         error.map(|e| format!("not shown: {e}"))
     }
 
@@ -300,17 +335,27 @@ fn damage(outer: &Outer, frame: &mut [u8]) {
     frame[udp + len - ICRC_BYTES] ^= 1;
 }
 
+/// As [`damage`]; the VCRC is right again, as a switch makes it.
+fn damage_ib(frame: &mut Vec<u8>) {
+    frame.truncate(frame.len() - VCRC_BYTES);
+    let at = frame.len() - ICRC_BYTES;
+    frame[at] ^= 1;
+    close(frame);
+}
+
 fn join(parts: &[Option<&str>]) -> Option<String> {
     let parts: Vec<&str> = parts.iter().copied().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-const fn note(encapsulation: Encapsulation) -> Option<&'static str> {
+const fn note(encapsulation: Encapsulation, link: LinkType) -> Option<&'static str> {
     use Encapsulation as E;
     match encapsulation {
+        E::IbLocal if matches!(link, LinkType::InfiniBand) => None,
+        E::IbGlobal if matches!(link, LinkType::InfiniBand) => Some("shown without its GRH"),
         E::RoceV2Ipv4 | E::RoceV2Ipv4Vlan | E::RoceV2Ipv6 => None,
         E::RoceV1 => Some("RoCEv1, shown as RoCEv2"),
-        E::IbLocal | E::IbGlobal => Some("native InfiniBand, shown as RoCEv2"),
+        E::IbLocal | E::IbGlobal => Some("native InfiniBand, shown as RoCEv2 among RoCE hosts"),
         E::Custom { .. } => Some("headers are a mere number of bytes, shown as RoCEv2"),
     }
 }
@@ -322,6 +367,30 @@ pub fn addresses(host: HostId, port: PortId) -> (Mac, Ipv4Addr, Ipv6Addr) {
     let (high, low) = (u16::from(a), u16::from_be_bytes([b, c]));
     let v6 = Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, high, low);
     (Mac([2, 0, 0, a, b, c]), Ipv4Addr::new(10, a, b, c), v6)
+}
+
+/// LIDs of unicast are 1 to 0xBFFF.
+const LIDS: usize = 0xBFFF;
+
+/// Hosts whose first ports have LIDs in a row; the second ports follow.
+const HOSTS: usize = 8192;
+
+/// LID of a host's port: host + 1 + 8192 * port, from 1 again behind 0xBFFF. Unique for up to 8,192
+/// hosts of five ports.
+pub fn lid(host: HostId, port: PortId) -> u16 {
+    1 + ((host.index() + HOSTS * port.index()) % LIDS) as u16
+}
+
+/// What a packet of native InfiniBand has around its descriptor. Virtual lanes 0 to 14 are those of
+/// data, and a service level keeps its number.
+pub fn ib_outer(packet: &Packet) -> IbOuter {
+    let sl = packet.sl & Lrh::MAX;
+    let (dlid, slid) = (lid(packet.dst, packet.dst_port), lid(packet.src, packet.src_port));
+    let lrh = Lrh { vl: sl.min(Lrh::MAX - 1), sl, dlid, slid };
+    // Of the two marks a packet carries one: a switch sets FECN, the receiver answers with BECN.
+    let becn = packet.desc.opcode.service() == Service::Cnp;
+    let fecn = packet.ecn == Ecn::Ce && !becn;
+    IbOuter { lrh, bth: BthBits { pkey: packet.pkey, fecn, becn, ..BthBits::default() } }
 }
 
 /// What the frame of a packet has around its descriptor.
@@ -343,7 +412,7 @@ pub fn outer(encapsulation: Encapsulation, packet: &Packet) -> Outer {
         eth: Ethernet { dst: dst_mac, src: src_mac, vlan },
         ip,
         udp: Udp { source: packet.udp_source_port, checksum },
-        bth: BthBits { pkey: packet.pkey, ..BthBits::default() },
+        bth: BthBits { pkey: packet.pkey, becn: packet.becn, ..BthBits::default() },
     }
 }
 
@@ -365,6 +434,14 @@ mod tests {
             (v4, v6),
             (Ipv4Addr::new(10, 255, 255, 255), "2001:db8::ff:ffff".parse().unwrap())
         );
+    }
+
+    #[test]
+    fn lids_are_unicast_and_differ() {
+        assert_eq!((lid(HostId(0), PortId(0)), lid(HostId(8191), PortId(0))), (1, 8192));
+        assert_eq!(lid(HostId(0), PortId(1)), 8193);
+        assert_eq!(lid(HostId(8191), PortId(4)), 5 * 8192);
+        assert_eq!((lid(HostId(0xBFFE), PortId(0)), lid(HostId(0xBFFF), PortId(0))), (0xBFFF, 1));
     }
 
     #[test]

@@ -15,10 +15,10 @@ pub enum Event {
     Fabric(FabricEvent),
     /// Of the fault plan.
     Fault(FaultEvent),
-    /// The out-of-band network tells a host that a program has ended.
+    /// The network is searched for pause storms and deadlocks.
+    Watch,
+    /// The out-of-band network tells all hosts that a program has ended.
     Ended {
-        /// Who is told.
-        host: HostId,
         /// Rank of the program.
         rank: u32,
     },

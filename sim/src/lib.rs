@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod cc;
 pub mod engine;
 pub mod event;
 pub mod fabric;

@@ -11,6 +11,7 @@ use doorbell::input::Source;
 use doorbell::library::SCENARIOS;
 use doorbell::profile::Profiles;
 use doorbell::run::{Outcome, Point, Runner, Simulator};
+use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgReader;
 use pcap_file::pcapng::blocks::Block;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
@@ -46,7 +47,7 @@ pub struct Record {
     pub nanoseconds: u128,
     /// The port sent it.
     pub outbound: bool,
-    /// Ethernet frame.
+    /// Ethernet frame, or a packet of InfiniBand without the header of its ERF record.
     pub frame: Vec<u8>,
     /// Comment, empty without one.
     pub comment: String,
@@ -55,10 +56,11 @@ pub struct Record {
 /// The packets of a pcapng file.
 ///
 /// # Panics
-/// When the file is none, or an interface has no name or other time stamps than nanoseconds.
+/// When the file is none, an interface has no name or other time stamps than nanoseconds, or an ERF
+/// record is not what its header says.
 pub fn records(file: &[u8]) -> Vec<Record> {
     let mut reader = PcapNgReader::new(file).expect("a section");
-    let (mut names, mut found) = (Vec::new(), Vec::new());
+    let (mut ports, mut found) = (Vec::new(), Vec::new());
     while let Some(block) = reader.next_block() {
         match block.expect("a block") {
             Block::InterfaceDescription(d) => {
@@ -67,18 +69,23 @@ pub fn records(file: &[u8]) -> Vec<Record> {
                     InterfaceDescriptionOption::IfName(name) => Some(name.to_string()),
                     _ => None,
                 });
-                names.push(name.expect("a name"));
+                ports.push((name.expect("a name"), d.linktype));
             }
             Block::EnhancedPacket(p) => {
                 let comment = p.options.iter().find_map(|o| match o {
                     EnhancedPacketOption::Comment(text) => Some(text.to_string()),
                     _ => None,
                 });
+                let (interface, link) = ports[p.interface_id as usize].clone();
+                let data = match link {
+                    DataLink::ERF => packet_of_erf(&p.data).to_vec(),
+                    _ => p.data.into_owned(),
+                };
                 found.push(Record {
-                    interface: names[p.interface_id as usize].clone(),
+                    interface,
                     nanoseconds: p.timestamp.as_nanos(),
                     outbound: p.options.contains(&EnhancedPacketOption::Flags(2)),
-                    frame: p.data.into_owned(),
+                    frame: data,
                     comment: comment.unwrap_or_default(),
                 });
             }
@@ -86,6 +93,14 @@ pub fn records(file: &[u8]) -> Vec<Record> {
         }
     }
     found
+}
+
+/// The packet of an ERF record of InfiniBand.
+fn packet_of_erf(record: &[u8]) -> &[u8] {
+    let (header, packet) = record.split_at(16);
+    let lengths = [record.len() as u16, 0, packet.len() as u16].map(u16::to_be_bytes);
+    assert_eq!((header[8], &header[10..]), (21, &lengths.concat()[..]));
+    packet
 }
 
 /// The points of a scenario's text.

@@ -26,6 +26,8 @@ pub struct Line {
     pub packet: Span,
     /// What the ack timer waits.
     pub timeout: Span,
+    /// From a sequence NAK to its repetition; `None`: one per gap.
+    pub nak_repeat: Option<Span>,
     /// Chance that a request is lost.
     pub loss: Ratio,
     /// Chance that a response is lost.
@@ -100,6 +102,7 @@ impl Line {
         };
         let responder = ResponderConfig {
             hold: self.recovery.hold(),
+            nak_repeat: self.nak_repeat,
             rules,
             ..ResponderConfig::of(QpType::Rc, a, psn, mtu)
         };

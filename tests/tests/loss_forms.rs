@@ -1,9 +1,12 @@
 //! Loss recovery against its closed forms, at the points that take least; all of them are in the
 //! benchmark `recovery`, which prints them.
 
+use doorbell_core::units::Ratio;
 use doorbell_tests::forms::{
-    BOUND, Point, TIMEOUTS, go_back_n, go_back_n_points, loop_that_leaves, selective_repeat_points,
+    BOUND, Point, TIMEOUTS, go_back_n, go_back_n_points, go_back_n_repeated, loop_that_leaves,
+    selective_repeat_points,
 };
+use doorbell_tests::line::Line;
 
 /// The cheapest points, and the cheapest at which the timer matters.
 fn cheapest(points: Vec<Point>) -> Vec<Point> {
@@ -52,4 +55,28 @@ fn forty_per_cent_are_left_where_the_form_says_so() {
         assert!((go_back_n(w, 0.01, 0.0, t).per_packet - 2.5).abs() < 1e-9, "T {t}: W {w}");
     }
     assert_eq!(loop_that_leaves(0.4, 0.01, 0.0, 20_000.0), None, "the timer alone costs more");
+}
+
+#[test]
+fn a_repeated_nak_costs_a_second_loop_per_loss_and_saves_the_timer() {
+    let calm = go_back_n_points().into_iter().find(|p| p.line.loop_packets == 150);
+    let Point { line, .. } = calm.expect("a point");
+    let at = |every: Option<u64>, one_in, packets| {
+        let loss = Ratio::new(1, one_in).expect("not zero");
+        let nak_repeat = every.map(|n| line.packet * n);
+        let line =
+            Line { nak_repeat, loss, nak_loss: Ratio::new(0, 1).unwrap(), packets, ..line.clone() };
+        let ran = line.run();
+        (ran.per_packet(&line), ran.counters.local_ack_timeout_err)
+    };
+    for every in [40, 60, 148, 149] {
+        let form = go_back_n_repeated(150.0, 1e-3, every as f64);
+        let (got, _) = at(Some(every), 1_000, 400_000);
+        assert!((got / form - 1.0).abs() <= BOUND, "every {every}: {got:.3}, not {form:.3}");
+    }
+    // Both a request and its retransmission are lost in one of 2,500 packets.
+    let (once, timeouts) = at(None, 50, 100_000);
+    let (repeated, saved) = at(Some(60), 50, 100_000);
+    assert!(timeouts >= 30 && saved == 0, "{timeouts} timeouts, and {saved}");
+    assert!(repeated < once, "{repeated:.3} is not below {once:.3}");
 }

@@ -12,12 +12,14 @@ use doorbell_core::units::{BitRate, Time};
 use doorbell_core::verbs::{
     Msn, Opcode, Operation, Psn, QKey, QpType, Qpn, Rkey, Service, Syndrome,
 };
-use doorbell_sim::capture::{CaptureSink, Direction, Interface, Seen, outer};
+use doorbell_sim::capture::{CaptureSink, Direction, Interface, LinkType, Seen, ib_outer, outer};
 use doorbell_sim::rc::{Ext, PacketDesc};
-use doorbell_sim::wire::codec::{Decoded, decode, encode};
+use doorbell_sim::wire::codec::{
+    BthBits, Decoded, IbDecoded, LRH_BYTES, Lrh, VCRC_BYTES, decode, decode_ib, encode, encode_ib,
+};
 use doorbell_sim::wire::{Encapsulation, HostId, Packet, Payload, PortId, udp_source_port};
 use doorbell_sim::world::{RunEnd, World};
-use doorbell_tests::captured::{Shared, built_in, captured, records};
+use doorbell_tests::captured::{Shared, built_in, captured, points, records};
 use doorbell_tests::command::Folder;
 use doorbell_tests::machine;
 use doorbell_tests::plan::{Plan, plans};
@@ -26,11 +28,18 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 /// Fields that both list, in this order.
-const FIELDS: [&str; 26] = [
+const FIELDS: [&str; 34] = [
     "frame.interface_name",
     "frame.time_epoch",
     "frame.comment",
     "udp.srcport",
+    "infiniband.lrh.vl",
+    "infiniband.lrh.lver",
+    "infiniband.lrh.sl",
+    "infiniband.lrh.lnh",
+    "infiniband.lrh.dlid",
+    "infiniband.lrh.pktlen",
+    "infiniband.lrh.slid",
     "infiniband.bth.opcode",
     "infiniband.bth.se",
     "infiniband.bth.m",
@@ -53,6 +62,7 @@ const FIELDS: [&str; 26] = [
     "infiniband.deth.q_key",
     "infiniband.deth.srcqp",
     "infiniband.invariant.crc",
+    "infiniband.variant.crc",
 ];
 
 /// Whether there is a tshark, or what to do without one.
@@ -102,29 +112,59 @@ fn plain(field: &str, text: &str) -> String {
     }
 }
 
-/// Where the payload begins, or the ICRC of a packet without.
-fn behind_headers(frame: &[u8]) -> usize {
+/// What our decoders say of a packet.
+struct Ours {
+    desc: PacketDesc,
+    bth: BthBits,
+    /// Of RoCEv2.
+    udp_source: Option<u16>,
+    /// Of native InfiniBand.
+    lrh: Option<Lrh>,
+    /// Where the payload begins, or the ICRC of a packet without.
+    payload_at: usize,
+}
+
+fn read(frame: &[u8]) -> Ours {
+    if let Ok(IbDecoded { outer, desc, .. }) = decode_ib(frame) {
+        let payload_at = LRH_BYTES + desc.opcode.header_bytes() as usize;
+        return Ours { desc, bth: outer.bth, udp_source: None, lrh: Some(outer.lrh), payload_at };
+    }
     let Decoded { outer, desc, .. } = decode(frame).expect("one of ours");
     let tag = if outer.eth.vlan.is_some() { 4 } else { 0 };
-    14 + tag + outer.ip.bytes() + 8 + desc.opcode.header_bytes() as usize
+    let payload_at = 14 + tag + outer.ip.bytes() + 8 + desc.opcode.header_bytes() as usize;
+    let udp_source = Some(outer.udp.source);
+    Ours { desc, bth: outer.bth, udp_source, lrh: None, payload_at }
 }
 
 /// What our decoder says, in the order of `FIELDS` from `udp.srcport` on; empty where the packet
 /// has no such field.
 fn ours(frame: &[u8]) -> Vec<String> {
-    let Decoded { outer, desc, .. } = decode(frame).expect("one of ours");
+    let Ours { desc, bth, udp_source, lrh, payload_at } = read(frame);
     let mut fields = BTreeMap::new();
     let mut put = |name: &'static str, n: u64| fields.insert(name, n.to_string());
     let pad = desc.len.wrapping_neg() % 4;
-    let at = behind_headers(frame) + (desc.len + pad) as usize;
+    let at = payload_at + (desc.len + pad) as usize;
     let crc: [u8; 4] = frame[at..at + 4].try_into().expect("four bytes");
-    put("udp.srcport", outer.udp.source.into());
+    if let Some(port) = udp_source {
+        put("udp.srcport", port.into());
+    }
+    if let Some(Lrh { vl, sl, dlid, slid }) = lrh {
+        put("infiniband.lrh.vl", vl.into());
+        put("infiniband.lrh.lver", 0);
+        put("infiniband.lrh.sl", sl.into());
+        put("infiniband.lrh.lnh", 2);
+        put("infiniband.lrh.dlid", dlid.into());
+        put("infiniband.lrh.pktlen", (frame.len() - VCRC_BYTES) as u64 / 4);
+        put("infiniband.lrh.slid", slid.into());
+        let vcrc = [frame[frame.len() - 2], frame[frame.len() - 1]];
+        put("infiniband.variant.crc", u16::from_be_bytes(vcrc).into());
+    }
     put("infiniband.bth.opcode", desc.opcode.value().into());
     put("infiniband.bth.se", desc.solicited.into());
-    put("infiniband.bth.m", outer.bth.mig_req.into());
+    put("infiniband.bth.m", bth.mig_req.into());
     put("infiniband.bth.padcnt", pad.into());
     put("infiniband.bth.tver", 0);
-    put("infiniband.bth.p_key", outer.bth.pkey.0.into());
+    put("infiniband.bth.p_key", bth.pkey.0.into());
     put("infiniband.bth.destqp", desc.dest.value().into());
     put("infiniband.bth.a", desc.ack_req.into());
     put("infiniband.bth.psn", desc.psn.value().into());
@@ -173,8 +213,8 @@ fn ours(frame: &[u8]) -> Vec<String> {
 /// of a datagram the first four bits of EoIB, for which it also takes one without payload
 /// (`protocol.md` §1.7). It then says nothing of the ICRC, and may find the other malformed.
 fn mistaken(frame: &[u8]) -> bool {
-    let desc = decode(frame).expect("one of ours").desc;
-    let first = &frame[behind_headers(frame)..][..4];
+    let Ours { desc, payload_at, .. } = read(frame);
+    let first = &frame[payload_at..][..4];
     let ethertype = first[0] >= 6 && first[2..] == [0, 0];
     let eoib = desc.len == 0 || first[0] >> 4 == 0xC;
     ethertype || desc.opcode.service() == Service::Ud && eoib
@@ -183,7 +223,7 @@ fn mistaken(frame: &[u8]) -> bool {
 /// Packets that tshark may call malformed: mistaken ones, and some RC SENDs, of which its
 /// RPC-over-RDMA heuristic reads 16 bytes (`protocol.md` §1.7).
 fn excused(frame: &[u8], heuristics: bool) -> bool {
-    let desc = decode(frame).expect("one of ours").desc;
+    let desc = read(frame).desc;
     let op = desc.opcode.operation();
     let send = matches!(
         op,
@@ -215,7 +255,11 @@ fn agree(folder: &Folder, name: &str, file: &[u8]) -> BTreeMap<u8, usize> {
     for (i, (line, record)) in lines.iter().zip(&records).enumerate() {
         let mut theirs = line.split('\t');
         let protocols = theirs.next().unwrap_or_default();
-        assert!(protocols.contains(":udp:infiniband"), "{name}, frame {}: {line}", i + 1);
+        let stack = match read(&record.frame).lrh {
+            Some(_) => "erf:infiniband",
+            None => ":udp:infiniband",
+        };
+        assert!(protocols.contains(stack), "{name}, frame {}: {line}", i + 1);
         let seconds = record.nanoseconds / 1_000_000_000;
         let stamp = format!("{seconds}.{:09}", record.nanoseconds % 1_000_000_000);
         let mut want = vec![record.interface.clone(), stamp, record.comment.clone()];
@@ -224,10 +268,10 @@ fn agree(folder: &Folder, name: &str, file: &[u8]) -> BTreeMap<u8, usize> {
             .enumerate()
             .map(|(k, text)| if k < 3 { text.to_owned() } else { plain(FIELDS[k], text) })
             .collect();
-        let opcode = decode(&record.frame).expect("one of ours").desc.opcode;
+        let opcode = read(&record.frame).desc.opcode;
         // Of a CNP it says that the headers are unknown to it, and no more.
         let cnp = opcode.service() == Service::Cnp;
-        let fields = FIELDS.len() - usize::from(cnp || mistaken(&record.frame));
+        let fields = FIELDS.len() - if cnp || mistaken(&record.frame) { 2 } else { 0 };
         for (k, field) in FIELDS.iter().enumerate().take(fields) {
             assert_eq!(theirs[k], want[k], "{name}, frame {}, {field}: {line}", i + 1);
         }
@@ -264,6 +308,24 @@ fn captures_of_scenarios() {
     use Opcode::*;
     for op in [RcRdmaWriteOnly, RcRdmaReadRequest, RcFetchAdd, RcAtomicAcknowledge, RcAcknowledge] {
         assert!(seen.contains_key(&op.value()), "{op:?} in {seen:?}");
+    }
+}
+
+/// Native InfiniBand, on a cable and over a switch.
+#[test]
+fn captures_of_infiniband() {
+    if !ready() {
+        return;
+    }
+    let folder = Folder::new("tshark-infiniband");
+    for (name, topology) in [("cable", ""), ("switch", "[topology]\nkind = 'switch'\n")] {
+        let text = format!(
+            "title = 't'\nprofile = 'cx3-qdr'\n{topology}[[program]]\nkind = 'script'\n\
+             steps = ['post write 8B x3', 'post read 4KiB', 'post fetch-add', 'ring', 'wait 5']\n"
+        );
+        let (_, file) = captured(&points(name, &text)[0]);
+        let seen = agree(&folder, name, &file);
+        assert!(seen.contains_key(&Opcode::RcFetchAdd.value()), "{seen:?}");
     }
 }
 
@@ -371,7 +433,10 @@ fn a_catalogue_of_packets() {
     let file = Shared::default();
     let mut sink = PcapNg::new(file.clone());
     let (rate, note) = (BitRate::gbps(400), Some("a catalogue"));
-    sink.interface(&Interface { name: "host0.port0".into(), rate, note });
+    for (name, link) in [("host0.port0", LinkType::Ethernet), ("host1.port0", LinkType::InfiniBand)]
+    {
+        sink.interface(&Interface { name: name.into(), rate, link, note });
+    }
     let mut count = 0;
     let mut add = |encap, desc: &PacketDesc| {
         let (from, to) = ((HostId(0), PortId(0)), (HostId(1), PortId(0)));
@@ -379,19 +444,28 @@ fn a_catalogue_of_packets() {
         let packet = Packet::new(encap, from, to, *desc, Payload::Lengths, port);
         let bytes = vec![0x5A; desc.len as usize];
         let mut frame = Vec::new();
-        encode(&outer(encap, &packet), desc, Some(&bytes), &mut frame).unwrap();
+        let native = encap == Encapsulation::IbLocal;
+        if native {
+            encode_ib(&ib_outer(&packet), desc, Some(&bytes), &mut frame).unwrap();
+        } else {
+            encode(&outer(encap, &packet), desc, Some(&bytes), &mut frame).unwrap();
+        }
         count += 1;
         let comment = format!("packet {count}, retransmission 2 of 7, ack timeout");
         sink.packet(&Seen {
             at: Time::from_ps(count * 1_234_567_891),
-            interface: 0,
+            interface: native.into(),
             direction: Direction::Outbound,
             frame: &frame,
             comment: (count % 2 == 0).then_some(&comment),
         });
     };
-    let encaps =
-        [Encapsulation::RoceV2Ipv4, Encapsulation::RoceV2Ipv4Vlan, Encapsulation::RoceV2Ipv6];
+    let encaps = [
+        Encapsulation::RoceV2Ipv4,
+        Encapsulation::RoceV2Ipv4Vlan,
+        Encapsulation::RoceV2Ipv6,
+        Encapsulation::IbLocal,
+    ];
     for encap in encaps {
         for opcode in known() {
             let lens: &[u32] = if opcode.service() == Service::Cnp {

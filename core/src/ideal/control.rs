@@ -266,7 +266,7 @@ impl Control for Handle<'_> {
         let mut gid = [0; 16];
         // An IPv4-mapped address in 10/8.
         gid[10..].copy_from_slice(&[0xFF, 0xFF, 10, host[1], host[2], host[3]]);
-        let address = Address { lid: 0, gid };
+        let address = Address { gid, ..Address::default() };
         let qpn = Qpn::new(q as u32 + FIRST_QPN);
         Ok(Endpoint { address, qpn, psn: Psn::ZERO, mtu: self.w.limits.device.active_mtu })
     }

@@ -7,7 +7,7 @@ use super::memory::MemKind;
 use crate::units::Span;
 use crate::verbs::{
     AccessFlags, AckTimeout, Mtu, Psn, QKey, QpAttrMask, QpState, QpType, Qpn, RetryCnt, RnrRetry,
-    RnrTimer,
+    RnrTimer, ServiceLevel,
 };
 
 /// A capability that a back end or an initiator lacks, and why.
@@ -122,13 +122,16 @@ pub struct QpInit {
     pub queue_memory: MemKind,
 }
 
-/// Address of a port: LID and GID, as an address vector carries them.
+/// Address vector: LID and GID of a port, and the service level on the way there.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Address {
     /// LID; 0 on RoCE.
     pub lid: u16,
     /// GID: an IPv6 or IPv4-mapped address on RoCEv2.
     pub gid: [u8; 16],
+    /// Service level of what is sent there. It is the sender's choice: an exchange of endpoints
+    /// does not carry it.
+    pub sl: ServiceLevel,
 }
 
 /// What a peer needs to know of a QP. Plain data, published over the bootstrap.
@@ -166,7 +169,7 @@ impl Endpoint {
         let mut gid = [0; 16];
         gid.copy_from_slice(&b[2..18]);
         Some(Self {
-            address: Address { lid: u16::from_be_bytes([b[0], b[1]]), gid },
+            address: Address { lid: u16::from_be_bytes([b[0], b[1]]), gid, ..Address::default() },
             qpn: Qpn::new(u24(18)),
             psn: Psn::new(u24(21)),
             mtu: Mtu::try_from(b[24]).ok()?,
@@ -241,7 +244,8 @@ impl Default for QpAttr {
 /// Connection parameters that both sides of an RC connection agree on, beside the endpoints.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RcParams {
-    /// Attributes; state, PSNs, QPN and path are filled in by [`RcParams::steps`].
+    /// Attributes; state, PSNs, QPN and path, save its service level, are filled in by
+    /// [`RcParams::steps`].
     pub attr: QpAttr,
 }
 
@@ -251,7 +255,7 @@ impl RcParams {
     pub fn steps(&self, local: &Endpoint, peer: &Endpoint) -> [(QpAttr, QpAttrMask); 3] {
         use QpAttrMask as M;
         let base = QpAttr {
-            path: peer.address,
+            path: Address { sl: self.attr.path.sl, ..peer.address },
             dest_qpn: peer.qpn,
             rq_psn: peer.psn,
             sq_psn: local.psn,

@@ -9,7 +9,8 @@ use crate::verbs::{QpState, TransitionError};
 /// Why a work request was not staged. Nothing changed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum StageError {
-    /// The send queue is full: poll, then retry. Slots come back only when a completion is polled.
+    /// The send queue is full: poll, then retry. A polled completion is all that surely gives
+    /// slots back; a sender that signals nothing may wait for ever.
     SqFull,
     /// The staging area is full: ring, then retry.
     StagedFull,

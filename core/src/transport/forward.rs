@@ -51,6 +51,7 @@ impl<T: Control + ?Sized> Control for &mut T {
         fn rank(&self) -> u32;
         fn size(&self) -> u32;
         fn publish(&mut self, key: u64, bytes: &[u8]);
+        fn publish_to(&mut self, peer: u32, key: u64, bytes: &[u8]);
         fn lookup(
             &mut self, peer: u32, key: u64, out: &mut [u8]
         ) -> Result<Option<usize>, LookupError>;

@@ -26,9 +26,14 @@
 //!
 //! # Finite queues
 //!
-//! `SqFull` and `StagedFull` are back-pressure, not failures. A slot comes back only when a
-//! completion is polled, and one completion retires every earlier WQE of its send queue. A sender
-//! that signals nothing therefore fills its queue for ever; signal at least one WQE per depth.
+//! `SqFull` and `StagedFull` are back-pressure, not failures. A polled completion tells of its WQE
+//! and of every earlier one of its send queue (`retired` counts those of which none told before),
+//! and their slots are back then, at the latest. That is all that is promised: a device may keep a
+//! slot until that poll (mlx5, `ideal`, libibverbs as this project counts), or give it back as soon
+//! as the WQE is done, so that [`sq_free`](Transport::sq_free) grows by itself (rxe, a setting of
+//! the simulator). A program that signals at least one WQE per depth and polls works with both. One
+//! that signals nothing fills its queue for ever on the first kind; on the second, one that never
+//! polls may overrun its completion queue, since the send queue does not hold it back.
 
 mod caps;
 mod error;
@@ -78,7 +83,8 @@ pub trait Transport {
     /// A stale or foreign id.
     fn qp_caps(&self, qp: QpId) -> Result<QpCaps, BadHandle>;
 
-    /// Work requests that can still be staged before `SqFull`; 0 for a bad handle.
+    /// Work requests that can still be staged before `SqFull`; 0 for a bad handle. A poll gives
+    /// slots back; whether anything else does depends on the device, as the module says.
     fn sq_free(&self, qp: QpId) -> u32;
 
     /// Validates a work request against the caps and copies it, its scatter list and its inline
@@ -182,6 +188,16 @@ pub trait Control: Transport {
     /// # Panics
     /// When there are more than [`MAX_PUBLISHED_BYTES`].
     fn publish(&mut self, key: u64, bytes: &[u8]);
+
+    /// Makes `bytes` known to `peer` under `key`; the others may or may not learn of it. For
+    /// exchanges of pairs in large runs, where telling everybody costs the square of their number.
+    ///
+    /// # Panics
+    /// As [`Control::publish`].
+    fn publish_to(&mut self, peer: u32, key: u64, bytes: &[u8]) {
+        let _everybody_is_peer_too = peer;
+        self.publish(key, bytes);
+    }
 
     /// Copies what `peer` published under `key` into `out`, and returns the length of the *whole*
     /// value: when it is above that of `out`, only the front was copied. `None` until the value has

@@ -163,7 +163,8 @@ pub enum Completion {
         op: WcOpcode,
         /// Bytes moved (READ and ATOMIC; otherwise the request's length).
         len: u32,
-        /// Send-queue slots that came back with this completion, at least 1.
+        /// Work requests that this completion is the first to tell of, at least 1: its own and
+        /// earlier ones. Their slots are back, at the latest now.
         retired: u32,
     },
     /// A receive completed.
@@ -193,7 +194,7 @@ pub enum Completion {
         status: WcStatus,
         /// Vendor code, not portable; 0 where there is none.
         vendor_err: u32,
-        /// Send-queue slots that came back, 0 for the receive queue.
+        /// As for `Send`; 0 for the receive queue.
         retired: u32,
     },
 }

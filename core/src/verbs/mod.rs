@@ -24,7 +24,7 @@ pub use state::{
     required,
 };
 pub use status::{AsyncEventKind, AsyncObject, NakCode, Syndrome, WcStatus};
-pub use timer::{AckTimeout, CreditCode, RetryCnt, RnrRetry, RnrTimer};
+pub use timer::{AckTimeout, CreditCode, RetryCnt, RnrRetry, RnrTimer, ServiceLevel};
 
 use core::fmt;
 

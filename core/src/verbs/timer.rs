@@ -1,4 +1,4 @@
-//! Encoded fields of RC: timeouts, retry counts, credits. Each type knows its code and what the
+//! Encoded fields of RC: timeouts, retry counts, credits, and the service level. Each type knows its code and what the
 //! code means.
 
 use core::fmt;
@@ -209,6 +209,26 @@ impl RnrRetry {
 impl fmt::Display for RnrRetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_infinite() { f.write_str("7 (infinite)") } else { write!(f, "{}", self.0) }
+    }
+}
+
+field! {
+    /// Service level of an address vector (`sl`, 4 bits): InfiniBand switches map it to a virtual
+    /// lane, RoCE to a priority and by that to a traffic class. It has no order of its own; what a
+    /// level gets is a matter of the switches.
+    ServiceLevel, "sl", 15
+}
+
+impl Default for ServiceLevel {
+    /// 0, as drivers have it.
+    fn default() -> Self {
+        Self(0)
+    }
+}
+
+impl fmt::Display for ServiceLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
     }
 }
 

@@ -109,7 +109,7 @@ impl Path {
                 traffic_class: 0,
             },
             dlid: to.lid,
-            sl: 0,
+            sl: to.sl.code(),
             src_path_bits: 0,
             static_rate: 0,
             is_global: self.global.into(),

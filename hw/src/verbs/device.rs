@@ -129,7 +129,7 @@ impl Device {
 
     /// What peers put into an address vector: the LID (0 on Ethernet) and the GID.
     pub fn address(&self) -> Address {
-        Address { lid: self.port.lid, gid: self.gid.raw }
+        Address { lid: self.port.lid, gid: self.gid.raw, ..Address::default() }
     }
 
     /// Limits. `max_inline` is [`MAX_INLINE_ASKED`].

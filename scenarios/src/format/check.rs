@@ -3,7 +3,9 @@
 use doorbell_core::units::{Bytes, Span};
 use serde_json::Value as Json;
 
+use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
+use super::check_flows::check_flows;
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::check_srq::{check_hosts, check_receiver, check_srq};
 use super::check_topology::check_topology;
@@ -43,6 +45,7 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
         .and_then(|()| check_names(s))
         .and_then(|()| check_rights(s))
         .and_then(|()| programs())
+        .and_then(|()| check_congestion(s))
         .and_then(|()| check_srq(s, profile))
         .and_then(|()| check_faults(s, profile));
     all.map_err(|problem| {
@@ -149,6 +152,10 @@ fn check_names(s: &Scenario) -> Checked {
 }
 
 fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
+    if p.kind == ProgramKind::Flows {
+        check_kind(p, given)?;
+        return check_flows(s, profile, p, |key| given.path(key));
+    }
     let hosts = s.topology.hosts.value();
     for (key, host) in [("host", p.host.value()), ("peer", p.peer.value())] {
         if host >= hosts {

@@ -9,6 +9,40 @@ use crate::workloads::payload::HEADER_BYTES;
 
 const PRODUCE: [&str; 3] = ["per_round", "work", "slots"];
 
+/// Keys of one pair of programs, which flows between many hosts have not.
+const FLOWS_HAVE_NOT: [&str; 30] = [
+    "peer_nic",
+    "initiator",
+    "numa",
+    "threads",
+    "share_qp",
+    "iterations",
+    "warmup",
+    "window",
+    "batch",
+    "batch_delay",
+    "interval",
+    "start_spread",
+    "signal_every",
+    "inline",
+    "ring",
+    "fence",
+    "poll",
+    "peer_poll",
+    "poll_batch",
+    "poll_interval",
+    "payload",
+    "memory",
+    "peer_memory",
+    "access",
+    "peer_access",
+    "receives",
+    "handshake",
+    "repost_batch",
+    "repost_time",
+    "steps",
+];
+
 /// Keys that have no use in a kind of program.
 pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
     const LOOP: [&str; 13] = [
@@ -41,6 +75,7 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
             ]
         }
         ProgramKind::Bandwidth | ProgramKind::MessageRate => vec!["steps"],
+        ProgramKind::Flows => FLOWS_HAVE_NOT.to_vec(),
         ProgramKind::Produce => {
             vec![
                 "warmup",
@@ -54,6 +89,9 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
             ]
         }
     };
+    if kind != ProgramKind::Flows {
+        keys.push("flows");
+    }
     if kind != ProgramKind::Produce {
         keys.extend(PRODUCE);
     }
@@ -70,6 +108,7 @@ impl ProgramKind {
             Self::MessageRate => "message-rate",
             Self::Script => "script",
             Self::Produce => "produce",
+            Self::Flows => "flows",
         }
     }
 
@@ -77,6 +116,8 @@ impl ProgramKind {
     pub(super) fn remedy(self, key: &str) -> &'static str {
         match self {
             Self::Script => "a script says such things in its `steps`",
+            Self::Flows => "hosts of flows post each flow when it starts: leave it out",
+            _ if key == "flows" => "write `kind = \"flows\"` for it",
             _ if key == "handshake" => "its two sides come up together; a script has it",
             _ if key == "steps" => "write `kind = \"script\"` for steps",
             Self::Produce => "a producer posts what is ready, when it is ready",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::check::check;
+use super::flow_file::read_all;
 use super::load::{Changes, Loaded, shown};
 use super::sweep::scalar;
 use super::{MAX_POINTS, Scenario, SettingValue};
@@ -86,6 +87,7 @@ fn point(
         scenario.topology.count_hosts(&profile);
     }
     check(&scenario, &profile, &tree)?;
+    read_all(&mut scenario, &tree, &loaded.directory)?;
     let point = Point {
         index,
         seed: scenario.seed.value(),

@@ -5,14 +5,19 @@
 //! schema and `doorbell explain` come from the same definitions.
 
 mod check;
+mod check_congestion;
 pub(crate) mod check_faults;
+mod check_flows;
 mod check_kinds;
 mod check_srq;
 mod check_topology;
+mod congestion;
 pub mod expand;
 mod expect;
 mod expect_check;
 mod fault;
+pub mod flow_file;
+mod flows;
 pub mod load;
 mod paths;
 mod program;
@@ -37,11 +42,13 @@ mod fault_tests;
 #[cfg(test)]
 mod topology_tests;
 
+pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
 pub use expect::{
     AxisExpect, Bound, CountExpect, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
     MonotoneExpect, Names, PairExpect, RangeExpect, Target, Where,
 };
 pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
+pub use flows::{Flows, Pattern};
 pub use program::{
     Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives, RingBy,
     RingMode,

@@ -4,7 +4,7 @@ use doorbell_core::units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Right, Step};
+use super::{Flows, Right, Step};
 use crate::quantity::{Count, Positive, Quantity};
 
 /// One program: who sends what to whom, and how it posts, rings and polls.
@@ -140,6 +140,9 @@ pub struct Program {
     /// pairs drop what comes in INIT. Without it, both sides are up before the first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Positive<Span>>,
+    /// Service level of the program's queue pairs; without it that of `[qp]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sl: Option<Count<0, 15>>,
     /// Time between two polls of the core that receives; without it, at once. Longer: receives
     /// come back later, in larger bursts, and a small pool runs dry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,6 +158,9 @@ pub struct Program {
     /// The steps of a script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// Who sends to whom, of `kind = "flows"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Flows>,
 }
 
 impl Program {
@@ -201,10 +207,12 @@ impl Program {
             peer_access: None,
             receives: Receives::default(),
             handshake: None,
+            sl: None,
             peer_poll_interval: None,
             repost_batch: default_repost_batch(),
             repost_time: None,
             steps: Vec::new(),
+            flows: None,
         }
     }
 }
@@ -220,7 +228,7 @@ const fn peer_one() -> Count<0, 8191> {
     Count::of(1)
 }
 
-const fn default_size() -> Quantity<Bytes> {
+pub(super) const fn default_size() -> Quantity<Bytes> {
     Quantity(Bytes(8))
 }
 
@@ -258,6 +266,9 @@ pub enum ProgramKind {
     /// from "ready" to the news of its completion; with `payload = "data"` the peer checks every
     /// byte.
     Produce,
+    /// Transfers between many hosts, by a pattern or a list; see `flows`. Time from a flow's start
+    /// to its completion.
+    Flows,
 }
 
 /// Who posts and polls.

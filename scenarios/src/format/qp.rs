@@ -40,6 +40,8 @@ pub struct Qp {
     pub max_rd_atomic: Count<0, 255>,
     /// READ and atomic requests outstanding as responder.
     pub max_dest_rd_atomic: Count<0, 255>,
+    /// Service level of requests and responses: it chooses the traffic class.
+    pub sl: Count<0, 15>,
     /// Whether every send makes a completion, whatever its flags.
     pub sig_all: bool,
     /// Operations that a queue pair lets its peer do (`qp_access_flags`); without it, all.
@@ -64,6 +66,7 @@ impl Default for Qp {
             min_rnr_timer: Count::of(12),
             max_rd_atomic: Count::of(16),
             max_dest_rd_atomic: Count::of(16),
+            sl: Count::of(0),
             sig_all: false,
             access: None,
         }

@@ -10,7 +10,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::settings::SettingValue;
-use super::{Expect, Fault, Program, Qp, Srq, Sweep, Topology, Variant};
+use super::{Congestion, Expect, Fault, Program, Qp, Srq, Sweep, Topology, Variant};
 use crate::quantity::{Count, Positive};
 
 /// A scenario: a profile, a topology, programs, and what is expected of them.
@@ -46,6 +46,9 @@ pub struct Scenario {
     /// Attributes of every queue pair.
     #[serde(default)]
     pub qp: Qp,
+    /// Congestion control of every NIC.
+    #[serde(default, skip_serializing_if = "Congestion::is_default")]
+    pub congestion: Congestion,
     /// Shared receive queues, in place of one receive queue per queue pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub srq: Option<Srq>,

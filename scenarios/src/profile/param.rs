@@ -188,6 +188,16 @@ choice! {
 }
 
 choice! {
+    /// When the slot of a send WQE can be taken by another one.
+    ReclaimKind {
+        /// When a completion that covers it is polled.
+        OnPoll = "on-poll",
+        /// When it is done.
+        OnCompletion = "on-completion",
+    }
+}
+
+choice! {
     /// What a device makes of the attribute `timeout`.
     TimeoutKind {
         /// A multiple of T.

@@ -9,7 +9,7 @@ use doorbell_core::units::{BitRate, Bytes, Ratio, Span};
 
 use super::check::{at_least, one_of, positive, short, size_of, size_within, within};
 use super::param::{
-    AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles,
+    AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles, ReclaimKind,
     RecoveryKind, RuleSet, TimeoutKind,
 };
 use super::table::{Entries, ParameterInfo, Provenance, parameters, take};
@@ -317,6 +317,9 @@ parameters! {
         /// Bytes around every packet beyond headers and CRCs: delimiters and their padding. Higher:
         /// fewer small packets per second.
         framing: Bytes => [size_within(0, 256)],
+        /// Bytes added to each payload in place of all real headers, minimum frames and pads; 0:
+        /// the real ones. For comparison with simulators that count so.
+        header_bytes: Bytes => [size_within(0, 256)],
         /// Largest path MTU.
         max_mtu: Bytes => [size_of(&[256, 512, 1024, 2048, 4096])],
         /// Propagation of a cable.
@@ -338,6 +341,9 @@ parameters! {
     rc Rc {
         /// Unacknowledged packets at which a requester pauses.
         max_outstanding_packets: u64 => [within(1, 8_388_608)],
+        /// Payload of a full packet; 0: the path MTU, as in all adapters. Lower: more packets. For
+        /// comparison with simulators whose packets are no path MTU; at most `qp.mtu` counts.
+        packet_payload: Bytes => [size_within(0, 4096)],
         /// Packets after which an ACK is asked for. 0: never for this reason.
         ack_every: u64 => [within(0, 8_388_608)],
         /// Which messages ask with their last packet.
@@ -360,6 +366,11 @@ parameters! {
         timeout_ceiling: Span => [positive],
         /// From a NAK to the first packet that is sent again. Higher: a loss costs more.
         nak_reaction: Span => [short],
+        /// From a sequence NAK to its repetition by a packet that finds the same gap. 0: one NAK per
+        /// gap. A retransmission that is lost too no longer waits for the ack timer. Lower than the
+        /// round trip: the requester goes back several times for one loss; lower than a
+        /// `retry_cnt`-th of it: the queue pair dies of one loss.
+        nak_repeat: Span => [short],
         /// What goes out again after a loss: all from it on, or only what is missing.
         recovery: RecoveryKind,
         /// Selective repeat: packets in flight at most, and kept by the peer beyond a gap. The
@@ -372,6 +383,10 @@ parameters! {
         /// sends no more messages that take one, but one beyond them. An empty queue makes it wait
         /// for an acknowledgement instead of RNR NAKs. Off, as in all adapters known: code 31.
         credits: bool,
+        /// When the slot of a send WQE comes back: when a completion of it or of a later one is
+        /// polled, or when it is done. The latter never blocks a sender that signals nothing, and
+        /// never keeps one that does not poll from overrunning its completion queue.
+        slot_reclaim: ReclaimKind,
         /// Whether a queue pair with an SRQ that has gone to ERR says by an event that it takes no
         /// more receives. Without it, whoever waits for the event waits for ever.
         last_wqe_event: bool,

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::deaths::deaths_text;
+use super::flows::flows_text;
 use super::table::{Align, Table};
 use super::timeline::timeline_text;
 use crate::quantity::Unit;
@@ -20,6 +21,7 @@ pub(super) fn detail_text(run: &Run) -> String {
     let sections = [
         metrics(outcome),
         latencies(outcome),
+        flows_text(outcome),
         pcie(outcome),
         resources(outcome),
         counters(outcome),

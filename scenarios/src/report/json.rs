@@ -14,8 +14,8 @@ use crate::format::Scenario;
 use crate::profile::Profile;
 use crate::quantity::Unit;
 use crate::run::{
-    Effective, Exit, FaultRow, LatencySummary, MODEL_VERSION, Metric, Note, Outcome, PcieBytes,
-    PortRow, QpRow, Run,
+    Effective, Exit, FaultRow, FlowReport, LatencySummary, MODEL_VERSION, Metric, Note, Outcome,
+    PcieBytes, PortRow, QpRow, Run,
 };
 
 /// Raised when a key is taken away or changes its meaning; new keys do not raise it.
@@ -77,6 +77,8 @@ struct JsonOutcome<'a> {
     qps: &'a [QpRow],
     ports: &'a [PortRow],
     notes: &'a [Note],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flows: Option<&'a FlowReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeline: Option<Vec<JsonStep<'a>>>,
     sim_time_ps: u64,
@@ -224,6 +226,7 @@ fn outcome(outcome: &Outcome) -> JsonOutcome<'_> {
         qps: &outcome.qps,
         ports: &outcome.ports,
         notes: &outcome.notes,
+        flows: outcome.flows.as_ref(),
         timeline,
         sim_time_ps: outcome.sim_time.as_ps(),
         events: outcome.events,

@@ -4,6 +4,7 @@ mod claims;
 mod deaths;
 mod detail;
 mod figure;
+mod flows;
 mod json;
 mod junit;
 mod pcapng;

@@ -8,14 +8,16 @@ use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 use doorbell_sim::pcie::{
     Credits, Generation, InterconnectConfig, NodeKind, PcieConfig, SocketConfig, TlpFormat,
 };
-use doorbell_sim::rc::{AckPolicy, AckReqLast, Recovery, Rules, SelectiveRepeat, TimeoutMode};
+use doorbell_sim::rc::{
+    AckPolicy, AckReqLast, Recovery, Rules, SelectiveRepeat, SlotReclaim, TimeoutMode,
+};
 use doorbell_sim::wire::Encapsulation;
 
 use super::places::Places;
 use crate::format::NicPlace;
 use crate::profile::{
-    AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, RecoveryKind, RuleSet,
-    TimeoutKind,
+    AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, ReclaimKind,
+    RecoveryKind, RuleSet, TimeoutKind,
 };
 
 /// A rate that limits nothing.
@@ -286,6 +288,9 @@ fn nic(n: &Nic) -> NicConfig {
 
 /// What stands around a packet on the profile's links.
 pub fn encapsulation(p: &Profile) -> Encapsulation {
+    if p.port.header_bytes.0 > 0 {
+        return Encapsulation::Custom { header_bytes: p.port.header_bytes.0 as u16 };
+    }
     match p.port.link {
         LinkKind::InfiniBand => Encapsulation::IbLocal,
         LinkKind::RoceV2 => Encapsulation::RoceV2Ipv4,
@@ -333,12 +338,18 @@ fn rc(p: &Profile) -> RcConfig {
         last_wqe_event: p.rc.last_wqe_event,
         flush_late_sends: p.rc.flush_late_sends,
         flush_receives: p.rc.flush_receives,
+        slot_reclaim: match p.rc.slot_reclaim {
+            ReclaimKind::OnPoll => SlotReclaim::OnPoll,
+            ReclaimKind::OnCompletion => SlotReclaim::OnCompletion,
+        },
         ..rules
     };
     RcConfig {
+        packet_payload: p.rc.packet_payload.0 as u32,
         framing: p.port.framing.0 as u32,
         timeout_mode,
         nak_reaction: p.rc.nak_reaction,
+        nak_repeat: (p.rc.nak_repeat > Span::ZERO).then_some(p.rc.nak_repeat),
         recovery,
         rules,
         ..RcConfig::new(window, ask, ack, encapsulation(p))

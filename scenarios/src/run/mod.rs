@@ -2,6 +2,7 @@
 //! out.
 
 mod batch;
+pub(crate) mod congestion;
 mod deaths;
 mod effective;
 #[cfg(test)]
@@ -11,6 +12,8 @@ mod error;
 mod fault_tests;
 mod faults;
 mod figures;
+mod flow_figures;
+pub(crate) mod flows;
 pub mod hardware;
 #[cfg(test)]
 mod initiator_tests;
@@ -45,6 +48,7 @@ pub use deaths::{DeathRow, OtherSetting, PortRow, QpRow};
 pub use error::RunError;
 #[cfg(feature = "hw")]
 pub(crate) use figures::{by_name, group_metrics};
+pub use flow_figures::{BucketRow, FlowReport, FlowRow};
 pub use latency::{LatencyRecorder, LatencySummary};
 pub(crate) use metric::number_text;
 pub use metric::{Metric, MetricUnit, MetricValue};

@@ -24,7 +24,18 @@
 //! | `srq_low`, `hostN.srqM.low` | count | fewest receives in any SRQ, and in one, after one was taken |
 //! | `srq_left` | count | receives in all SRQs at the end |
 //! | `srq_limit_events` | count | limit events that programs have taken |
+//! | `rate_cuts` | count | with congestion control: how often a flow's rate fell |
+//! | `rate_waits` | count | times that a queue pair with work waited for its rate |
+//! | `rate_min` | bit/s | the lowest rate that any flow had |
 //! | `data_errors` | count | messages that the peer found wrong or missing |
+//! | `flows`, `flows_unfinished` | count | of programs of that kind; all that follow too |
+//! | `fct_p50`, `fct_p95`, `fct_p99`, `fct_max` | time | a flow's start to its completion |
+//! | `slowdown_p50`, … `_max` | ratio | that time by the time of the flow in an idle network |
+//! | `last_completion`, `last_placed` | time | after the start of the clock of flows |
+//! | `goodput` | bit/s | bytes of complete flows, from the first start to the last completion |
+//! | `jain` | ratio | Jain's index over the throughputs of complete flows |
+//! | `victims` | count | flows that were slow though they shared neither end, see the guide |
+//! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `statuses`, `peer_statuses` | word | of a script and of its peer, in order: `0 x3, 10, 5` |
 //! | `latency.FIGURE` | time | from hand-over to the news of completion, see the program |
@@ -38,7 +49,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LatencySummary, Metric, PortRow, QpRow, timeline};
+use super::{FlowReport, LatencySummary, Metric, PortRow, QpRow, timeline};
 use crate::quantity::Scalar;
 use doorbell_core::units::{Ratio, Span};
 
@@ -262,6 +273,8 @@ pub struct Outcome {
     pub notes: Vec<Note>,
     /// Names of all oracles that watched, also of those that found nothing.
     pub oracles: Vec<String>,
+    /// Flows, of programs of that kind.
+    pub flows: Option<FlowReport>,
     /// Steps of the first messages, if asked for.
     pub timeline: Option<Vec<TimelineRow>>,
     /// Hash over all events, as text.

@@ -1,7 +1,10 @@
 //! From the programs of a scenario file to programs on initiators.
 
 mod config;
+mod flows;
 mod script;
+
+pub(crate) use flows::{FlowShape, epoch, flow_shape};
 
 use doorbell_core::transport::{Initiator, MemKind};
 use doorbell_core::units::{Span, Time};
@@ -69,6 +72,7 @@ pub fn plan(point: &Point, deadline: Span) -> Result<Vec<Planned>, RunError> {
         cores: vec![0; point.scenario.topology.hosts.value() as usize],
         blocks: vec![0; point.scenario.topology.hosts.value() as usize],
         planned: Vec::new(),
+        there: vec![0; point.scenario.topology.hosts.value() as usize],
         groups: Vec::new(),
     };
     planner.groups = groups(&point.scenario);
@@ -157,6 +161,8 @@ struct Planner<'a> {
     /// GPU blocks used, by host.
     blocks: Vec<u16>,
     planned: Vec<Planned>,
+    /// Programs on each host.
+    there: Vec<usize>,
     /// Shared receive queues.
     groups: Vec<Group>,
 }
@@ -176,6 +182,9 @@ impl Planner<'_> {
     }
 
     fn program(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
+        if p.kind == ProgramKind::Flows {
+            return self.flows(index, p);
+        }
         if p.initiator == format::Initiator::CpuProxy {
             return self.proxied(index, p);
         }
@@ -265,12 +274,13 @@ impl Planner<'_> {
         on: InitiatorConfig,
         what: Workload,
     ) -> Result<(), RunError> {
-        let there = self.planned.iter().filter(|p| p.placed.host == host).count();
-        if there == MAX_INITIATORS {
+        let there = &mut self.there[host as usize];
+        if *there == MAX_INITIATORS {
             let text = format!("more than {MAX_INITIATORS} cores and GPU blocks on host {host}");
             let help = "a handle names no more: lower `threads`, or use another host";
             return Err(bad(program, "threads", text, help));
         }
+        *there += 1;
         let placed = Placed { program, rank: self.next(), host, nic: on.nic, role };
         self.planned.push(Planned { placed, on, what });
         Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::QpState;
+use doorbell_core::verbs::{Opcode, QpState};
 use doorbell_sim::fabric::{DropCause, FabricConfig, Noise as FabricNoise};
 use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
@@ -20,8 +20,8 @@ use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware, network,
 };
-use super::{deaths, effective, faults, receives, timeline};
-use crate::format::{HostModel, NicPlace, Noise, QpKind};
+use super::{congestion, deaths, effective, faults, flow_figures, receives, timeline};
+use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -107,6 +107,13 @@ fn hosts(point: &Point, fabric: &FabricConfig) -> Vec<HostConfig> {
             HostModel::Full => hardware::host_with(profile, s.run.noise == Noise::On, &places),
             HostModel::Ideal => hardware::ideal_host(profile, &places),
         };
+        host.rc.congestion = congestion::settings(&s.congestion);
+        if s.congestion.control != ControlKind::None && s.run.host == HostModel::Ideal {
+            // An ideal host has nothing between its scheduler and the wire. What is scheduled ahead
+            // of its rate goes out at the port's.
+            let bytes = host.rc.wire_bytes(Opcode::RcRdmaWriteOnlyImm, s.qp.mtu.0.0 as u32);
+            host.nic.tx_buffer = bytes;
+        }
         host.nic.pkeys = s.topology.pkeys.iter().map(|key| key.0).collect();
         host
     };
@@ -176,9 +183,11 @@ fn collect(
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     out.exit = exit(end, &failures, world, &receives::unmet(point, &all));
     let (first, last) = program_metrics(point, world, &all, &mut out);
+    flow_figures::collect(point, world, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
     receives::metrics(world, &all, &mut out);
+    congestion::metrics(world, &point.scenario.congestion, &mut out);
     switch_links(world, &mut out);
     oversize(world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
@@ -239,6 +248,9 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
             kind: ExitKind::NoProgress,
             reason: "the time limit of the run was reached; raise run.limit or ask for less".into(),
         },
+        RunEnd::PauseDeadlock(d) => {
+            Exit { kind: ExitKind::NoProgress, reason: losses(world) + &d.to_string() }
+        }
         RunEnd::Livelock(e) => Exit { kind: ExitKind::NoProgress, reason: e.to_string() },
     }
 }

@@ -9,6 +9,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{SendFlags, WcStatus};
 
 use super::connect::Lane;
+use super::flows::FlowTimes;
 use super::script::LogEntry;
 use super::statuses::Statuses;
 
@@ -242,6 +243,8 @@ pub struct Results {
     pub log: Vec<LogEntry>,
     /// The line at which a script stands; `None`: it has not begun, or is done.
     pub waits_at: Option<u32>,
+    /// Times of flows.
+    pub flows: FlowTimes,
     /// Why it ended early.
     pub failure: Option<Failure>,
 }

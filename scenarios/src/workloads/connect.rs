@@ -6,8 +6,8 @@
 //! least in RTR and its receives are posted.
 
 use doorbell_core::transport::{
-    Contents, Control, CqId, Endpoint, LookupError, MemKind, Mr, Next, PdId, QpAttr, QpId, QpInit,
-    QpSize, RcParams, RecvQueue, Remote, SrqId, UdDest, WaitSet,
+    Address, Contents, Control, CqId, Endpoint, LookupError, MemKind, Mr, Next, PdId, QpAttr, QpId,
+    QpInit, QpSize, RcParams, RecvQueue, Remote, SrqId, UdDest, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AccessFlags, Mtu, QKey, QpAttrMask, QpState, QpType, Rkey};
@@ -478,7 +478,8 @@ impl Connect {
         self.steps.push(steps);
         self.lanes[i].remote = card.target;
         if c.ty == QpType::Ud {
-            let ah = t.create_ah(local.pd, card.endpoint.address)?;
+            let to = Address { sl: c.attr.path.sl, ..card.endpoint.address };
+            let ah = t.create_ah(local.pd, to)?;
             self.lanes[i].dest = Some(UdDest { ah, qpn: card.endpoint.qpn, qkey: c.attr.qkey });
         }
         Ok(())
@@ -656,7 +657,7 @@ mod tests {
     use doorbell_core::verbs::{Psn, Qpn, check_transition};
 
     fn endpoint() -> Endpoint {
-        let address = Address { lid: 7, gid: [9; 16] };
+        let address = Address { lid: 7, gid: [9; 16], ..Address::default() };
         Endpoint { address, qpn: Qpn::new(77), psn: Psn::new(0xFF_FFFF), mtu: Mtu::B2048 }
     }
 

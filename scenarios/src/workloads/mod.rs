@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`Latency`], [`Rate`], [`Script`] | [`Responder`], which may serve several |
 //! | [`PingPong`] | itself, with `starts` turned |
+//! | [`Flows`] | [`Flows`] on each host that it has flows with |
 //! | [`Produce`] with a direct path | [`Verify`], or [`Responder`] |
 //! | [`Produce`] through a [`Proxy`] on its host | the proxy's peer: [`Verify`] or [`Responder`] |
 //!
@@ -16,6 +17,7 @@
 
 mod common;
 pub mod connect;
+mod flows;
 mod latency;
 pub mod overrides;
 pub mod payload;
@@ -36,6 +38,7 @@ mod verify;
 
 pub use common::*;
 pub use connect::{LinkConfig, LocalConfig};
+pub use flows::{FlowEnd, FlowTime, FlowTimes, Flows, FlowsConfig, Gate, MAX_FLOW_MESSAGE};
 pub use latency::{Latency, LatencyConfig};
 pub use pingpong::{PingPong, PingPongBy, PingPongConfig};
 pub use produce::{Produce, ProduceConfig, ProducePath};
@@ -69,6 +72,8 @@ pub enum Workload {
     Proxy(Box<Proxy>),
     /// The receiver that checks.
     Verify(Box<Verify>),
+    /// Transfers between many hosts.
+    Flows(Box<Flows>),
 }
 
 impl Workload {
@@ -83,6 +88,7 @@ impl Workload {
             Self::Produce(p) => p.results(),
             Self::Proxy(p) => p.results(),
             Self::Verify(p) => p.results(),
+            Self::Flows(p) => p.results(),
         }
     }
 }
@@ -98,6 +104,7 @@ impl Program for Workload {
             Self::Produce(p) => p.step(t),
             Self::Proxy(p) => p.step(t),
             Self::Verify(p) => p.step(t),
+            Self::Flows(p) => p.step(t),
         }
     }
 }
@@ -112,7 +119,7 @@ macro_rules! from {
     };
 }
 
-from!(Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify);
+from!(Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows);
 
 #[cfg(test)]
 mod tests {

@@ -61,7 +61,7 @@ impl Overrides {
         attr.qkey = self.qkey.unwrap_or(attr.qkey);
         attr.dest_qpn = self.dest_qpn.unwrap_or(attr.dest_qpn);
         attr.path_mtu = self.path_mtu.unwrap_or(attr.path_mtu);
-        attr.path = self.path.unwrap_or(attr.path);
+        attr.path = Address { sl: attr.path.sl, ..self.path.unwrap_or(attr.path) };
         attr.timeout = self.timeout.unwrap_or(attr.timeout);
         attr.retry_cnt = self.retry_cnt.unwrap_or(attr.retry_cnt);
         attr.rnr_retry = self.rnr_retry.unwrap_or(attr.rnr_retry);
@@ -108,6 +108,7 @@ impl Overrides {
         let path = Address {
             lid: u16::from_be_bytes([b[PATH + 1], b[PATH + 2]]),
             gid: b[PATH + 3..].try_into().expect("sixteen bytes"),
+            ..Address::default()
         };
         let off = field(5).map(|by| PsnChoice::Off(by.cast_signed()));
         Some(Self {
@@ -203,7 +204,7 @@ mod tests {
             qkey: Some(QKey(u32::MAX)),
             dest_qpn: Some(Qpn::new(0xFF_FFFF)),
             path_mtu: Some(Mtu::B256),
-            path: Some(Address { lid: 7, gid: [9; 16] }),
+            path: Some(Address { lid: 7, gid: [9; 16], ..Address::default() }),
             psn: Some(PsnChoice::Off(-3)),
             timeout: AckTimeout::new(31),
             retry_cnt: RetryCnt::new(7),

@@ -167,6 +167,13 @@ impl<E: Copy> Engine<E> {
         self.events
     }
 
+    /// Whether the next event is at `limit` or before; `None`: nothing is pending. Cheaper than
+    /// [`peek_time`](Self::peek_time), which has to find the event.
+    #[inline]
+    pub fn comes_by(&self, limit: Time) -> Option<bool> {
+        self.queue.comes_by(limit.as_ps())
+    }
+
     /// When the next event happens.
     pub fn peek_time(&self) -> Option<Time> {
         self.queue.peek().map(|key| Time::from_ps(key.time))

@@ -133,6 +133,23 @@ impl<E: Copy> Queue<E> {
         }
     }
 
+    /// Whether the least key is of `limit` or before; `None`: there is no entry. Looks at entries
+    /// that are not near only where the slot that they are in does not say it.
+    #[inline]
+    pub(crate) fn comes_by(&self, limit: u64) -> Option<bool> {
+        if let Some(e) = self.near.get(self.first).filter(|_| self.crowd.peek().is_none()) {
+            return Some(e.order.time() <= limit);
+        }
+        if let (true, Some((level, slot))) = (self.crowd.peek().is_none(), self.earliest_slot()) {
+            let shift = level as u32 * DIGIT_BITS;
+            let begin = (self.base & !low_mask(level as u32 + 1)) | (slot as u64) << shift;
+            if begin | low_mask(level as u32) <= limit {
+                return Some(true);
+            }
+        }
+        self.peek().map(|key| key.time <= limit)
+    }
+
     /// Adds an entry, not before the last one popped. Keys are unique.
     #[inline]
     pub(crate) fn push(&mut self, key: Key, event: E) {

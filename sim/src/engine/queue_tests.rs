@@ -65,6 +65,10 @@ impl Pair {
     fn pop(&mut self) -> bool {
         let expected = self.reference.pop();
         assert_eq!(self.queue.peek(), expected.map(|e| e.0));
+        let time = expected.map(|(key, _)| key.time);
+        assert_eq!(self.queue.comes_by(time.unwrap_or(0)), time.map(|_| true));
+        let before = time.and_then(|t| t.checked_sub(1));
+        assert_eq!(before.and_then(|t| self.queue.comes_by(t)), before.map(|_| false));
         let popped = self.queue.pop();
         assert_eq!(popped, expected);
         assert_eq!(self.queue.len(), self.reference.entries.len());

@@ -1,18 +1,30 @@
 //! From a configuration to nodes: checks first, then wiring.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use doorbell_core::units::{Span, Time};
+use doorbell_core::units::{BitRate, Span, Time};
 
+use super::buffer::{Buffer, BufferSizes, PauseAt, Sharing};
 use super::choice::Choice;
-use super::config::{Buffering, ConfigError, End, FabricConfig, Forwarding, Noise, ReceiveBuffer};
+use super::classes::{ClassConfig, Classes, MAX_CLASSES};
+use super::config::{
+    Buffering, ConfigError, End, FabricConfig, Forwarding, Noise, ReceiveBuffer, SwitchConfig,
+};
+use super::credits::BLOCK_BYTES;
+use super::ecn::Marking;
 use super::egress::{EgressPort, Wiring};
 use super::event::{Drops, Tally};
 use super::host::{HostNode, HostPort};
 use super::ingress::Ingress;
+use super::lanes::{CreditConfig, Receivers, Senders};
 use super::link::Link;
+use super::mmu::{Mmu, Pausing};
 use super::noise::IngressNoise;
+use super::pfc::{Headroom, HeadroomOf, PortPauses, SharedConfig, headroom, standard_reaction};
+use super::queues::Queues;
 use super::routes;
+use super::schedule::{Schedule, Service};
 use super::switch::{SwitchNode, SwitchPort};
 use crate::engine::SimRng;
 use crate::wire::{HostId, NodeId, PortId};
@@ -108,9 +120,11 @@ pub(super) fn build(
     }
     let g = Graph::of(c)?;
     check_sizes(c)?;
+    check_classes(c, &g)?;
     check_reachable(&g)?;
+    check_shared(c, &g)?;
     let tables = routes::tables(c, &g)?;
-    let b = Builder { c, g: &g, seed };
+    let b = Builder { c, g: &g, seed, credits: Arc::new(c.credits.clone()) };
     let hosts = (0..c.hosts.len()).map(|i| b.host(i)).collect();
     let switches = tables.into_iter().enumerate().map(|(i, t)| b.switch(i, t)).collect();
     Ok((hosts, switches))
@@ -135,13 +149,153 @@ fn check_sizes(c: &FabricConfig) -> Result<(), ConfigError> {
         if let Some(bytes) = h.tx_queue_bytes {
             fits(node, bytes)?;
         }
-        if let ReceiveBuffer::Lossless { bytes, .. } = h.receive {
-            fits(node, bytes)?;
+        match h.receive {
+            ReceiveBuffer::Lossless { bytes, .. } => fits(node, bytes)?,
+            ReceiveBuffer::Credits { blocks } => fits(node, bytes_of(blocks))?,
+            ReceiveBuffer::Unlimited => {}
         }
     }
     for (i, s) in c.switches.iter().enumerate() {
-        let (Buffering::TailDrop { port_bytes } | Buffering::Lossless { port_bytes }) = s.buffering;
-        fits(End::Switch(i as u32), port_bytes)?;
+        let bytes = match s.buffering {
+            Buffering::TailDrop { port_bytes: bytes }
+            | Buffering::Lossless { port_bytes: bytes }
+            | Buffering::Shared(SharedConfig { total_bytes: bytes, .. }) => bytes,
+            Buffering::Credits { blocks } => bytes_of(blocks),
+        };
+        fits(End::Switch(i as u32), bytes)?;
+    }
+    let changes = &c.credits.changes;
+    match (1..changes.len()).find(|i| changes[*i].0 <= changes[i - 1].0) {
+        Some(change) => Err(ConfigError::CreditChanges { change }),
+        None => Ok(()),
+    }
+}
+
+/// Bytes of a buffer of blocks; what is between two blocks is its last packet's.
+const fn bytes_of(blocks: u32) -> u64 {
+    blocks as u64 * BLOCK_BYTES as u64
+}
+
+/// Most bytes that may wait for an output port of a switch.
+const fn largest_queue(switch: &SwitchConfig, ports: u64) -> u64 {
+    match switch.buffering {
+        Buffering::TailDrop { port_bytes } => port_bytes,
+        Buffering::Lossless { port_bytes } => port_bytes.saturating_mul(ports),
+        Buffering::Shared(shared) => shared.total_bytes,
+        Buffering::Credits { blocks } => bytes_of(blocks).saturating_mul(ports),
+    }
+}
+
+/// Most that noise delays a packet at the input of a switch.
+fn noise_bound(c: &FabricConfig, rate: BitRate) -> Span {
+    let packet = rate.time_for(u64::from(c.max_packet_bytes));
+    match c.noise {
+        Noise::Off => Span::ZERO,
+        Noise::OnePacket => packet,
+        Noise::UpTo(bound) => bound,
+        Noise::Packets(times) => packet.scaled(times),
+    }
+}
+
+fn reaction(shared: &SharedConfig, rate: BitRate) -> Span {
+    shared.reaction.unwrap_or_else(|| standard_reaction(rate))
+}
+
+/// What the headroom of a switch's input depends on.
+pub(super) fn headroom_of(
+    c: &FabricConfig,
+    switch: &SwitchConfig,
+    shared: &SharedConfig,
+    link: &Link,
+) -> HeadroomOf {
+    let stored = match switch.forwarding {
+        Forwarding::CutThrough => Span::ZERO,
+        Forwarding::StoreAndForward => link.rate.time_for(u64::from(c.max_packet_bytes)),
+    };
+    HeadroomOf {
+        rate: link.rate,
+        propagation: link.propagation,
+        reaction: reaction(shared, link.rate),
+        pipeline: switch.transit + noise_bound(c, link.rate) + stored,
+        max_packet_bytes: c.max_packet_bytes.min(link.limit()),
+    }
+}
+
+fn sizes(
+    c: &FabricConfig,
+    plugs: &[Plug],
+    switch: &SwitchConfig,
+    shared: &SharedConfig,
+) -> BufferSizes {
+    let SharedConfig { total_bytes, sharing, reserved_bytes, pause_at, .. } = *shared;
+    let of = |plug: &Plug, class: &ClassConfig| match shared.headroom {
+        _ if !class.lossless || !plug.link.pfc => 0,
+        Headroom::Bytes(bytes) => bytes,
+        Headroom::Formula => headroom(&headroom_of(c, switch, shared, &plug.link)),
+    };
+    let each = &c.classes.each;
+    BufferSizes {
+        total: total_bytes,
+        reserved: reserved_bytes,
+        headroom: plugs.iter().flat_map(|p| each.iter().map(move |k| of(p, k))).collect(),
+        sharing,
+        pause_at,
+        classes: each.len(),
+    }
+}
+
+fn check_shared(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
+    for (i, (switch, plugs)) in c.switches.iter().zip(&g.switches).enumerate() {
+        let Buffering::Shared(shared) = &switch.buffering else { continue };
+        let node = End::Switch(i as u32);
+        let nothing = match shared.sharing {
+            Sharing::Dynamic { alpha } => alpha.num == 0,
+            Sharing::Static => false,
+        };
+        if shared.quanta == 0 || nothing {
+            return Err(ConfigError::ZeroPause { node });
+        }
+        let sizes = sizes(c, plugs, switch, shared);
+        let total = sizes.total;
+        let headroom = sizes.headroom.iter().fold(0u64, |sum, h| sum.saturating_add(*h));
+        let reserved = sizes.reserved.saturating_mul(sizes.headroom.len() as u64);
+        let taken = headroom.saturating_add(reserved);
+        if taken >= total {
+            return Err(ConfigError::NothingShared { node, total, taken });
+        }
+        if let PauseAt::Fixed { xoff, xon } = shared.pause_at {
+            if xon > xoff {
+                return Err(ConfigError::XonAboveXoff { node, xon, xoff });
+            }
+            let pool = total - taken;
+            if xoff > pool {
+                return Err(ConfigError::XoffAboveBuffer { node, xoff, pool });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_classes(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
+    let Classes { each, of_sl } = &c.classes;
+    if !(1..=MAX_CLASSES).contains(&each.len()) {
+        return Err(ConfigError::ClassCount { classes: each.len() });
+    }
+    for (sl, class) in (0..).zip(of_sl) {
+        if usize::from(*class) >= each.len() {
+            return Err(ConfigError::NoSuchClass { sl, class: *class });
+        }
+    }
+    let switches = c.switches.iter().zip(&g.switches);
+    let room = switches.map(|(s, ports)| largest_queue(s, ports.len() as u64)).min();
+    for (class, config) in (0..).zip(each) {
+        if config.service == Service::Weighted(0) {
+            return Err(ConfigError::NoWeight { class });
+        }
+        if let Some(ecn) = &config.ecn {
+            let checked = ecn.check(room.unwrap_or(u64::MAX));
+            checked.map_err(|error| ConfigError::Ecn { class, error })?;
+        }
     }
     Ok(())
 }
@@ -205,6 +359,7 @@ struct Builder<'a> {
     c: &'a FabricConfig,
     g: &'a Graph,
     seed: u64,
+    credits: Arc<CreditConfig>,
 }
 
 impl Builder<'_> {
@@ -221,7 +376,7 @@ impl Builder<'_> {
         let held = matches!(config.receive, ReceiveBuffer::Lossless { held: true, .. });
         let ports = self.g.hosts[i].iter().enumerate().map(|(p, plug)| HostPort {
             egress: self.egress(end, p, plug, config.tx_queue_bytes),
-            ingress: self.ingress(end, plug),
+            ingress: self.ingress(end, p, plug),
             held,
             ready_at_bytes: None,
         });
@@ -230,6 +385,8 @@ impl Builder<'_> {
             host: HostId(i as u32),
             max_packet_bytes: self.c.max_packet_bytes,
             ports: ports.collect(),
+            class_of_sl: self.c.classes.of_sl,
+            class_count: self.c.classes.each.len(),
             sent: Tally::default(),
             delivered: Tally::default(),
             started: None,
@@ -242,18 +399,25 @@ impl Builder<'_> {
         let config = &self.c.switches[i];
         let limit = match config.buffering {
             Buffering::TailDrop { port_bytes } => Some(port_bytes),
-            Buffering::Lossless { .. } => None,
+            Buffering::Lossless { .. } | Buffering::Shared(_) | Buffering::Credits { .. } => None,
+        };
+        let mmu = match config.buffering {
+            Buffering::Shared(shared) => self.mmu(i, &shared).map(Box::new),
+            _ => None,
         };
         let ports = self.g.switches[i].iter().enumerate().map(|(p, plug)| SwitchPort {
             egress: self.egress(end, p, plug, limit),
-            ingress: self.ingress(end, plug),
+            ingress: self.ingress(end, p, plug),
         });
         SwitchNode {
             id: self.id(end),
             cut_through: config.forwarding == Forwarding::CutThrough,
             ports: ports.collect(),
             routes,
+            mmu,
             choice: Choice::of(self.c.routing, self.seed, i),
+            class_of_sl: self.c.classes.of_sl,
+            marks: self.c.classes.each.iter().any(|c| c.ecn.is_some()),
             storing: Tally::default(),
             dropped: Drops::default(),
         }
@@ -263,14 +427,42 @@ impl Builder<'_> {
     fn input_buffer(&self, end: End) -> Option<u64> {
         match end {
             End::Host(i) => match self.c.hosts[i as usize].receive {
-                ReceiveBuffer::Unlimited => None,
+                ReceiveBuffer::Unlimited | ReceiveBuffer::Credits { .. } => None,
                 ReceiveBuffer::Lossless { bytes, .. } => Some(bytes),
             },
             End::Switch(i) => match self.c.switches[i as usize].buffering {
-                Buffering::TailDrop { .. } => None,
+                Buffering::TailDrop { .. } | Buffering::Shared(_) | Buffering::Credits { .. } => {
+                    None
+                }
                 Buffering::Lossless { port_bytes } => Some(port_bytes),
             },
         }
+    }
+
+    /// Blocks of the buffer behind each input port and lane of a node with credits.
+    fn input_blocks(&self, end: End) -> Option<u32> {
+        match end {
+            End::Host(i) => match self.c.hosts[i as usize].receive {
+                ReceiveBuffer::Credits { blocks } => Some(blocks),
+                _ => None,
+            },
+            End::Switch(i) => match self.c.switches[i as usize].buffering {
+                Buffering::Credits { blocks } => Some(blocks),
+                _ => None,
+            },
+        }
+    }
+
+    fn senders(&self, peer: End) -> Option<Box<Senders>> {
+        let lanes = self.c.classes.each.len();
+        let blocks = self.input_blocks(peer)?;
+        Some(Box::new(Senders::new(self.credits.clone(), lanes, blocks)))
+    }
+
+    fn receivers(&self, end: End) -> Option<Box<Receivers>> {
+        let lanes = self.c.classes.each.len();
+        let blocks = self.input_blocks(end)?;
+        Some(Box::new(Receivers::new(self.credits.clone(), lanes, blocks)))
     }
 
     fn egress(&self, end: End, port: usize, plug: &Plug, limit: Option<u64>) -> EgressPort {
@@ -281,7 +473,7 @@ impl Builder<'_> {
                 (s.forwarding == Forwarding::CutThrough, s.transit)
             }
         };
-        EgressPort::new(Wiring {
+        let wiring = Wiring {
             node: self.id(end),
             port: PortId(port as u16),
             peer: self.id(plug.peer),
@@ -293,18 +485,80 @@ impl Builder<'_> {
             transit,
             noise: self.noise(plug),
             credits: self.input_buffer(plug.peer),
+            lanes: self.senders(plug.peer),
             limit,
+            marking: self.marking(end, port),
+            pauses: self.pauses(end, plug),
+        };
+        EgressPort::new(wiring, self.queues())
+    }
+
+    fn queues(&self) -> Queues {
+        let each = &self.c.classes.each;
+        if each.len() == 1 {
+            return Queues::one();
+        }
+        let services: Vec<_> = each.iter().map(|c| c.service).collect();
+        Queues::many(each.len(), Schedule::new(&services, self.c.max_packet_bytes))
+    }
+
+    /// Whether a node takes part in priority flow control.
+    fn shared(&self, end: End) -> Option<SharedConfig> {
+        match end {
+            End::Switch(s) => match self.c.switches[s as usize].buffering {
+                Buffering::Shared(shared) => Some(shared),
+                _ => None,
+            },
+            End::Host(_) => None,
+        }
+    }
+
+    /// Pause frames of an output port: those that it obeys are the far end's, those that it sends
+    /// its own. A host obeys those of its switch.
+    fn pauses(&self, end: End, plug: &Plug) -> Option<Box<PortPauses>> {
+        let (own, far) = (self.shared(end), self.shared(plug.peer));
+        if !plug.link.pfc || own.is_none() && far.is_none() {
+            return None;
+        }
+        let reaction = own.map_or(Span::ZERO, |own| reaction(&own, plug.link.rate));
+        Some(Box::new(PortPauses { reaction, ..PortPauses::default() }))
+    }
+
+    fn mmu(&self, switch: usize, shared: &SharedConfig) -> Option<Mmu> {
+        let plugs = &self.g.switches[switch];
+        let inputs = plugs.iter().map(|plug| {
+            let able = |(class, c): (usize, &ClassConfig)| u8::from(c.lossless) << class;
+            let able = self.c.classes.each.iter().enumerate().map(able).sum::<u8>();
+            Pausing { able: if plug.link.pfc { able } else { 0 }, ..Pausing::default() }
+        });
+        Some(Mmu {
+            buffer: Buffer::new(sizes(self.c, plugs, &self.c.switches[switch], shared))?,
+            inputs: inputs.collect(),
+            quanta: shared.quanta,
+            lapse: shared.lapse,
+            watchdog: shared.watchdog,
         })
     }
 
-    fn ingress(&self, end: End, plug: &Plug) -> Ingress {
+    /// Of a switch's output port, with a random stream of its own.
+    fn marking(&self, end: End, port: usize) -> Option<Box<Marking>> {
+        let End::Switch(s) = end else { return None };
+        let curves = self.c.classes.each.iter().map(|c| c.ecn).collect();
+        let rng = SimRng::stream(self.seed, &format!("switch{s}.port{port}"), "ecn");
+        Marking::new(curves, rng).map(Box::new)
+    }
+
+    fn ingress(&self, end: End, port: usize, plug: &Plug) -> Ingress {
         Ingress {
+            node: self.id(end),
+            port: PortId(port as u16),
             peer: self.id(plug.peer),
             peer_port: plug.peer_port,
             rate: plug.link.rate,
             propagation: plug.link.propagation,
             max_packet_bytes: plug.link.limit(),
             buffer: self.input_buffer(end),
+            lanes: self.receivers(end),
             occupied: 0,
             received: Tally::default(),
             lost: Drops::default(),
@@ -318,14 +572,7 @@ impl Builder<'_> {
     /// no draw.
     fn noise(&self, plug: &Plug) -> Option<Box<IngressNoise>> {
         let End::Switch(s) = plug.peer else { return None };
-        let bound = match self.c.noise {
-            Noise::Off => Span::ZERO,
-            Noise::OnePacket => plug.link.rate.time_for(u64::from(self.c.max_packet_bytes)),
-            Noise::UpTo(bound) => bound,
-            Noise::Packets(times) => {
-                plug.link.rate.time_for(u64::from(self.c.max_packet_bytes)).scaled(times)
-            }
-        };
+        let bound = noise_bound(self.c, plug.link.rate);
         let component = format!("switch{s}.port{}", plug.peer_port.0);
         let rng = SimRng::stream(self.seed, &component, "ingress_noise");
         IngressNoise::new(rng, bound).map(Box::new)

@@ -4,7 +4,11 @@ use core::fmt;
 
 use doorbell_core::units::{Ratio, Span};
 
+use super::classes::{Classes, MAX_CLASSES};
+use super::ecn::EcnError;
+use super::lanes::CreditConfig;
 use super::link::Link;
+use super::pfc::SharedConfig;
 use crate::wire::{HostId, PortId};
 
 /// Largest packet of an MTU of 4096 bytes, with room for every header: RoCEv2 on IPv6 with a
@@ -46,6 +50,12 @@ pub enum ReceiveBuffer {
         /// [`rx_done`]: super::Fabric::rx_done
         held: bool,
     },
+    /// Credits of InfiniBand: room for so many blocks of 64 bytes per port and virtual lane; a
+    /// packet leaves it with its delivery. Fewer: the link idles while it waits for credit.
+    Credits {
+        /// Room, in blocks. More than 2048 are never granted at once.
+        blocks: u32,
+    },
 }
 
 /// A host's side of the network.
@@ -83,6 +93,15 @@ pub enum Buffering {
     Lossless {
         /// Bytes on the wire per input port. Less: links idle while they wait for room.
         port_bytes: u64,
+    },
+    /// One buffer for all ports. Lossless classes are paused by priority flow control, the others
+    /// drop. A packet is in the buffer from its arrival until its transmission begins.
+    Shared(SharedConfig),
+    /// Credits of InfiniBand: each input port has room for so many blocks of 64 bytes per virtual
+    /// lane. Nothing is lost. When credit comes back says [`FabricConfig::credits`].
+    Credits {
+        /// Room, in blocks. More than 2048 are never granted at once.
+        blocks: u32,
     },
 }
 
@@ -194,6 +213,11 @@ pub struct FabricConfig {
     pub max_packet_bytes: u32,
     /// Noise at the inputs of switches.
     pub noise: Noise,
+    /// Traffic classes of every port.
+    pub classes: Classes,
+    /// How credits come back on links to nodes with [`Buffering::Credits`] or
+    /// [`ReceiveBuffer::Credits`].
+    pub credits: CreditConfig,
 }
 
 impl FabricConfig {
@@ -230,6 +254,8 @@ impl FabricConfig {
             routes: Vec::new(),
             max_packet_bytes: DEFAULT_MAX_PACKET_BYTES,
             noise: Noise::default(),
+            classes: Classes::default(),
+            credits: CreditConfig::default(),
         }
     }
 }
@@ -286,6 +312,67 @@ pub enum ConfigError {
         /// The largest packet.
         needed: u32,
     },
+    /// Changes of the return delay of credits whose times do not rise.
+    CreditChanges {
+        /// Index of the change that is not later than the one before.
+        change: usize,
+    },
+    /// No class, or more than [`MAX_CLASSES`].
+    ClassCount {
+        /// How many.
+        classes: usize,
+    },
+    /// A service level that belongs to a class that does not exist.
+    NoSuchClass {
+        /// The service level.
+        sl: u8,
+        /// The class.
+        class: u8,
+    },
+    /// A class of weight 0, which would never send.
+    NoWeight {
+        /// The class.
+        class: u8,
+    },
+    /// Reserved parts and headroom take the whole shared buffer.
+    NothingShared {
+        /// The switch.
+        node: End,
+        /// Its buffer.
+        total: u64,
+        /// What is taken from it.
+        taken: u64,
+    },
+    /// Resume above pause.
+    XonAboveXoff {
+        /// The switch.
+        node: End,
+        /// Resume.
+        xon: u64,
+        /// Pause.
+        xoff: u64,
+    },
+    /// A threshold above what the switch has to share: it never pauses before it drops.
+    XoffAboveBuffer {
+        /// The switch.
+        node: End,
+        /// The threshold.
+        xoff: u64,
+        /// What there is to share.
+        pool: u64,
+    },
+    /// A pause of no time, or a share of nothing.
+    ZeroPause {
+        /// The switch.
+        node: End,
+    },
+    /// ECN marking that makes no sense.
+    Ecn {
+        /// The class.
+        class: u8,
+        /// What is wrong.
+        error: EcnError,
+    },
     /// A static route that names a switch, host or port that does not exist.
     BadRoute {
         /// Index of the route.
@@ -323,6 +410,34 @@ impl fmt::Display for ConfigError {
                 "a buffer of {bytes} bytes at {node} never takes the largest packet, which has \
                  {needed} bytes on the wire"
             ),
+            Self::CreditChanges { change } => {
+                write!(f, "change {change} of the return delay is not later than the one before")
+            }
+            Self::ClassCount { classes } => {
+                write!(f, "{classes} traffic classes: give 1 to {MAX_CLASSES}")
+            }
+            Self::NoSuchClass { sl, class } => {
+                write!(f, "service level {sl} is in class {class}, which does not exist")
+            }
+            Self::NoWeight { class } => {
+                write!(f, "class {class} has the weight 0 and never sends; give it at least 1")
+            }
+            Self::NothingShared { node, total, taken } => write!(
+                f,
+                "{node} has a buffer of {total} bytes, and headroom and reserved parts take \
+                 {taken}: give it more, or less headroom"
+            ),
+            Self::XonAboveXoff { node, xon, xoff } => {
+                write!(f, "{node} resumes at {xon} bytes (xon), above its xoff of {xoff}")
+            }
+            Self::XoffAboveBuffer { node, xoff, pool } => write!(
+                f,
+                "{node} pauses at {xoff} bytes (xoff), but has only {pool} to share: lower xoff"
+            ),
+            Self::ZeroPause { node } => {
+                write!(f, "{node} pauses for no time or shares nothing: quanta, alpha at least 1")
+            }
+            Self::Ecn { class, error } => write!(f, "class {class}: {error}"),
             Self::BadRoute { route } => {
                 write!(f, "static route {route} names a switch, host or port that does not exist")
             }

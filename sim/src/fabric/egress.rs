@@ -1,16 +1,23 @@
-//! An output port: one FIFO, one link direction.
+//! An output port: a FIFO per traffic class, one link direction.
 //!
 //! A packet occupies the queue from its arrival until its last bit has left, because a switch
 //! frees the cells of a packet as it sends them. One wake-up is pending per port at most, and
 //! only while a packet waits behind another.
 
-use std::collections::VecDeque;
-
 use doorbell_core::units::{BitRate, Serialiser, Span, Time};
 
+use super::classes::MAX_CLASSES;
+use super::ecn::{MarkAt, Marking};
 use super::event::{DropCause, FabricEvent, PortCounters};
+use super::lanes::{Senders, Starvation};
 use super::noise::IngressNoise;
+use super::pfc::{
+    PAUSE_FRAME_BYTES, PauseCounters, PauseFrame, PortPauses, StormAction, Watchdog, pause_time,
+};
+use super::queues::Queues;
+use super::way::Hop;
 use crate::engine::{Class, Out};
+use crate::wire::codec::Ecn;
 use crate::wire::{NodeId, PacketId, PortId};
 
 /// A packet in a queue.
@@ -20,6 +27,8 @@ pub(super) struct Queued {
     pub wire_bytes: u32,
     /// The input port whose buffer the packet occupies; meaningless at a host.
     pub ingress: PortId,
+    /// Its traffic class.
+    pub class: u8,
 }
 
 /// A packet whose transmission has begun.
@@ -33,6 +42,13 @@ pub(super) struct Started {
 /// No room: the packet would pass the byte limit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Full;
+
+/// Whether the far end takes a packet.
+fn may_go(item: &Queued, credits: u64, paused: u8, lanes: Option<&Senders>) -> bool {
+    u64::from(item.wire_bytes) <= credits
+        && paused >> item.class & 1 == 0
+        && lanes.is_none_or(|lanes| lanes.may_send(item))
+}
 
 /// Where an output port stands and what is at the other end of its link.
 #[derive(Clone, Debug)]
@@ -54,8 +70,14 @@ pub(super) struct Wiring {
     pub noise: Option<Box<IngressNoise>>,
     /// Room at the peer for packets of this port, `None` when the peer never pushes back.
     pub credits: Option<u64>,
+    /// Credits of an InfiniBand link, which has no `credits`.
+    pub lanes: Option<Box<Senders>>,
     /// Most bytes that may be in the queue, `None` without limit.
     pub limit: Option<u64>,
+    /// ECN marking, where a switch does it.
+    pub marking: Option<Box<Marking>>,
+    /// Pause frames, where the link knows them.
+    pub pauses: Option<Box<PortPauses>>,
 }
 
 /// An output port of a switch, or the transmit port of a NIC.
@@ -63,7 +85,7 @@ pub(super) struct Wiring {
 pub struct EgressPort {
     wiring: Wiring,
     serialiser: Serialiser,
-    queue: VecDeque<Queued>,
+    queues: Queues,
     /// Bytes that wait, without the packet being sent.
     waiting: u64,
     /// Size of the packet being sent, until `free_at`.
@@ -71,6 +93,8 @@ pub struct EgressPort {
     free_at: Time,
     /// A [`FabricEvent::PortFree`] is pending.
     wake: bool,
+    /// Classes that are paused, a bit each.
+    paused: u8,
     /// Room left at the peer; `u64::MAX` when it never pushes back.
     credits: u64,
     blocked_since: Option<Time>,
@@ -82,14 +106,15 @@ pub struct EgressPort {
 }
 
 impl EgressPort {
-    pub(super) fn new(wiring: Wiring) -> Self {
+    pub(super) fn new(wiring: Wiring, queues: Queues) -> Self {
         Self {
             serialiser: Serialiser::new(wiring.rate),
-            queue: VecDeque::new(),
+            queues,
             waiting: 0,
             in_service: 0,
             free_at: Time::ZERO,
             wake: false,
+            paused: 0,
             credits: wiring.credits.unwrap_or(u64::MAX),
             blocked_since: None,
             last_arrival: Time::ZERO,
@@ -109,6 +134,12 @@ impl EgressPort {
         self.wiring.rate
     }
 
+    /// The link as a packet meets it.
+    pub(super) const fn hop(&self) -> Hop {
+        let delay = Span::from_ps(self.wiring.propagation.as_ps() + self.wiring.transit.as_ps());
+        Hop { rate: self.wiring.rate, delay, cut_through: self.wiring.head }
+    }
+
     /// Whether the link takes a packet of this size.
     pub(super) const fn takes(&self, wire_bytes: u32) -> bool {
         wire_bytes <= self.wiring.max_packet_bytes
@@ -124,9 +155,19 @@ impl EgressPort {
         self.waiting
     }
 
+    /// Bytes of a traffic class that wait, without the packet being sent.
+    pub fn waiting_bytes_of(&self, class: u8) -> u64 {
+        self.queues.bytes_of(class).unwrap_or(self.waiting)
+    }
+
+    /// Packets of a traffic class that got an ECN mark here.
+    pub fn marked(&self, class: u8) -> u64 {
+        self.wiring.marking.as_ref().map_or(0, |m| m.marked(class))
+    }
+
     /// Packets that wait, without the one being sent.
     pub fn waiting_packets(&self) -> usize {
-        self.queue.len()
+        self.queues.len()
     }
 
     /// Bytes in the queue, the packet being sent included until its last bit has left.
@@ -144,10 +185,22 @@ impl EgressPort {
         if self.wiring.credits.is_some() { Some(self.credits) } else { None }
     }
 
+    /// Credits of a virtual lane, in blocks; `None` when this is no InfiniBand link.
+    pub fn lane_credits(&self, lane: u8) -> Option<u16> {
+        self.wiring.lanes.as_deref().map(|l| l.credits(lane))
+    }
+
+    /// What a virtual lane has suffered for lack of credit up to `now`; `None` when this is no
+    /// InfiniBand link.
+    pub fn starvation(&self, now: Time, lane: u8) -> Option<Starvation> {
+        self.wiring.lanes.as_deref().map(|l| l.suffered(now, lane))
+    }
+
     /// What the port has done up to `now`, a block that still lasts and packets that still wait
     /// included.
     pub fn counters(&self, now: Time) -> PortCounters {
         let mut c = self.counters;
+        c.marked = self.wiring.marking.as_ref().map_or(0, |m| m.marked_in_all());
         c.waited += self.unsettled(now);
         if let Some(since) = self.blocked_since {
             c.blocked += now.since(since);
@@ -157,7 +210,7 @@ impl EgressPort {
 
     /// Time that the packets in the queue have waited and that is not counted yet.
     fn unsettled(&self, now: Time) -> Span {
-        now.since(self.settled) * self.queue.len() as u64
+        now.since(self.settled) * self.queues.len() as u64
     }
 
     /// Counts the waiting so far; to be called before the length of the queue changes.
@@ -175,7 +228,7 @@ impl EgressPort {
     }
 
     pub(super) fn queued(&self) -> impl Iterator<Item = &Queued> {
-        self.queue.iter()
+        self.queues.iter()
     }
 
     /// Takes a packet: sends it at once or lets it wait. Gives what was sent.
@@ -193,18 +246,43 @@ impl EgressPort {
             return Err(Full);
         }
         self.counters.max_queue_bytes = self.counters.max_queue_bytes.max(filled);
-        let idle = self.queue.is_empty() && now >= self.free_at;
-        if idle && u64::from(item.wire_bytes) <= self.credits {
-            return Ok(Some(self.start(now, item, out)));
+        // What waits at a port that could send is held back by the far end.
+        let idle = now >= self.free_at && !self.wake;
+        if idle && self.may_go(&item) && self.queues.is_empty_of(item.class) {
+            // Packets of other classes may be held back; now they wait for this one.
+            self.unblock(now);
+            let started = self.start(now, item, out);
+            self.wake_if_waiting(out);
+            return Ok(Some(started));
         }
-        if idle {
+        if idle && self.blocked_since.is_none() {
             self.blocked_since = Some(now);
         }
         self.settle(now);
-        self.queue.push_back(item);
+        self.queues.push(item);
         self.waiting += u64::from(item.wire_bytes);
+        self.watch_credit(now, item.class);
         self.wake_if_waiting(out);
         Ok(None)
+    }
+
+    /// Whether the far end takes a packet now.
+    fn may_go(&self, item: &Queued) -> bool {
+        may_go(item, self.credits, self.paused, self.wiring.lanes.as_deref())
+    }
+
+    /// Looks again at whether a lane starves for credit.
+    fn watch_credit(&mut self, now: Time, lane: u8) {
+        if let Some(lanes) = &mut self.wiring.lanes {
+            lanes.watch(now, self.free_at.max(now), lane, self.queues.head_of(lane));
+        }
+    }
+
+    /// Marks a packet, or not, as it passes a queue of `queue` bytes.
+    pub(super) fn mark(&mut self, at: MarkAt, class: u8, queue: u64, ecn: &mut Ecn) {
+        if let Some(m) = &mut self.wiring.marking {
+            m.pass(at, class, queue, ecn);
+        }
     }
 
     pub(super) fn count_drop(&mut self, cause: DropCause, wire_bytes: u32) {
@@ -215,6 +293,10 @@ impl EgressPort {
     pub(super) fn on_free(&mut self, now: Time, out: &mut Out<FabricEvent>) -> Option<Started> {
         assert!(self.wake && now == self.free_at, "a wake-up that was not asked for");
         self.wake = false;
+        if let Some(frame) = self.wiring.pauses.as_mut().and_then(|p| p.frames.pop_front()) {
+            self.start_frame(now, frame, out);
+            return None;
+        }
         self.next(now, out)
     }
 
@@ -230,27 +312,202 @@ impl EgressPort {
             self.wiring.credits.is_some_and(|all| self.credits <= all),
             "more credits came back than were spent"
         );
-        let since = self.blocked_since.take()?;
-        self.counters.blocked += now.since(since);
-        self.next(now, out)
+        self.go_on(now, out)
+    }
+
+    /// What held the port back is gone, or less.
+    fn go_on(&mut self, now: Time, out: &mut Out<FabricEvent>) -> Option<Started> {
+        if self.unblock(now) { self.next(now, out) } else { None }
+    }
+
+    // ---- pauses ------------------------------------------------------------------------------
+
+    /// Whether a class is paused.
+    pub const fn is_paused(&self, class: u8) -> bool {
+        self.paused >> class & 1 == 1
+    }
+
+    /// Whether the port sends and obeys pause frames.
+    pub const fn knows_pauses(&self) -> bool {
+        self.wiring.pauses.is_some()
+    }
+
+    /// What the port has done about pauses in a class up to `now`.
+    pub fn pauses(&self, now: Time, class: u8) -> PauseCounters {
+        let Some(p) = &self.wiring.pauses else { return PauseCounters::default() };
+        let mut c = p.counters[usize::from(class)];
+        if self.is_paused(class) {
+            c.paused += now.since(p.paused[usize::from(class)].since);
+        }
+        c
+    }
+
+    /// Sends a pause frame before everything that waits; `quanta` 0 lets the far end go on.
+    pub(super) fn send_pause(
+        &mut self,
+        now: Time,
+        class: u8,
+        quanta: u16,
+        out: &mut Out<FabricEvent>,
+    ) {
+        let p = self.wiring.pauses.as_mut().expect("the link knows pauses");
+        let c = &mut p.counters[usize::from(class)];
+        *(if quanta == 0 { &mut c.xon_sent } else { &mut c.xoff_sent }) += 1;
+        let frame = PauseFrame { class, quanta };
+        if now >= self.free_at && !self.wake {
+            return self.start_frame(now, frame, out);
+        }
+        p.frames.push_back(frame);
+        self.wake(out);
+    }
+
+    fn start_frame(&mut self, now: Time, frame: PauseFrame, out: &mut Out<FabricEvent>) {
+        // What is held back by the far end waits for this frame now.
+        self.unblock(now);
+        let time = self.serialiser.next(u64::from(PAUSE_FRAME_BYTES));
+        self.free_at = now + time;
+        self.in_service = 0;
+        self.counters.busy += time;
+        let Wiring { peer: node, peer_port: port, propagation, .. } = self.wiring;
+        let p = self.wiring.pauses.as_ref().expect("it sends a pause");
+        let PauseFrame { class, quanta } = frame;
+        let more = !p.frames.is_empty();
+        let at = self.free_at + propagation + p.reaction;
+        out.at(at, Class::Arrival, FabricEvent::Pause { node, port, class, quanta });
+        if more {
+            self.wake(out);
+        }
+        self.wake_if_waiting(out);
+    }
+
+    /// A pause frame of the far end takes effect.
+    pub(super) fn on_pause(
+        &mut self,
+        now: Time,
+        class: u8,
+        quanta: u16,
+        out: &mut Out<FabricEvent>,
+    ) -> Option<Started> {
+        let Wiring { node, port, rate, .. } = self.wiring;
+        let p = self.wiring.pauses.as_mut()?;
+        let c = &mut p.counters[usize::from(class)];
+        *(if quanta == 0 { &mut c.xon_received } else { &mut c.xoff_received }) += 1;
+        if quanta == 0 {
+            return self.end_pause(now, class, out);
+        }
+        let pause = &mut p.paused[usize::from(class)];
+        if pause.ignored {
+            return None;
+        }
+        pause.until = now + pause_time(rate, quanta);
+        out.at(pause.until, Class::Timer, FabricEvent::PauseEnd { node, port, class });
+        if self.paused >> class & 1 == 0 {
+            pause.since = now;
+            self.paused |= 1 << class;
+        }
+        None
+    }
+
+    /// Whether the end of a pause has been put off, or has come already.
+    pub(super) fn pause_goes_on(&self, now: Time, class: u8) -> bool {
+        let p = self.wiring.pauses.as_ref();
+        !self.is_paused(class) || p.is_none_or(|p| now < p.paused[usize::from(class)].until)
+    }
+
+    /// The time of a pause is over, unless another one came.
+    pub(super) fn on_pause_end(
+        &mut self,
+        now: Time,
+        class: u8,
+        out: &mut Out<FabricEvent>,
+    ) -> Option<Started> {
+        if self.pause_goes_on(now, class) { None } else { self.end_pause(now, class, out) }
+    }
+
+    fn end_pause(&mut self, now: Time, class: u8, out: &mut Out<FabricEvent>) -> Option<Started> {
+        if !self.is_paused(class) {
+            return None;
+        }
+        self.paused &= !(1 << class);
+        let p = self.wiring.pauses.as_mut().expect("it was paused");
+        let pause = &mut p.paused[usize::from(class)];
+        p.counters[usize::from(class)].paused += now.since(pause.since);
+        pause.storm = false;
+        self.go_on(now, out)
+    }
+
+    /// The watchdog looks at the pauses of the port: one that has lasted for `watchdog.after` is a
+    /// storm.
+    pub(super) fn watch(
+        &mut self,
+        now: Time,
+        watchdog: &Watchdog,
+        out: &mut Out<FabricEvent>,
+    ) -> Option<Started> {
+        let mut freed = None;
+        for class in 0..MAX_CLASSES as u8 {
+            let paused = self.is_paused(class);
+            let Some(p) = self.wiring.pauses.as_mut().filter(|_| paused) else { continue };
+            let pause = &mut p.paused[usize::from(class)];
+            if pause.storm || now.since(pause.since) < watchdog.after {
+                continue;
+            }
+            pause.storm = true;
+            pause.ignored = watchdog.action == StormAction::Ignore;
+            p.counters[usize::from(class)].storms += 1;
+            if pause.ignored {
+                freed = freed.or(self.end_pause(now, class, out));
+            }
+        }
+        freed
+    }
+
+    /// A flow-control packet says how far a virtual lane may go.
+    pub(super) fn on_flow_control(
+        &mut self,
+        now: Time,
+        (lane, fccl): (u8, u16),
+        out: &mut Out<FabricEvent>,
+    ) -> Option<Started> {
+        let lanes = self.wiring.lanes.as_mut().expect("only InfiniBand links have them");
+        lanes.limit(lane, fccl);
+        self.watch_credit(now, lane);
+        self.unblock(now).then(|| self.next(now, out)).flatten()
+    }
+
+    /// The port is not held back any more, if it was.
+    fn unblock(&mut self, now: Time) -> bool {
+        let since = self.blocked_since.take();
+        self.counters.blocked += since.map_or(Span::ZERO, |since| now.since(since));
+        since.is_some()
     }
 
     fn next(&mut self, now: Time, out: &mut Out<FabricEvent>) -> Option<Started> {
-        let item = *self.queue.front()?;
-        if u64::from(item.wire_bytes) > self.credits {
-            self.blocked_since = Some(now);
+        let (credits, paused) = (self.credits, self.paused);
+        let waited = self.unsettled(now);
+        let lanes = self.wiring.lanes.as_deref();
+        let Some(item) = self.queues.pop(|item| may_go(item, credits, paused, lanes)) else {
+            self.blocked_since = (!self.queues.is_empty()).then_some(now);
             return None;
-        }
-        self.settle(now);
-        self.queue.pop_front();
+        };
+        self.counters.waited += waited;
+        self.settled = now;
         self.waiting -= u64::from(item.wire_bytes);
         let started = self.start(now, item, out);
+        self.watch_credit(now, item.class);
         self.wake_if_waiting(out);
         Some(started)
     }
 
     fn wake_if_waiting(&mut self, out: &mut Out<FabricEvent>) {
-        if self.wake || self.blocked_since.is_some() || self.queue.is_empty() {
+        if self.blocked_since.is_none() && !self.queues.is_empty() {
+            self.wake(out);
+        }
+    }
+
+    /// Asks for the moment at which the port is free, once.
+    fn wake(&mut self, out: &mut Out<FabricEvent>) {
+        if self.wake {
             return;
         }
         self.wake = true;
@@ -259,9 +516,12 @@ impl EgressPort {
     }
 
     fn start(&mut self, now: Time, item: Queued, out: &mut Out<FabricEvent>) -> Started {
-        debug_assert!(now >= self.free_at && u64::from(item.wire_bytes) <= self.credits);
+        debug_assert!(now >= self.free_at && self.may_go(&item));
         if self.wiring.credits.is_some() {
             self.credits -= u64::from(item.wire_bytes);
+        }
+        if let Some(lanes) = &mut self.wiring.lanes {
+            lanes.sent(&item);
         }
         let time = self.serialiser.next(u64::from(item.wire_bytes));
         let end = now + time;

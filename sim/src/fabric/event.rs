@@ -47,6 +47,68 @@ pub enum FabricEvent {
         /// How much more, in bytes on the wire.
         bytes: u32,
     },
+    /// A pause frame takes effect at an output port.
+    Pause {
+        /// Who is paused.
+        node: NodeId,
+        /// By which output port.
+        port: PortId,
+        /// Which class.
+        class: u8,
+        /// For how long, in quanta; 0: not any more.
+        quanta: u16,
+    },
+    /// The time of a pause is over.
+    PauseEnd {
+        /// Who was paused.
+        node: NodeId,
+        /// By which output port.
+        port: PortId,
+        /// Which class.
+        class: u8,
+    },
+    /// A pause that was sent needs a new one if it shall last.
+    Refresh {
+        /// Who pauses.
+        node: NodeId,
+        /// The sender at the far end of this port.
+        port: PortId,
+        /// Which class.
+        class: u8,
+    },
+    /// A packet has left the buffer behind an input port of an InfiniBand link, and the return delay
+    /// has passed.
+    Freed {
+        /// Where.
+        node: NodeId,
+        /// Which input port.
+        port: PortId,
+        /// Of which virtual lane.
+        lane: u8,
+        /// Its size on the wire.
+        wire_bytes: u32,
+    },
+    /// A flow-control packet of an InfiniBand link has come.
+    FlowControl {
+        /// Who may send more.
+        node: NodeId,
+        /// By which output port.
+        port: PortId,
+        /// On which virtual lane.
+        lane: u8,
+        /// Up to which total of blocks, modulo 4096.
+        fccl: u16,
+    },
+    /// The next regular flow-control packet, which comes behind packets that were lost on the cable
+    /// and counts them.
+    FlowControlDue {
+        /// Where.
+        node: NodeId,
+        /// At which input port.
+        port: PortId,
+        /// Of which virtual lane.
+        lane: u8,
+    },
 }
 
 impl FabricEvent {
@@ -56,8 +118,21 @@ impl FabricEvent {
             Self::Arrive { node, .. }
             | Self::Stored { node, .. }
             | Self::PortFree { node, .. }
-            | Self::Credit { node, .. } => node,
+            | Self::Credit { node, .. }
+            | Self::Pause { node, .. }
+            | Self::PauseEnd { node, .. }
+            | Self::Freed { node, .. }
+            | Self::FlowControl { node, .. }
+            | Self::FlowControlDue { node, .. }
+            | Self::Refresh { node, .. } => node,
         }
+    }
+}
+
+impl FabricEvent {
+    /// Whether a packet that waited may begin to leave by it.
+    pub(crate) const fn may_start(self) -> bool {
+        !matches!(self, Self::Arrive { .. })
     }
 }
 
@@ -104,17 +179,20 @@ pub enum DropCause {
     PeerDead,
     /// It is larger than the link takes that it came by or should leave by.
     Oversize,
+    /// The input queue of its class had no room, headroom included, in the shared buffer.
+    IngressOverflow,
 }
 
 impl DropCause {
     /// Every cause, in the order of the tables that are indexed by cause.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::TailDrop,
         Self::NoRoute,
         Self::Fault,
         Self::LinkDown,
         Self::PeerDead,
         Self::Oversize,
+        Self::IngressOverflow,
     ];
 
     /// The name that reports use.
@@ -126,6 +204,7 @@ impl DropCause {
             Self::LinkDown => "link_down",
             Self::PeerDead => "peer_dead",
             Self::Oversize => "oversize",
+            Self::IngressOverflow => "ingress_overflow",
         }
     }
 }
@@ -236,6 +315,8 @@ pub struct PortCounters {
     /// Time for which packets waited in the queue, summed over them, for their turn or for room at
     /// the far end.
     pub waited: Span,
+    /// Packets that got an ECN mark.
+    pub marked: u64,
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use doorbell_core::units::Time;
 use super::egress::{EgressPort, Queued, Started};
 use super::event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, Tally};
 use super::ingress::Ingress;
-use crate::engine::Out;
-use crate::wire::{HostId, NodeId, PacketId, PortId};
+use crate::engine::{Out, Slab};
+use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 
 /// The transmit queue has no room for the packet; it stays the caller's.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -38,6 +38,9 @@ pub struct HostNode {
     pub(super) host: HostId,
     pub(super) max_packet_bytes: u32,
     pub(super) ports: Vec<HostPort>,
+    /// Traffic class of each service level.
+    pub(super) class_of_sl: [u8; 16],
+    pub(super) class_count: usize,
     pub(super) sent: Tally,
     pub(super) delivered: Tally,
     /// A packet that had waited and whose transmission the last event began.
@@ -77,8 +80,18 @@ impl HostNode {
         self.delivered
     }
 
+    /// Number of traffic classes.
+    pub const fn classes(&self) -> usize {
+        self.class_count
+    }
+
+    /// Traffic class of a service level.
+    pub const fn class_of(&self, sl: u8) -> u8 {
+        self.class_of_sl[(sl & 15) as usize]
+    }
+
     /// Puts a packet into the transmit queue of `port`. `wire_bytes` is the size of the packet on
-    /// the wire and stays the same on all its way. Gives when its last bit leaves, or `None` when
+    /// the wire and stays the same on all its way; `sl` is its service level. Gives when its last bit leaves, or `None` when
     /// it has to wait for others or for room at the far end; then
     /// `take_started` tells.
     ///
@@ -94,6 +107,7 @@ impl HostNode {
         port: PortId,
         packet: PacketId,
         wire_bytes: u32,
+        sl: u8,
         out: &mut Out<FabricEvent>,
     ) -> Result<Option<Time>, TxQueueFull> {
         assert!(
@@ -101,7 +115,8 @@ impl HostNode {
             "a packet of {wire_bytes} bytes where the largest has {}",
             self.max_packet_bytes
         );
-        let item = Queued { packet, wire_bytes, ingress: PortId(u16::MAX) };
+        let class = self.class_of(sl);
+        let item = Queued { packet, wire_bytes, ingress: PortId(u16::MAX), class };
         let egress = &mut self.ports[port.index()].egress;
         let started = egress.enqueue(now, item, out).map_err(|_| TxQueueFull)?;
         self.sent.add(wire_bytes);
@@ -134,24 +149,35 @@ impl HostNode {
     ) {
         let p = &mut self.ports[port.index()];
         assert!(p.held, "the receive buffer gives room back by itself");
-        p.ingress.give_back(now, wire_bytes, out);
+        // Buffers whose packets are held are not divided into lanes.
+        p.ingress.give_back(now, (wire_bytes, 0), out);
     }
 
     /// Handles an event of this node.
-    pub fn on_event(&mut self, now: Time, ev: FabricEvent, out: &mut Out<FabricEvent>) -> Outcome {
+    pub fn on_event(
+        &mut self,
+        now: Time,
+        ev: FabricEvent,
+        packets: &Slab<Packet>,
+        out: &mut Out<FabricEvent>,
+    ) -> Outcome {
         match ev {
             FabricEvent::Arrive { port, packet, wire_bytes, .. } => {
+                // Only a buffer that is divided asks whose part it is.
+                let divided = self.ports[port.index()].ingress.is_divided();
+                let class = if divided { self.class_of(packets[packet.0].sl) } else { 0 };
                 let p = &mut self.ports[port.index()];
-                p.ingress.arrived(wire_bytes);
+                p.ingress.arrived(wire_bytes, class);
+                p.ingress.tell(now, p.egress.free_at(), class, out);
                 if wire_bytes > p.ingress.max_packet_bytes {
-                    p.ingress.give_back(now, wire_bytes, out);
+                    p.ingress.give_back(now, (wire_bytes, class), out);
                     let cause = DropCause::Oversize;
                     self.dropped.add(cause, wire_bytes);
                     let node = self.id;
                     return Outcome::Dropped(Dropped { node, port, packet, wire_bytes, cause });
                 }
                 if !p.held {
-                    p.ingress.give_back(now, wire_bytes, out);
+                    p.ingress.give_back(now, (wire_bytes, class), out);
                 }
                 self.delivered.add(wire_bytes);
                 Outcome::Delivered(Delivery { host: self.host, port, packet, wire_bytes })
@@ -164,7 +190,33 @@ impl HostNode {
                 self.started = self.ports[port.index()].egress.on_credit(now, bytes, out);
                 self.tell_ready(port)
             }
+            FabricEvent::Pause { port, class, quanta, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                self.started = egress.on_pause(now, class, quanta, out);
+                self.tell_ready(port)
+            }
+            FabricEvent::PauseEnd { port, class, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                self.started = egress.on_pause_end(now, class, out);
+                self.tell_ready(port)
+            }
+            FabricEvent::FlowControl { port, lane, fccl, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                self.started = egress.on_flow_control(now, (lane, fccl), out);
+                self.tell_ready(port)
+            }
+            FabricEvent::Freed { port, lane, wire_bytes, .. } => {
+                let p = &mut self.ports[port.index()];
+                p.ingress.freed(now, p.egress.free_at(), (wire_bytes, lane), out);
+                Outcome::Nothing
+            }
+            FabricEvent::FlowControlDue { port, lane, .. } => {
+                let p = &mut self.ports[port.index()];
+                p.ingress.refresh(now, p.egress.free_at(), lane, out);
+                Outcome::Nothing
+            }
             FabricEvent::Stored { .. } => unreachable!("hosts take whole packets"),
+            FabricEvent::Refresh { .. } => unreachable!("hosts take every packet"),
         }
     }
 

@@ -3,12 +3,15 @@
 use doorbell_core::units::{BitRate, Span, Time};
 
 use super::event::{DropCause, Drops, FabricEvent, Tally};
+use super::lanes::Receivers;
 use crate::engine::{Class, Out};
 use crate::wire::{NodeId, PortId};
 
 /// The receiving side of a port.
 #[derive(Clone, Debug)]
 pub struct Ingress {
+    pub(super) node: NodeId,
+    pub(super) port: PortId,
     pub(super) peer: NodeId,
     pub(super) peer_port: PortId,
     pub(super) rate: BitRate,
@@ -17,6 +20,8 @@ pub struct Ingress {
     pub(super) max_packet_bytes: u32,
     /// Size of the buffer in bytes, `None` when this side never pushes back.
     pub(super) buffer: Option<u64>,
+    /// Buffers of an InfiniBand link, which has no `buffer`.
+    pub(super) lanes: Option<Box<Receivers>>,
     pub(super) occupied: u64,
     pub(super) received: Tally,
     /// Packets that faults took from the link just before it ended here.
@@ -51,6 +56,17 @@ impl Ingress {
         self.copied
     }
 
+    /// Blocks of the buffers of an InfiniBand link in use, whose credit has not gone back; zero on
+    /// other links.
+    pub fn occupied_blocks(&self) -> u64 {
+        self.lanes.as_ref().map_or(0, |l| l.used())
+    }
+
+    /// Whether the buffer has a part for each virtual lane.
+    pub(super) const fn is_divided(&self) -> bool {
+        self.lanes.is_some()
+    }
+
     /// A fault takes a packet from the link. The credit that the sender spent comes back: on
     /// InfiniBand links the sender's total of blocks, which every flow-control packet carries,
     /// tells the receiver of those that it never saw.
@@ -58,25 +74,37 @@ impl Ingress {
         &mut self,
         now: Time,
         cause: DropCause,
-        wire_bytes: u32,
+        (wire_bytes, class): (u32, u8),
         out: &mut Out<FabricEvent>,
     ) {
         self.lost.add(cause, wire_bytes);
         if self.buffer.is_some() {
             self.credit(now, wire_bytes, out);
         }
+        if let Some(lanes) = &mut self.lanes
+            && let Some(at) = lanes.lost(now, self.rate, class, wire_bytes)
+        {
+            let (node, port, lane) = (self.node, self.port, class);
+            out.at(at, Class::Timer, FabricEvent::FlowControlDue { node, port, lane });
+        }
     }
 
     /// A fault adds a copy of a packet, for which the sender has spent no credit.
-    pub(super) fn copy(&mut self, wire_bytes: u32) {
+    pub(super) fn copy(&mut self, wire_bytes: u32, class: u8) {
         self.copied.add(wire_bytes);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.copied(class, wire_bytes);
+        }
         if self.buffer.is_some() {
             self.owed += u64::from(wire_bytes);
         }
     }
 
-    pub(super) fn arrived(&mut self, wire_bytes: u32) {
+    pub(super) fn arrived(&mut self, wire_bytes: u32, class: u8) {
         self.received.add(wire_bytes);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.arrived(class, wire_bytes);
+        }
         if let Some(buffer) = self.buffer {
             self.occupied += u64::from(wire_bytes);
             // The sender checked its credits; both must come to the same result.
@@ -85,8 +113,18 @@ impl Ingress {
     }
 
     /// The packet's last bit leaves the buffer at `end`; the sender hears of it one propagation
-    /// delay later.
-    pub(super) fn give_back(&mut self, end: Time, wire_bytes: u32, out: &mut Out<FabricEvent>) {
+    /// delay later, on InfiniBand when the return delay has passed as well.
+    pub(super) fn give_back(
+        &mut self,
+        end: Time,
+        (wire_bytes, class): (u32, u8),
+        out: &mut Out<FabricEvent>,
+    ) {
+        if let Some(lanes) = &self.lanes {
+            let (node, port, lane) = (self.node, self.port, class);
+            let freed = FabricEvent::Freed { node, port, lane, wire_bytes };
+            out.at(lanes.returned_at(end), Class::Release, freed);
+        }
         if self.buffer.is_none() {
             return;
         }
@@ -97,6 +135,45 @@ impl Ingress {
         let pays = u64::from(wire_bytes).min(self.owed);
         self.owed -= pays;
         self.credit(end, wire_bytes - pays as u32, out);
+    }
+
+    /// The buffer of a lane is free again by so many bytes, and the sender may hear of it. What
+    /// the port itself sends ends at `free_at`.
+    pub(super) fn freed(
+        &mut self,
+        now: Time,
+        free_at: Time,
+        (wire_bytes, lane): (u32, u8),
+        out: &mut Out<FabricEvent>,
+    ) {
+        self.lanes_mut().freed(lane, wire_bytes);
+        self.tell(now, free_at, lane, out);
+    }
+
+    /// The sender has told how much it has sent.
+    pub(super) fn refresh(
+        &mut self,
+        now: Time,
+        free_at: Time,
+        lane: u8,
+        out: &mut Out<FabricEvent>,
+    ) {
+        self.lanes_mut().refresh(lane);
+        self.tell(now, free_at, lane, out);
+    }
+
+    /// Sends a flow-control packet if the limit of a lane has changed.
+    pub(super) fn tell(&mut self, now: Time, free_at: Time, lane: u8, out: &mut Out<FabricEvent>) {
+        let Some(lanes) = &mut self.lanes else { return };
+        if let Some(fccl) = lanes.news(lane) {
+            let at = lanes.departs_at(now, free_at, self.rate) + self.propagation;
+            let (node, port) = (self.peer, self.peer_port);
+            out.at(at, Class::Release, FabricEvent::FlowControl { node, port, lane, fccl });
+        }
+    }
+
+    fn lanes_mut(&mut self) -> &mut Receivers {
+        self.lanes.as_mut().expect("only InfiniBand links ask for this event")
     }
 
     fn credit(&self, end: Time, bytes: u32, out: &mut Out<FabricEvent>) {

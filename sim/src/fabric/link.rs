@@ -18,12 +18,15 @@ pub struct Link {
     /// link layer becomes such a number by
     /// [`Encapsulation::largest_packet`](crate::wire::Encapsulation::largest_packet).
     pub max_packet_bytes: Option<u32>,
+    /// Whether its two ports send and obey pause frames, where there is priority flow control. With
+    /// `false` a lossless class is lossy here.
+    pub pfc: bool,
 }
 
 impl Link {
     /// A link of the given delay.
     pub const fn new(rate: BitRate, propagation: Span) -> Self {
-        Self { rate, propagation, max_packet_bytes: None }
+        Self { rate, propagation, max_packet_bytes: None, pfc: true }
     }
 
     /// A link of `mm` millimetres at [`PROPAGATION_PER_MM`].
@@ -35,6 +38,12 @@ impl Link {
     #[must_use]
     pub const fn up_to(self, bytes: u32) -> Self {
         Self { max_packet_bytes: Some(bytes), ..self }
+    }
+
+    /// The same link, whose ports know no pause frames.
+    #[must_use]
+    pub const fn without_pfc(self) -> Self {
+        Self { pfc: false, ..self }
     }
 
     /// Largest packet, with a number for "any".

@@ -7,39 +7,63 @@
 //! there where a packet goes, and marks those that it holds itself.
 //!
 //! A hop of an uncontested packet costs one event, its arrival. A packet that waits adds the
-//! wake-up of its port, and one that crosses a lossless link adds the credit that comes back.
+//! wake-up of its port, and one that crosses a lossless link adds the credit that comes back (two
+//! events on InfiniBand: the buffer is free, the sender hears of it).
 
 mod balance;
+mod buffer;
 mod build;
 mod choice;
+mod classes;
 mod config;
+mod credits;
+mod deadlock;
+mod ecn;
 mod egress;
 mod event;
 mod host;
 mod ingress;
+mod lanes;
 mod link;
+mod mmu;
 mod noise;
+mod pfc;
+mod queues;
 mod routes;
+mod schedule;
 mod shape;
 mod switch;
 #[cfg(test)]
 mod tests;
+mod way;
 
 use doorbell_core::units::Time;
 
 pub use balance::{Balance, Imbalance};
+pub use buffer::{Buffer, BufferSizes, NoRoom, PauseAt, Sharing};
+pub use classes::{ClassConfig, Classes, MAX_CLASSES};
 pub use config::{
     Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, End, FabricConfig, Forwarding, HashSeed,
     HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
 };
+pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, MAX_CREDIT, blocks};
+pub use deadlock::{PauseDeadlock, Waiting};
+pub use ecn::{EcnConfig, EcnError, MarkAt};
 pub use egress::EgressPort;
 pub use event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, PortCounters, Tally};
 pub use host::{HostNode, TxQueueFull};
 pub use ingress::Ingress;
+pub use lanes::{CreditConfig, Starvation};
 pub use link::{Link, PROPAGATION_PER_MM};
+pub use pfc::{
+    Headroom, HeadroomOf, PAUSE_FRAME_BYTES, PauseCounters, SharedConfig, StormAction, Watchdog,
+    headroom, standard_reaction,
+};
 pub use routes::RouteTable;
+pub use schedule::{Schedule, Service};
 pub use shape::{FatTree, LeafSpine, Rails, ShapeError};
 pub use switch::SwitchNode;
+pub use way::{Hop, time_alone};
 
 use crate::engine::{Out, Slab};
 use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
@@ -56,7 +80,7 @@ use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 /// let link = Link::with_length_mm(BitRate::gbps(100), 3_000);
 /// let mut fabric = Fabric::new(&FabricConfig::back_to_back(link), 1)?;
 /// let mut out = Out::new();
-/// fabric.send(Time::ZERO, HostId(0), PortId(0), PacketId(0), 1_082, &mut out)?;
+/// fabric.send(Time::ZERO, (HostId(0), PortId(0)), PacketId(0), 1_082, 0, &mut out)?;
 ///
 /// // The owner brings each event back at its time; here there is one, the arrival.
 /// let (at, _, event) = out.as_slice()[0];
@@ -115,7 +139,7 @@ impl Fabric {
         self.hosts[host.index()].egress(port)
     }
 
-    /// A host gives a packet to the network by one of its ports.
+    /// A host gives a packet of a service level to the network by one of its ports.
     ///
     /// # Errors
     /// As [`HostNode::send`].
@@ -125,13 +149,13 @@ impl Fabric {
     pub fn send(
         &mut self,
         now: Time,
-        host: HostId,
-        port: PortId,
+        (host, port): (HostId, PortId),
         packet: PacketId,
         wire_bytes: u32,
+        sl: u8,
         out: &mut Out<FabricEvent>,
     ) -> Result<Option<Time>, TxQueueFull> {
-        self.hosts[host.index()].send(now, port, packet, wire_bytes, out)
+        self.hosts[host.index()].send(now, port, packet, wire_bytes, sl, out)
     }
 
     /// As [`HostNode::arm_tx_ready`].
@@ -151,29 +175,46 @@ impl Fabric {
         self.hosts[host.index()].rx_done(now, port, wire_bytes, out);
     }
 
-    /// A fault takes a packet from a link, just before it arrives at `port` of `node`. The packet
-    /// is the caller's.
+    /// A fault takes a packet of a service level from a link, just before it arrives at `port` of
+    /// `node`. The packet is the caller's.
     pub fn lose(
         &mut self,
         now: Time,
         (node, port): (NodeId, PortId),
         cause: DropCause,
-        wire_bytes: u32,
+        (wire_bytes, sl): (u32, u8),
         out: &mut Out<FabricEvent>,
     ) {
-        self.ingress_mut(node, port).lose(now, cause, wire_bytes, out);
+        let class = self.hosts[0].class_of(sl);
+        self.ingress_mut(node, port).lose(now, cause, (wire_bytes, class), out);
     }
 
-    /// A fault adds a copy of a packet to a link; the caller brings its arrival at `port` of
-    /// `node`.
-    pub fn copy(&mut self, (node, port): (NodeId, PortId), wire_bytes: u32) {
-        self.ingress_mut(node, port).copy(wire_bytes);
+    /// A fault adds a copy of a packet of a service level to a link; the caller brings its arrival
+    /// at `port` of `node`.
+    pub fn copy(&mut self, (node, port): (NodeId, PortId), (wire_bytes, sl): (u32, u8)) {
+        let class = self.hosts[0].class_of(sl);
+        self.ingress_mut(node, port).copy(wire_bytes, class);
     }
 
     fn ingress_mut(&mut self, node: NodeId, port: PortId) -> &mut Ingress {
         match node.index().checked_sub(self.hosts.len()) {
             None => &mut self.hosts[node.index()].ports[port.index()].ingress,
             Some(s) => &mut self.switches[s].ports[port.index()].ingress,
+        }
+    }
+
+    /// Whether an event is a timer of pauses that has been overtaken: it will change nothing, and
+    /// need not come.
+    pub fn is_overtaken(&self, now: Time, ev: FabricEvent) -> bool {
+        match ev {
+            FabricEvent::PauseEnd { node, port, class }
+            | FabricEvent::Refresh { node, port, class } => {
+                match node.index().checked_sub(self.hosts.len()) {
+                    None => self.hosts[node.index()].egress(port).pause_goes_on(now, class),
+                    Some(s) => self.switches[s].is_overtaken(now, ev),
+                }
+            }
+            _ => false,
         }
     }
 
@@ -187,7 +228,7 @@ impl Fabric {
     ) -> Outcome {
         let NodeId(node) = ev.node();
         match (node as usize).checked_sub(self.hosts.len()) {
-            None => self.hosts[node as usize].on_event(now, ev, out),
+            None => self.hosts[node as usize].on_event(now, ev, packets, out),
             Some(s) => self.switches[s].on_event(now, ev, packets, out),
         }
     }

@@ -2,10 +2,13 @@
 
 use doorbell_core::units::Time;
 
+use super::buffer::Buffer;
 use super::choice::Choice;
+use super::ecn::MarkAt;
 use super::egress::{EgressPort, Queued, Started};
 use super::event::{DropCause, Dropped, Drops, FabricEvent, Outcome, Tally};
 use super::ingress::Ingress;
+use super::mmu::Mmu;
 use super::routes::RouteTable;
 use crate::engine::{Class, Out, Slab};
 use crate::wire::{NodeId, Packet, PortId};
@@ -25,6 +28,12 @@ pub struct SwitchNode {
     pub(super) ports: Vec<SwitchPort>,
     pub(super) routes: RouteTable,
     pub(super) choice: Choice,
+    /// Traffic class of each service level.
+    pub(super) class_of_sl: [u8; 16],
+    /// Whether some output port marks packets.
+    pub(super) marks: bool,
+    /// The shared buffer, where there is one.
+    pub(super) mmu: Option<Box<Mmu>>,
     /// Packets that a cut-through switch is storing.
     pub(super) storing: Tally,
     /// Drops that belong to no output port.
@@ -72,36 +81,76 @@ impl SwitchNode {
     ) -> Outcome {
         match ev {
             FabricEvent::Arrive { port, packet, wire_bytes, .. } => {
-                let input = &mut self.ports[port.index()].ingress;
-                input.arrived(wire_bytes);
-                let small = wire_bytes <= input.max_packet_bytes;
-                let item = Queued { packet, wire_bytes, ingress: port };
-                let Some(to) = self.route(now, &packets[packet.0]) else {
+                let p = &packets[packet.0];
+                let class = self.class_of_sl[usize::from(p.sl & 15)];
+                let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
+                ingress.arrived(wire_bytes, class);
+                ingress.tell(now, egress.free_at(), class, out);
+                let small = wire_bytes <= ingress.max_packet_bytes;
+                let item = Queued { packet, wire_bytes, ingress: port, class };
+                let Some(to) = self.route(now, p) else {
                     return self.refuse(now, item, DropCause::NoRoute, out);
                 };
                 if !small || !self.ports[to.index()].egress.takes(wire_bytes) {
                     return self.refuse(now, item, DropCause::Oversize, out);
                 }
+                if let Some(refused) = self.admit(now, item, to, out) {
+                    return refused;
+                }
                 if self.cut_through && self.is_faster(to, port) {
                     self.store(now, item, to, out);
                     return Outcome::Nothing;
                 }
-                self.forward(now, item, to, out)
+                self.forward(now, item, to, packets, out)
             }
             FabricEvent::Stored { port, to, packet, .. } => {
-                let wire_bytes = packets[packet.0].wire_bytes;
+                let Packet { wire_bytes, sl, .. } = packets[packet.0];
                 self.storing.remove(wire_bytes);
-                let item = Queued { packet, wire_bytes, ingress: port };
-                self.forward(now, item, to, out)
+                let class = self.class_of_sl[usize::from(sl & 15)];
+                let item = Queued { packet, wire_bytes, ingress: port, class };
+                self.forward(now, item, to, packets, out)
             }
             FabricEvent::PortFree { port, .. } => {
                 let started = self.ports[port.index()].egress.on_free(now, out);
-                self.left(started, out);
+                self.left(now, started, port, packets, out);
+                Outcome::Nothing
+            }
+            FabricEvent::Pause { port, class, quanta, .. } => {
+                let started = self.ports[port.index()].egress.on_pause(now, class, quanta, out);
+                self.left(now, started, port, packets, out);
+                Outcome::Nothing
+            }
+            FabricEvent::PauseEnd { port, class, .. } => {
+                let started = self.ports[port.index()].egress.on_pause_end(now, class, out);
+                self.left(now, started, port, packets, out);
+                Outcome::Nothing
+            }
+            FabricEvent::Refresh { port, class, .. } => {
+                let reverse = &mut self.ports[port.index()].egress;
+                if let Some(mmu) = &mut self.mmu {
+                    mmu.refresh(now, (self.id, port, class), reverse, out);
+                }
                 Outcome::Nothing
             }
             FabricEvent::Credit { port, bytes, .. } => {
                 let started = self.ports[port.index()].egress.on_credit(now, bytes, out);
-                self.left(started, out);
+                self.left(now, started, port, packets, out);
+                Outcome::Nothing
+            }
+            FabricEvent::FlowControl { port, lane, fccl, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                let started = egress.on_flow_control(now, (lane, fccl), out);
+                self.left(now, started, port, packets, out);
+                Outcome::Nothing
+            }
+            FabricEvent::Freed { port, lane, wire_bytes, .. } => {
+                let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
+                ingress.freed(now, egress.free_at(), (wire_bytes, lane), out);
+                Outcome::Nothing
+            }
+            FabricEvent::FlowControlDue { port, lane, .. } => {
+                let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
+                ingress.refresh(now, egress.free_at(), lane, out);
                 Outcome::Nothing
             }
         }
@@ -126,7 +175,7 @@ impl SwitchNode {
     /// Waits for the last bit. Noise may have moved packets together, hence the bound by the
     /// last bit before: a short packet must not overtake a long one.
     fn store(&mut self, now: Time, item: Queued, to: PortId, out: &mut Out<FabricEvent>) {
-        let Queued { packet, wire_bytes, ingress: port } = item;
+        let Queued { packet, wire_bytes, ingress: port, .. } = item;
         self.storing.add(wire_bytes);
         let input = &mut self.ports[port.index()].ingress;
         let last_bit = now + input.rate.time_for(u64::from(wire_bytes));
@@ -140,12 +189,18 @@ impl SwitchNode {
         now: Time,
         item: Queued,
         to: PortId,
+        packets: &mut Slab<Packet>,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
         let egress = &mut self.ports[to.index()].egress;
+        let before = self.marks.then(|| egress.waiting_bytes_of(item.class));
         match egress.enqueue(now, item, out) {
             Ok(started) => {
-                self.left(started, out);
+                if let Some(before) = before {
+                    let ecn = &mut packets[item.packet.0].ecn;
+                    egress.mark(MarkAt::Enqueue, item.class, before, ecn);
+                }
+                self.left(now, started, to, packets, out);
                 Outcome::Nothing
             }
             Err(_) => {
@@ -165,16 +220,96 @@ impl SwitchNode {
         cause: DropCause,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
-        let Queued { packet, wire_bytes, ingress: port } = item;
+        let Queued { packet, wire_bytes, ingress: port, class } = item;
         self.dropped.add(cause, wire_bytes);
-        self.ports[port.index()].ingress.give_back(now, wire_bytes, out);
+        self.ports[port.index()].ingress.give_back(now, (wire_bytes, class), out);
         Outcome::Dropped(Dropped { node: self.id, port, packet, wire_bytes, cause })
     }
 
-    fn left(&mut self, started: Option<Started>, out: &mut Out<FabricEvent>) {
+    /// A packet has begun to leave by `port`.
+    fn left(
+        &mut self,
+        now: Time,
+        started: Option<Started>,
+        port: PortId,
+        packets: &mut Slab<Packet>,
+        out: &mut Out<FabricEvent>,
+    ) {
         if let Some(Started { item, end }) = started {
-            let input = &mut self.ports[item.ingress.index()].ingress;
-            input.give_back(end, item.wire_bytes, out);
+            if self.marks {
+                let egress = &mut self.ports[port.index()].egress;
+                let behind = egress.waiting_bytes_of(item.class);
+                egress.mark(MarkAt::Dequeue, item.class, behind, &mut packets[item.packet.0].ecn);
+            }
+            let SwitchPort { egress: reverse, ingress: input } =
+                &mut self.ports[item.ingress.index()];
+            input.give_back(end, (item.wire_bytes, item.class), out);
+            if let Some(mmu) = &mut self.mmu {
+                mmu.release(item, port);
+                mmu.resume_if_room(now, (item.ingress, item.class), reverse, out);
+            }
+        }
+    }
+
+    /// Takes a packet into the shared buffer, if there is one; gives its loss if there is no room.
+    fn admit(
+        &mut self,
+        now: Time,
+        item: Queued,
+        to: PortId,
+        out: &mut Out<FabricEvent>,
+    ) -> Option<Outcome> {
+        let mmu = self.mmu.as_mut()?;
+        let Queued { packet, wire_bytes, ingress, class } = item;
+        match mmu.admit(item, to) {
+            Ok(()) => {
+                let reverse = &mut self.ports[ingress.index()].egress;
+                mmu.pause_if_full(now, (self.id, ingress, class), reverse, out);
+                None
+            }
+            Err(DropCause::TailDrop) => {
+                let (node, port, cause) = (self.id, to, DropCause::TailDrop);
+                self.ports[to.index()].egress.count_drop(cause, wire_bytes);
+                Some(Outcome::Dropped(Dropped { node, port, packet, wire_bytes, cause }))
+            }
+            Err(cause) => Some(self.refuse(now, item, cause, out)),
+        }
+    }
+
+    /// The watchdog looks at all output ports.
+    pub(super) fn watch(
+        &mut self,
+        now: Time,
+        packets: &mut Slab<Packet>,
+        out: &mut Out<FabricEvent>,
+    ) {
+        let Some(watchdog) = self.mmu.as_ref().and_then(|m| m.watchdog) else { return };
+        for port in 0..self.ports.len() {
+            let started = self.ports[port].egress.watch(now, &watchdog, out);
+            self.left(now, started, PortId(port as u16), packets, out);
+        }
+    }
+
+    /// The accounts of the shared buffer, where there is one.
+    pub fn buffer(&self) -> Option<&Buffer> {
+        self.mmu.as_ref().map(|m| &m.buffer)
+    }
+
+    /// Whether an input queue pauses its sender.
+    pub fn is_pausing(&self, port: PortId, class: u8) -> bool {
+        self.mmu.as_ref().is_some_and(|m| m.inputs[port.index()].now >> class & 1 == 1)
+    }
+
+    /// Whether a timer of pauses has been overtaken: it will change nothing.
+    pub(super) fn is_overtaken(&self, now: Time, ev: FabricEvent) -> bool {
+        match ev {
+            FabricEvent::PauseEnd { port, class, .. } => {
+                self.ports[port.index()].egress.pause_goes_on(now, class)
+            }
+            FabricEvent::Refresh { port, class, .. } => {
+                !self.mmu.as_ref().is_some_and(|m| m.is_due(now, port, class))
+            }
+            _ => false,
         }
     }
 }

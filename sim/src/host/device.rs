@@ -53,7 +53,7 @@ pub fn address_of(host: HostId, port: PortId) -> Address {
     gid[10..12].copy_from_slice(&[0xff, 0xff]);
     gid[12..].copy_from_slice(&(0x0a00_0000 | address(host, port)).to_be_bytes());
     // Unique below 4095 hosts, or 65535 hosts of one port; nothing is routed by it.
-    Address { lid: (host.0 + 1) as u16 | port.0 << 12, gid }
+    Address { lid: (host.0 + 1) as u16 | port.0 << 12, gid, ..Address::default() }
 }
 
 /// Host and port of an address, if it is one of [`address_of`].

@@ -139,7 +139,9 @@ impl Host {
             Effect::DestroyCq { cq } => self.devices[usize::from(nic)].nic.destroy_cq(cq),
             Effect::DestroySrq { srq } => self.devices[usize::from(nic)].nic.destroy_srq(srq),
             Effect::Deregister { region } => self.deregister(region),
-            Effect::Publish { key, bytes } => self.publish(s, now, initiator, key, bytes),
+            Effect::Publish { to, key, bytes } => {
+                self.publish(s, now, initiator, to, (key, bytes));
+            }
         }
         Outcome::Done
     }
@@ -308,13 +310,27 @@ impl Host {
 
     // ---- out-of-band network -----------------------------------------------------------------
 
-    fn publish(&mut self, s: &mut Shared, now: Time, initiator: u16, key: u64, bytes: Box<[u8]>) {
+    fn publish(
+        &mut self,
+        s: &mut Shared,
+        now: Time,
+        initiator: u16,
+        to: Option<u32>,
+        (key, bytes): (u64, Box<[u8]>),
+    ) {
         let rank = self.initiators[usize::from(initiator)].rank;
         let id = self.initiators[usize::from(initiator)].id;
-        let hosts = s.hosts;
-        let message = s.messages.insert((rank, key, bytes, hosts));
+        // A rank that is none gets nothing, and the one who sent it learns so by a look-up.
+        let hosts = match to {
+            None => 0..s.hosts,
+            Some(to) => s.ranks.get(to as usize).map_or(0..0, |host| host.0..host.0 + 1),
+        };
+        if hosts.is_empty() {
+            return;
+        }
+        let message = s.messages.insert((rank, key, bytes, hosts.len() as u32));
         let at = now + s.bootstrap_latency;
-        for host in 0..hosts {
+        for host in hosts {
             let ev = Event::Bootstrap { host: crate::wire::HostId(host), message };
             s.engine.schedule(id, at, Class::Arrival, ev);
         }
@@ -325,9 +341,6 @@ impl Host {
     pub(super) fn announce_end(&self, s: &mut Shared, end: Time, initiator: u16) {
         let init = &self.initiators[usize::from(initiator)];
         let at = end + s.bootstrap_latency;
-        for host in 0..s.hosts {
-            let ev = Event::Ended { host: crate::wire::HostId(host), rank: init.rank };
-            s.engine.schedule(init.id, at, Class::Arrival, ev);
-        }
+        s.engine.schedule(init.id, at, Class::Arrival, Event::Ended { rank: init.rank });
     }
 }

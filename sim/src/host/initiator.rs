@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use doorbell_core::transport::{Initiator, Mr, Next, QpId, WaitSet};
 use doorbell_core::units::{BitRate, Span, Time};
-use doorbell_core::verbs::QpAttrMask;
+use doorbell_core::verbs::{QpAttrMask, ServiceLevel};
 
 use super::config::PollMode;
 use super::program::SimProgram;
@@ -48,8 +48,8 @@ pub(super) enum Effect {
     DestroySrq { srq: u32 },
     /// Ends a memory region.
     Deregister { region: RegionId },
-    /// Publishes a key.
-    Publish { key: u64, bytes: Box<[u8]> },
+    /// Publishes a key, to the host of one rank or to all.
+    Publish { to: Option<u32>, key: u64, bytes: Box<[u8]> },
 }
 
 /// Bytes of a store.
@@ -142,8 +142,8 @@ pub(super) struct Handles {
     /// NIC index and protection domain.
     pub srqs: Table<(u32, u32)>,
     pub qps: Table<LocalQp>,
-    /// Protection domain, and the port that it leads to.
-    pub ahs: Table<(u32, (HostId, PortId))>,
+    /// Protection domain, the port that it leads to, and the service level.
+    pub ahs: Table<(u32, (HostId, PortId), ServiceLevel)>,
     pub watches: Table<Watch>,
     /// Handle of each NIC QP that completes into a queue of this handle.
     pub by_nic: BTreeMap<u32, QpId>,

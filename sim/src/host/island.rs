@@ -1,6 +1,6 @@
 //! The island: dispatch of events, wake-ups, steps.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use doorbell_core::transport::{DeviceCaps, Initiator, Mr, Next, WaitSet};
@@ -50,8 +50,10 @@ pub struct Shared {
     pub messages: Slab<(u32, u64, Box<[u8]>, u32)>,
     /// One-way latency of the out-of-band network.
     pub bootstrap_latency: Span,
-    /// Programs in the run.
-    pub size: u32,
+    /// Host of each program of the run, by rank.
+    pub ranks: Vec<HostId>,
+    /// Of which programs, by rank, it is known everywhere that they have ended.
+    pub ended: Vec<bool>,
     /// Hosts in the run.
     pub hosts: u32,
     /// Recorder of single messages.
@@ -61,6 +63,11 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Programs in the run.
+    pub fn size(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
     /// Hands to the engine what the fabric wants to happen; the recorder of packets sees it first.
     pub fn schedule_fabric(&mut self, origin: ComponentId) {
         if let Some(capture) = &mut self.capture {
@@ -109,8 +116,6 @@ pub struct Host {
     pub(super) shared_qps: BTreeMap<(u32, u64), (u8, u32)>,
     pub(super) shared_mrs: BTreeMap<(u32, u64), (Mr, RegionId)>,
     pub(super) bootstrap: BTreeMap<(u32, u64), Box<[u8]>>,
-    /// Ranks of the programs of which this host knows that they have ended.
-    pub(super) ended: BTreeSet<u32>,
     pub(super) caps: DeviceCaps,
     pub(super) next_pd: u32,
     pub(super) next_psn: SimRng,
@@ -158,7 +163,6 @@ impl Host {
             shared_qps: BTreeMap::new(),
             shared_mrs: BTreeMap::new(),
             bootstrap: BTreeMap::new(),
-            ended: BTreeSet::new(),
             caps: DeviceCaps {
                 max_qp: l.max_qp,
                 max_qp_wr: l.max_qp_wr,
@@ -521,9 +525,8 @@ impl Host {
         self.wake_bootstrap(s, now);
     }
 
-    /// The program with `rank` has ended, and this host has heard of it. False: nobody waited.
-    pub fn on_ended(&mut self, s: &mut Shared, now: Time, rank: u32) -> bool {
-        self.ended.insert(rank);
+    /// A program has ended, and this host has heard of it. False: nobody waited.
+    pub fn on_ended(&mut self, s: &mut Shared, now: Time) -> bool {
         let waits = |i: &InitiatorState| {
             let Activity::Waiting { on, .. } = i.activity else { return false };
             on.intersects(WaitSet::BOOTSTRAP)

@@ -261,11 +261,12 @@ impl Host {
                 out.push(StallReason::Unanswered { host, qpn, packets: unanswered, psn });
             }
             let used = q.sq.used;
-            let silent = used > 0 && !q.sq.any_signalled() && staged == 0;
+            let untold = q.sq.untold();
+            let silent = untold > 0 && !q.sq.any_signalled() && staged == 0;
             if silent && used >= q.caps.max_send_wr {
                 out.push(StallReason::FullUnsignalled { host, qpn, used });
             } else if silent && unanswered == 0 && q.state == QpState::Rts {
-                out.push(StallReason::NothingSignalled { host, qpn, executed: used });
+                out.push(StallReason::NothingSignalled { host, qpn, executed: untold });
             }
             let waiting = q.sq.prod().wrapping_sub(q.sq.started);
             if q.state == QpState::Sqd && waiting > 0 {

@@ -165,7 +165,8 @@ impl<'a> SimTransport<'a> {
                 let own = d.ah.issuer() == self.issuer;
                 let ah = self.init().handles.ahs.get(d.ah.index()).filter(|_| own);
                 let ah = ah.ok_or(StageError::BadHandle)?;
-                Some(UdTarget { host: ah.1.0, port: ah.1.1, qpn: d.qpn, qkey: d.qkey })
+                let (_, (host, port), sl) = *ah;
+                Some(UdTarget { host, port, qpn: d.qpn, qkey: d.qkey, sl })
             }
             None if q.ty == QpType::Ud => return Err(StageError::BadHandle),
             _ => None,

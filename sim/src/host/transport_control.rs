@@ -151,13 +151,19 @@ impl Control for SimTransport<'_> {
     }
 
     fn size(&self) -> u32 {
-        self.shared.size
+        self.shared.size()
     }
 
     fn publish(&mut self, key: u64, bytes: &[u8]) {
         self.call();
         assert!(bytes.len() <= MAX_PUBLISHED_BYTES, "a published value of {} B", bytes.len());
-        self.effect(Effect::Publish { key, bytes: bytes.into() });
+        self.effect(Effect::Publish { to: None, key, bytes: bytes.into() });
+    }
+
+    fn publish_to(&mut self, peer: u32, key: u64, bytes: &[u8]) {
+        self.call();
+        assert!(bytes.len() <= MAX_PUBLISHED_BYTES, "a published value of {} B", bytes.len());
+        self.effect(Effect::Publish { to: Some(peer), key, bytes: bytes.into() });
     }
 
     fn lookup(
@@ -167,7 +173,7 @@ impl Control for SimTransport<'_> {
         out: &mut [u8],
     ) -> Result<Option<usize>, LookupError> {
         self.call();
-        let size = self.shared.size;
+        let size = self.shared.size();
         if peer >= size {
             return Err(LookupError::NoSuchRank { rank: peer, size });
         }
@@ -177,7 +183,7 @@ impl Control for SimTransport<'_> {
                 out[..n].copy_from_slice(&found[..n]);
                 Ok(Some(found.len()))
             }
-            None if self.host.ended.contains(&peer) => Err(LookupError::PeerGone { rank: peer }),
+            None if self.shared.ended[peer as usize] => Err(LookupError::PeerGone { rank: peer }),
             None => Ok(None),
         }
     }
@@ -314,7 +320,7 @@ impl Control for SimTransport<'_> {
         self.call();
         let pd = self.pd(pd).ok_or(CreateError::BadHandle)?;
         let port = port_of(&to).ok_or(CreateError::BadHandle)?;
-        let index = self.init_mut().handles.ahs.push((pd, port));
+        let index = self.init_mut().handles.ahs.push((pd, port, to.sl));
         Ok(AhId::new(index, 0, self.issuer))
     }
 

@@ -15,7 +15,7 @@ impl Nic {
         let found = self.own_qp_index(dest).and_then(|i| Some((i, self.qp(i)?)));
         let (qp, q) = found.ok_or(Refused::UnknownQp(dest))?;
         let service = p.desc.opcode.service();
-        if Some(service) != service_of(q.ty) {
+        if service != Service::Cnp && Some(service) != service_of(q.ty) {
             return Err(Refused::Service { packet: service, qp: q.ty });
         }
         let (sent, expected) = (p.pkey, self.pkey(q));

@@ -24,6 +24,7 @@ pub struct NicAsync {
 impl Nic {
     /// Turns what the requester has completed into CQEs.
     pub(super) fn completions(&mut self, env: &mut Env<'_>, qp: u32) {
+        let (mut end, mut cqes) = (None, 0);
         loop {
             let Some(q) = self.qp_mut(qp) else { return };
             let Some(requester) = q.requester.as_mut() else { return };
@@ -33,9 +34,10 @@ impl Nic {
                 } else if q.tells_drained {
                     self.tell_drained(env, qp);
                 }
-                return;
+                break;
             };
             q.last_progress = env.now;
+            end = Some(done.wqe);
             let cq = q.send_cq;
             let Some(slot) = q.sq.slot(done.wqe) else { continue };
             let wr_id = slot.wqe.wr_id;
@@ -45,6 +47,7 @@ impl Nic {
             if !done.signalled {
                 continue;
             }
+            cqes += 1;
             let kind = match done.op.wc_opcode() {
                 Some(op) if done.status == WcStatus::Success => {
                     CqeKind::Send { index: done.wqe, op, len: done.len }
@@ -54,6 +57,10 @@ impl Nic {
                 }
             };
             self.write_cqe(env, qp, cq, wr_id, kind, false);
+        }
+        // Behind the death of the queue pair, which still names the WQE that it died of.
+        if let (Some(q), Some(end)) = (self.qp_mut(qp), end) {
+            q.sq.complete(end, cqes, q.life == q.host_life);
         }
     }
 
@@ -242,7 +249,7 @@ impl Nic {
     pub(super) fn flush_sends(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qp_mut(qp) else { return };
         let (cq, end) = (q.send_cq, q.sq.prod());
-        let mut index = q.sq.fetched;
+        let (mut index, mut cqes) = (q.sq.fetched, 0);
         q.sq.fetched = end;
         q.sq.requested = end;
         q.sq.announced = end;
@@ -254,8 +261,12 @@ impl Nic {
             let kind = CqeKind::Error { queue: WorkQueue::Send, index, status };
             if let Some(wr_id) = wr_id {
                 self.write_cqe(env, qp, cq, wr_id, kind, false);
+                cqes += 1;
             }
             index = index.wrapping_add(1);
+        }
+        if let Some(q) = self.qp_mut(qp).filter(|_| cqes > 0) {
+            q.sq.complete(end.wrapping_sub(1), cqes, q.life == q.host_life);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Parameters of the NIC model. A hardware profile gives every one of them.
 
 use doorbell_core::units::{Ratio, Span, Time};
-use doorbell_core::verbs::{Opcode, PKey};
+use doorbell_core::verbs::{Mtu, Opcode, PKey};
 
+use crate::cc::Congestion;
 use crate::rc::{AckPolicy, AckReqLast, Recovery, Rules, TimeoutMode};
 use crate::wire::{Encapsulation, wire_bytes};
 
@@ -140,12 +141,19 @@ pub struct RcConfig {
     pub timeout_mode: TimeoutMode,
     /// From a NAK at the requester to the first retransmission.
     pub nak_reaction: Span,
+    /// From a sequence NAK to its repetition while the gap stands; `None`: one per gap.
+    pub nak_repeat: Option<Span>,
     /// What goes out again after a loss. The peers of a QP have to agree.
     pub recovery: Recovery,
     /// Where implementations differ.
     pub rules: Rules,
+    /// How fast flows may send, and what is made of marked packets.
+    pub congestion: Congestion,
     /// Encapsulation on the wire.
     pub encapsulation: Encapsulation,
+    /// Payload of a full packet; 0: the path MTU. No adapter has such a setting; simulators of
+    /// networks have packets of a size of their own. Never more than the path MTU.
+    pub packet_payload: u32,
     /// Bytes that the link layer puts around every packet beyond its encapsulation: start and end
     /// delimiters and their padding. Higher: fewer small packets per second.
     pub framing: u32,
@@ -167,11 +175,20 @@ impl RcConfig {
             ack,
             timeout_mode: TimeoutMode::T,
             nak_reaction: Span::ZERO,
+            nak_repeat: None,
             recovery: Recovery::GoBackN,
             rules: Rules::DEFAULT,
+            congestion: Congestion::NONE,
             encapsulation,
+            packet_payload: 0,
             framing: 0,
         }
+    }
+
+    /// Payload of a full packet on a path of this MTU.
+    pub const fn payload_of(&self, mtu: Mtu) -> u32 {
+        let (asked, most) = (self.packet_payload, mtu.bytes());
+        if asked == 0 || asked > most { most } else { asked }
     }
 
     /// Bytes of a packet on the wire.

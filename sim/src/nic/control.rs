@@ -76,12 +76,13 @@ impl Nic {
             owner: r.owner,
             first_psn: r.first_psn,
             sig_all: r.sig_all,
-            sq: SendQueue::new(history),
+            sq: SendQueue::new(history, self.rc.rules.slot_reclaim),
             rq: RecvQueue::new(if r.srq.is_some() { 0 } else { r.caps.max_recv_wr }),
             requester: None,
             responder: None,
             stats: QpStats::default(),
             last_progress: Time::ZERO,
+            last_placed: Time::ZERO,
             acknowledged: None,
             last_request: None,
             fill_at_rnr: None,
@@ -110,6 +111,9 @@ impl Nic {
             asked_before_reset: 0,
             last_wqe_told: false,
             comm_est_told: false,
+            flow: None,
+            cnp_from: Time::ZERO,
+            owes_becn: false,
             counters: Default::default(),
         })));
         self.apply_withheld();
@@ -180,13 +184,14 @@ impl Nic {
                     service: q.ty,
                     dest: a.dest_qpn,
                     rq_psn: a.rq_psn,
-                    mtu: a.path_mtu,
+                    payload: rc.payload_of(a.path_mtu),
                     max_dest_rd_atomic: a.max_dest_rd_atomic,
                     access: a.access,
                     ack: rc.ack,
                     min_rnr_timer: a.min_rnr_timer,
                     qkey: a.qkey,
                     hold: rc.recovery.hold(),
+                    nak_repeat: rc.nak_repeat,
                     rules: rc.rules,
                 }));
             }
@@ -204,6 +209,9 @@ impl Nic {
             (QpState::Sqd, QpState::Rts) => self.end_drain(env, qp),
             (_, QpState::Reset) => return self.reset_qp(env, qp),
             _ => {}
+        }
+        if (from, attr.state) == (QpState::Init, QpState::Rtr) {
+            self.join_flow(env, qp);
         }
         let Some(q) = self.qp_mut(qp) else { return };
         let a = &q.attr;
@@ -238,6 +246,7 @@ impl Nic {
 
     /// Empties the QP. What is on its way somewhere is of a former life from now on.
     fn reset_qp(&mut self, env: &mut Env<'_>, qp: u32) {
+        self.leave_flow(qp);
         let Self { qps, posted, .. } = self;
         let Some(q) = qps.get_mut(qp as usize).and_then(Option::as_deref_mut) else { return };
         q.life += 1;
@@ -253,6 +262,7 @@ impl Nic {
         q.current_recv = None;
         q.atomics = 0;
         q.tells_drained = false;
+        (q.cnp_from, q.owes_becn) = (Time::ZERO, false);
         q.asked_before_reset = q.asked_in_port;
         let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();
         packets.extend(q.kept.drain(..).map(|(_, packet)| packet));
@@ -320,7 +330,7 @@ impl Nic {
             .filter(|s| all || q.sig_all || s.wqe.flags.contains(SendFlags::SIGNALED))
             .count() as u64;
         let landed = self.cq(q.recv_cq).map_or(0, |cq| cq.receives_of(qp));
-        sends + landed + u64::from(q.recv_cqes)
+        sends + u64::from(q.sq.unpolled()) + landed + u64::from(q.recv_cqes)
     }
 
     /// Destroys a QP; what it had under way is lost.
@@ -352,7 +362,7 @@ fn requester(q: &NicQp, rc: &RcConfig, psn: Psn, seed: u64) -> Requester {
         qpn: q.qpn,
         dest: q.attr.dest_qpn,
         sq_psn: psn,
-        mtu: q.attr.path_mtu,
+        payload: rc.payload_of(q.attr.path_mtu),
         max_rd_atomic: q.attr.max_rd_atomic,
         max_outstanding_packets: rc.max_outstanding_packets,
         ack_req_every: rc.ack_req_every,

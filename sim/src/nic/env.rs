@@ -32,6 +32,10 @@ pub enum NicEvent {
     Atomic(u32),
     /// A timer of a QP may have expired.
     Timer(u32),
+    /// The time of a flow's next packet may have come.
+    Pace(u32),
+    /// A CNP is ready for the port.
+    Cnp(PacketId),
 }
 
 /// Something that a program may wait for has happened.
@@ -126,8 +130,8 @@ impl Env<'_> {
     /// Hands a packet to the port of the NIC that sends it. Gives when its last bit leaves; `None`:
     /// it waits.
     pub fn transmit(&mut self, packet: PacketId) -> Option<Time> {
-        let Packet { wire_bytes, src_port, .. } = self.packets[packet.0];
-        let sent = self.port.send(self.now, src_port, packet, wire_bytes, self.fabric_out);
+        let Packet { wire_bytes, src_port, sl, .. } = self.packets[packet.0];
+        let sent = self.port.send(self.now, src_port, packet, wire_bytes, sl, self.fabric_out);
         sent.expect("the port of a NIC has no limit of its own")
     }
 

@@ -13,6 +13,7 @@
 //! | `transmit.rs` | processing units, payload fetch, order, transmit port |
 //! | `receive.rs` | receive units, receive WQEs, payload writes, ATOMICs |
 //! | `complete.rs` | completions, errors, flush |
+//! | `congestion.rs` | pace of flows, CNPs |
 //! | `control.rs` | creation and states of QPs, CQs, SRQs |
 //! | `faults.rs` | what planned faults do to a NIC |
 //! | `retry.rs` | timers of QPs, packets kept beyond a gap, counters |
@@ -23,6 +24,7 @@ mod cache;
 mod check;
 mod complete;
 mod config;
+mod congestion;
 mod control;
 mod doorbell;
 mod env;
@@ -38,7 +40,7 @@ mod wqe;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use doorbell_core::units::{Ratio, Span, Time};
+use doorbell_core::units::{BitRate, Ratio, Span, Time};
 use doorbell_core::verbs::{AsyncEventKind, Qpn};
 
 pub use cache::Cache;
@@ -57,6 +59,7 @@ use crate::engine::{Busy, SimRng, Slab};
 use crate::pcie::{Done, NodeId};
 use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason};
 use crate::wire::{HostId, PacketId, PortId};
+use congestion::Pace;
 use env::{QP_BITS, Tag};
 use postmortem::Drops;
 use receive::{AtomicJob, RxWrite};
@@ -136,6 +139,12 @@ pub struct NicStats {
     pub regions_in_use: u64,
     /// Completions of destroyed QPs that their program was owed and never saw.
     pub completions_lost: u64,
+    /// Times that a QP with work stepped aside until its rate let it send.
+    pub paced: u64,
+    /// Rate cuts of flows that are gone,
+    pub rate_cuts: u64,
+    /// and the lowest rate that one of them had.
+    pub lowest_rate: Option<BitRate>,
 }
 
 /// The NIC of a host.
@@ -203,6 +212,11 @@ pub struct Nic {
     gone: HwCounters,
     /// Packets that were dropped here, by sender.
     drops: Drops,
+    /// Flows under congestion control, and those that a service level shares.
+    flows: Slab<Pace>,
+    shared_flows: BTreeMap<u8, u32>,
+    /// When the next CNP may leave, by destination; `None`: of the port.
+    cnp_from: BTreeMap<Option<(HostId, PortId)>, Time>,
     /// Counters.
     pub stats: NicStats,
 }
@@ -262,6 +276,9 @@ impl Nic {
             timer_seed: SimRng::stream(seed, name, "ack-timeout").next_u64(),
             gone: HwCounters::default(),
             drops: Drops::default(),
+            flows: Slab::new(),
+            shared_flows: BTreeMap::new(),
+            cnp_from: BTreeMap::new(),
             stats: NicStats::default(),
         }
     }
@@ -432,6 +449,8 @@ impl Nic {
     pub fn on_event(&mut self, env: &mut Env<'_>, ev: NicEvent) -> bool {
         match ev {
             NicEvent::Timer(qp) => return self.on_timer(env, qp),
+            NicEvent::Pace(flow) => return self.on_pace(env, flow),
+            NicEvent::Cnp(packet) => self.send_cnp(env, packet),
             NicEvent::Doorbell { qp, prod, blueflame } => {
                 self.on_doorbell(env, qp, prod, blueflame)
             }

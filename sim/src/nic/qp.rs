@@ -6,6 +6,7 @@ use doorbell_core::transport::{QpAttr, QpCaps};
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
 
+use super::congestion::QpFlow;
 use super::postmortem::Death;
 use super::queues::{RecvQueue, SendQueue};
 use super::wqe::RqWqe;
@@ -171,6 +172,8 @@ pub struct NicQp {
     pub stats: QpStats,
     /// When a packet of this QP last moved it on.
     pub last_progress: Time,
+    /// When payload for this QP last came to lie in memory.
+    pub last_placed: Time,
     /// When PSNs that it had sent were last acknowledged.
     pub acknowledged: Option<Time>,
     /// When a receive unit last took a request for it.
@@ -222,6 +225,12 @@ pub struct NicQp {
     /// earlier life.
     pub(super) asked_in_port: u32,
     pub(super) asked_before_reset: u32,
+    /// Its flow, where congestion control is on.
+    pub(super) flow: Option<Box<QpFlow>>,
+    /// When it may make a CNP again.
+    pub(super) cnp_from: Time,
+    /// Its next ACK carries BECN.
+    pub(super) owes_becn: bool,
     /// What the engine does not see, and what it saw in earlier lives of the QP.
     pub(super) counters: HwCounters,
 }

@@ -8,6 +8,7 @@ use doorbell_core::verbs::{Lkey, Rkey, WcOpcode, WcStatus};
 
 use super::wqe::{RqWqe, SqSlot, Wqe};
 use crate::memory::RegionKind;
+use crate::rc::SlotReclaim;
 
 /// A send queue: a ring of WQEs, indices free-running and compared modulo 2³².
 ///
@@ -15,10 +16,17 @@ use crate::memory::RegionKind;
 /// Indices go on over a RESET, so that what was under way before it names no slot of the new life.
 #[derive(Debug, Default)]
 pub struct SendQueue {
+    /// When a slot comes back.
+    reclaim: SlotReclaim,
     /// WQEs from `tail` to `prod`.
     slots: VecDeque<SqSlot>,
     /// Oldest WQE whose slot has not come back.
     tail: u32,
+    /// End of what a polled completion has told of. `tail` is never behind it, and beyond it only
+    /// where slots come back on completion.
+    told: u32,
+    /// CQEs of WQEs whose slots are back that nobody has polled.
+    unpolled: u32,
     /// End of what the host has posted.
     prod: u32,
     /// End of what a doorbell has announced.
@@ -42,8 +50,8 @@ pub struct SendQueue {
 
 impl SendQueue {
     /// An empty queue. `history`: ring slots whose former content can still be read.
-    pub fn new(history: u32) -> Self {
-        Self { history_len: history as usize, ..Self::default() }
+    pub fn new(history: u32, reclaim: SlotReclaim) -> Self {
+        Self { history_len: history as usize, reclaim, ..Self::default() }
     }
 
     /// End of what was posted.
@@ -93,15 +101,43 @@ impl SendQueue {
         }
     }
 
-    /// Gives back every slot up to and including `index`; returns how many.
+    /// A completion of the WQE at `index` was polled: returns how many WQEs it tells of, that one
+    /// included. Their slots are back now, if they were not before.
     pub fn retire(&mut self, index: u32) -> u32 {
+        let told = index.wrapping_add(1);
+        let n = told.wrapping_sub(self.told);
+        if n > self.prod.wrapping_sub(self.told) {
+            return 0;
+        }
+        self.told = told;
+        match self.reclaim {
+            SlotReclaim::OnPoll => self.give_back(index, true),
+            SlotReclaim::OnCompletion => self.unpolled = self.unpolled.saturating_sub(1),
+        }
+        n
+    }
+
+    /// The WQEs up to `index` are done, and `cqes` of them made a completion. `counted`: they are
+    /// among those that the host counts as used, and not of a life that it has left by a RESET.
+    pub fn complete(&mut self, index: u32, cqes: u32, counted: bool) {
+        if self.reclaim == SlotReclaim::OnCompletion {
+            self.unpolled += cqes;
+            self.give_back(index, counted);
+        }
+    }
+
+    /// Gives back every slot up to and including `index`.
+    fn give_back(&mut self, index: u32, counted: bool) {
         let n = index.wrapping_sub(self.tail).wrapping_add(1);
         if n as usize > self.slots.len() {
-            return 0;
+            return;
         }
         for _ in 0..n {
             let slot = self.slots.pop_front().expect("counted");
-            self.used_blocks = self.used_blocks.saturating_sub(u32::from(slot.wqe.blocks));
+            if counted {
+                self.used = self.used.saturating_sub(1);
+                self.used_blocks = self.used_blocks.saturating_sub(u32::from(slot.wqe.blocks));
+            }
             if self.history_len > 0 {
                 if self.history.len() == self.history_len {
                     self.history.pop_front();
@@ -109,15 +145,23 @@ impl SendQueue {
                 self.history.push_back(slot.wqe);
             }
         }
-        self.used = self.used.saturating_sub(n);
         self.tail = index.wrapping_add(1);
-        n
     }
 
-    /// Whether a WQE in use was signalled.
+    /// Whether a WQE in use was signalled, or a completion waits to be polled.
     pub fn any_signalled(&self) -> bool {
         let signalled = doorbell_core::verbs::SendFlags::SIGNALED;
-        self.slots.iter().any(|s| s.wqe.flags.contains(signalled))
+        self.unpolled > 0 || self.slots.iter().any(|s| s.wqe.flags.contains(signalled))
+    }
+
+    /// CQEs of WQEs whose slots are back that nobody has polled.
+    pub const fn unpolled(&self) -> u32 {
+        self.unpolled
+    }
+
+    /// WQEs posted of which no completion that was polled has told.
+    pub const fn untold(&self) -> u32 {
+        self.prod.wrapping_sub(self.told)
     }
 
     /// WQEs on the chip, or on their way to it, that no processing unit has started.
@@ -134,8 +178,10 @@ impl SendQueue {
     pub fn reset(&mut self) {
         self.slots.clear();
         self.history.clear();
+        self.unpolled = 0;
         let end = self.prod;
         self.tail = end;
+        self.told = end;
         self.announced = end;
         self.requested = end;
         self.fetched = end;
@@ -484,7 +530,7 @@ mod tests {
 
     #[test]
     fn one_completion_retires_all_before_it() {
-        let mut q = SendQueue::new(0);
+        let mut q = SendQueue::new(0, SlotReclaim::OnPoll);
         for i in 0..5 {
             q.used += 1;
             q.used_blocks += 1;
@@ -498,8 +544,33 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_comes_back_by_poll_or_by_completion_and_a_poll_tells_of_the_same() {
+        for (reclaim, used) in [(SlotReclaim::OnPoll, 4), (SlotReclaim::OnCompletion, 1)] {
+            let mut q = SendQueue::new(0, reclaim);
+            for i in 0..4 {
+                q.used += 1;
+                q.used_blocks += 1;
+                q.push(wqe(i), Time::ZERO);
+            }
+            q.complete(1, 0, true);
+            q.complete(2, 1, true);
+            assert_eq!((q.used, q.used_blocks, q.untold()), (used, used, 4));
+            assert_eq!(q.any_signalled(), reclaim == SlotReclaim::OnCompletion, "its CQE waits");
+            assert_eq!(q.retire(2), 3, "the CQE tells of all before it");
+            assert_eq!((q.used, q.untold(), q.any_signalled()), (1, 1, false));
+            assert_eq!(q.retire(2), 0);
+            // The host has asked for a RESET and staged two WQEs of its new life.
+            q.used = 2;
+            q.complete(3, 1, false);
+            assert_eq!(q.used, 2, "of a life that is over for the host");
+            q.reset();
+            assert_eq!((q.used, q.untold(), q.unpolled()), (2, 0, 0));
+        }
+    }
+
+    #[test]
     fn the_former_content_of_a_ring_slot() {
-        let mut q = SendQueue::new(4);
+        let mut q = SendQueue::new(4, SlotReclaim::OnPoll);
         assert_eq!(q.former(0, 4), Wqe::EMPTY, "a slot that was never written");
         for i in 0..4 {
             q.used += 1;
@@ -525,7 +596,7 @@ mod tests {
 
     #[test]
     fn indices_go_on_over_a_reset() {
-        let mut q = SendQueue::new(2);
+        let mut q = SendQueue::new(2, SlotReclaim::OnPoll);
         for i in 0..3 {
             q.used += 1;
             q.push(wqe(i), Time::ZERO);

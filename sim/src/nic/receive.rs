@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use doorbell_core::transport::WorkQueue;
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{AccessFlags, AsyncEventKind, NakCode, QKey, QpState, QpType, WcStatus};
+use doorbell_core::verbs::{
+    AccessFlags, AsyncEventKind, NakCode, Opcode, QKey, QpState, QpType, WcStatus,
+};
 
 use super::doorbell::{subject, wqe_key};
 use super::env::{Env, NicEvent, Tag, Wake, kind};
@@ -18,11 +20,13 @@ use crate::pcie::{Cause, Kind};
 use crate::rc::{
     Accept, BadInvalidate, BadRequest, DropReason, Ext, PacketDesc, Received, RecvDone, Target,
 };
+use crate::wire::codec::Ecn;
 use crate::wire::{PacketId, Payload};
 
 /// Payload on its way to memory.
 #[derive(Debug)]
 pub(super) struct RxWrite {
+    qp: u32,
     region: RegionId,
     addr: u64,
     len: u32,
@@ -59,6 +63,7 @@ impl Nic {
         self.stats.rx_packets += 1;
         let qp = match self.admit(&env.packets[packet.0]) {
             Ok(qp) => qp,
+            Err(_) if is_cnp(&env.packets[packet.0].desc) => return self.ignore_cnp(env, packet),
             Err(why) => return self.discard(env, packet, why),
         };
         if self.context_held(env, qp, Deferred::Rx(packet)) {
@@ -123,7 +128,15 @@ impl Nic {
 
     /// A receive unit is done with a packet. What it wrote to memory is counted by now.
     pub(super) fn rx_done(&mut self, env: &mut Env<'_>, packet: PacketId) {
-        let len = env.packets[packet.0].desc.len;
+        let p = &env.packets[packet.0];
+        let len = p.desc.len;
+        if is_cnp(&p.desc) {
+            self.on_cnp(env, packet);
+            return self.rx_leaves(env, len);
+        }
+        if p.ecn == Ecn::Ce {
+            self.on_marked(env, packet);
+        }
         self.on_rx(env, packet);
         self.rx_leaves(env, len);
     }
@@ -200,6 +213,10 @@ impl Nic {
         };
         let verdict = responder.on_packet(now, &desc, posted || held);
         self.established(env, qp, &verdict);
+        if matches!(verdict, Accept::Hold | Accept::Gap { nak: true }) {
+            let sl = env.packets[packet.0].sl;
+            self.notify_of_gap(env, qp, (&desc, sl));
+        }
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         if verdict == Accept::Hold {
             q.kept.push((desc.psn, packet));
@@ -402,6 +419,7 @@ impl Nic {
             };
             self.stats.rx_payload += u64::from(p.len);
             let write = RxWrite {
+                qp,
                 region,
                 addr,
                 len: p.len,
@@ -613,6 +631,9 @@ impl Nic {
         if requester.unacked_psn() != before && !requester.failed() {
             q.acknowledged = Some(env.now);
         }
+        if q.flow.is_some() {
+            self.after_response(env, qp, (before, p.becn), &received);
+        }
         match received {
             Received::Place { wqe, offset, len, .. } => {
                 self.place_response(env, qp, wqe, offset, len, p.payload);
@@ -659,7 +680,7 @@ impl Nic {
                 None => Payload::Lengths,
             };
             let submitted = env.now;
-            let write = RxWrite { region, addr, len: n, payload: piece, subject, submitted };
+            let write = RxWrite { qp, region, addr, len: n, payload: piece, subject, submitted };
             self.rx_bytes += u64::from(n);
             let id = self.rx_writes.insert(write);
             let kind = if hit { HostWrite::Response(id) } else { HostWrite::AwaitsWqe(id) };
@@ -763,6 +784,9 @@ impl Nic {
             // A region that is gone or virtual takes the write and shows nothing of it.
             let _ = env.regions.write(w.region, w.addr, bytes);
         }
+        if let Some(q) = self.qp_mut(w.qp) {
+            q.last_placed = env.now;
+        }
         env.trace(kind::PLACED, w.addr, u64::from(w.len));
         env.wakes.push(Wake::Memory { addr: w.addr, len: u64::from(w.len) });
         env.timeline.stage(w.subject, "payload write (PCIe)", w.submitted, env.now, 0);
@@ -782,6 +806,10 @@ impl Nic {
             self.respond_soon(env, qp);
         }
     }
+}
+
+const fn is_cnp(desc: &PacketDesc) -> bool {
+    matches!(desc.opcode, Opcode::CnpRoceV2 | Opcode::CnpInfiniband)
 }
 
 /// What a check of a remote key says of the request.

@@ -5,8 +5,9 @@ use doorbell_core::verbs::WcStatus;
 
 use super::env::{Env, NicEvent, kind};
 use super::{Nic, NicQp};
+use crate::cc::CcEvent;
 use crate::engine::Class;
-use crate::rc::HwCounters;
+use crate::rc::{HwCounters, Received, RecoverCause};
 use crate::wire::PacketId;
 
 impl Nic {
@@ -36,7 +37,10 @@ impl Nic {
             return false;
         };
         env.trace(kind::TIMER, u64::from(qp), u64::from(requester.unacked_psn().value()));
-        requester.on_timer(now);
+        let received = requester.on_timer(now);
+        if matches!(received, Received::Recover { cause: RecoverCause::Timeout, .. }) {
+            self.lost(env, qp, CcEvent::Timeout);
+        }
         self.completions(env, qp);
         self.schedule(env, qp);
         self.arm_timer(env, qp);

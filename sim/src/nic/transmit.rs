@@ -1,7 +1,7 @@
 //! Processing units, payload fetch, order, transmit port.
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{NakCode, OutboundVerdict, WcStatus, may_transmit};
+use doorbell_core::verbs::{NakCode, OutboundVerdict, QpType, WcStatus, may_transmit};
 
 use super::env::{Env, NicEvent, Tag, kind};
 use super::postmortem::Why;
@@ -19,7 +19,8 @@ impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
     pub(super) fn schedule(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
-        if q.in_pu || !q.has_work() || may_transmit(q.state) == OutboundVerdict::Nothing {
+        let waits = q.flow.as_ref().is_some_and(|flow| flow.waits);
+        if q.in_pu || waits || !q.has_work() || may_transmit(q.state) == OutboundVerdict::Nothing {
             return;
         }
         q.in_pu = true;
@@ -32,32 +33,67 @@ impl Nic {
     fn kick(&mut self, env: &mut Env<'_>, pu: u16) {
         let i = usize::from(pu);
         while self.pus[i].running.is_none() {
-            let Some(&qp) = self.pus[i].ready.front() else { return };
-            if self.tx_full(env) {
-                self.tx_blocked = true;
-                return;
-            }
-            self.pus[i].ready.pop_front();
+            let Some(qp) = self.next_ready(env, i) else { return };
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { continue };
+            let flow = q.flow.as_ref().map(|flow| flow.id);
+            if flow.is_some() && !self.in_pace(env, qp) {
+                continue;
+            }
+            let q = self.qps[qp as usize].as_deref_mut().expect("just there");
             match q.next_packet(env.now) {
                 None => q.in_pu = false,
                 Some(NextPacket { desc, read, reason }) => {
                     q.response_in_pu = read.is_some();
                     let life = q.life;
+                    if let Some(flow) = flow {
+                        self.paced(env, flow, &desc);
+                    }
                     self.start(env, pu, Running { qp, life, desc, read, reason });
                 }
             }
         }
     }
 
-    /// Whether the bytes between memory and wire have reached the buffer's size. Then a wake-up
-    /// is certain: from the port, or from a payload that is still on its way to it.
-    fn tx_full(&mut self, env: &mut Env<'_>) -> bool {
+    /// Takes the first QP whose traffic class has room out of the turn of a processing unit.
+    fn next_ready(&mut self, env: &mut Env<'_>, unit: usize) -> Option<u32> {
         let waiting = env.port.egress(self.port).waiting_bytes();
-        let limit = u64::from(self.cfg.tx_buffer);
-        if u64::from(self.tx_bytes) + waiting < limit {
+        for at in 0..self.pus[unit].ready.len() {
+            let in_class = match env.port.classes() {
+                1 => waiting,
+                _ => self.waiting_beside(env, self.pus[unit].ready[at]),
+            };
+            if !self.tx_full(env, in_class) {
+                return self.pus[unit].ready.remove(at);
+            }
+            self.tx_blocked = true;
+            if env.port.classes() == 1 {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Bytes that wait in the port in the traffic class of a QP. That of a datagram is a matter of
+    /// its address handle: there all that waits counts.
+    fn waiting_beside(&self, env: &Env<'_>, qp: u32) -> u64 {
+        let port = env.port.egress(self.port);
+        match self.qps[qp as usize].as_deref() {
+            Some(q) if q.ty != QpType::Ud => {
+                port.waiting_bytes_of(env.port.class_of(q.attr.path.sl.code()))
+            }
+            _ => port.waiting_bytes(),
+        }
+    }
+
+    /// Whether the bytes between memory and wire have reached the buffer's size: those on their way
+    /// to the port, and of those that wait there one class, so that a class that is held back does
+    /// not hold back another. Then a wake-up is certain: from the port, or from a payload that is
+    /// still on its way to it.
+    fn tx_full(&self, env: &mut Env<'_>, in_class: u64) -> bool {
+        if u64::from(self.tx_bytes) + in_class < u64::from(self.cfg.tx_buffer) {
             return false;
         }
+        let waiting = env.port.egress(self.port).waiting_bytes();
         if waiting > 0 {
             let ready = env.port.arm_tx_ready(self.port, waiting - 1);
             debug_assert!(!ready, "more waits than was asked for");
@@ -257,8 +293,9 @@ impl Nic {
             payload: Payload::None,
             desc: *desc,
             src_qp: qp,
-            sl: 0,
+            sl: ud.map_or(q.attr.path.sl, |d| d.sl).code(),
             ecn: Ecn::Ect0,
+            becn: false,
             pkey: self.pkey(q),
             corrupt: None,
             reason: reason.map(Box::new),
@@ -399,6 +436,7 @@ impl Nic {
         if let Some(r) = self.qp_mut(qp).and_then(|q| q.requester.as_mut()) {
             r.on_departure(desc, left);
             self.arm_timer(env, qp);
+            self.note_departure(qp, desc, left);
         }
     }
 
@@ -429,6 +467,7 @@ impl Nic {
             let packet = self.new_packet(env, qp, &desc, reason);
             self.tx_bytes += env.packets[packet.0].wire_bytes;
             let q = self.qps[qp as usize].as_deref_mut().expect("just there");
+            env.packets[packet.0].becn = std::mem::take(&mut q.owes_becn);
             q.tx_resp.push(packet, None, 0);
             self.drain(env, qp, true);
         }

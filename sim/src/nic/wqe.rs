@@ -2,7 +2,7 @@
 
 use doorbell_core::transport::{Data, SendOp, SendWr, Sge};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{QKey, QpType, Qpn, Rkey, SendFlags, WrOpcode};
+use doorbell_core::verbs::{QKey, QpType, Qpn, Rkey, SendFlags, ServiceLevel, WrOpcode};
 
 use crate::rc::SendJob;
 use crate::wire::{HostId, PortId};
@@ -99,6 +99,8 @@ pub struct UdTarget {
     pub qpn: Qpn,
     /// Q_Key.
     pub qkey: QKey,
+    /// Service level of the address handle.
+    pub sl: ServiceLevel,
 }
 
 /// A send WQE.

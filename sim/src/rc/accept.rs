@@ -96,7 +96,8 @@ pub enum Accept {
     /// leaves.
     Hold,
     /// Packets are missing before this one. `nak`: this is the packet that reveals it, and a
-    /// sequence NAK leaves; later ones are ignored until the gap is closed.
+    /// sequence NAK leaves; later ones are ignored until the gap is closed, or one comes when it
+    /// is time to repeat the NAK ([`ResponderConfig::nak_repeat`](super::ResponderConfig)).
     Gap {
         /// A NAK was queued.
         nak: bool,

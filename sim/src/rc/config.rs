@@ -26,6 +26,11 @@ pub enum AckReqLast {
     Signalled,
 }
 
+/// Packets of a message of `len` bytes with `payload` bytes in each but the last: at least one.
+pub(super) const fn packets_for(len: u32, payload: u32) -> u32 {
+    if len == 0 { 1 } else { len.div_ceil(payload) }
+}
+
 /// Settings of the sending half of a QP: what `ibv_modify_qp` gives it, and the points on which
 /// implementations differ.
 #[derive(Clone, Debug)]
@@ -38,8 +43,9 @@ pub struct RequesterConfig {
     pub dest: Qpn,
     /// First PSN; the peer's [`ResponderConfig::rq_psn`].
     pub sq_psn: Psn,
-    /// Path MTU.
-    pub mtu: Mtu,
+    /// Payload of a full packet in bytes, 1 up to the path MTU, which is what the specification
+    /// has. Less: more packets for the same bytes. The peer's has to be the same.
+    pub payload: u32,
     /// READ and ATOMIC requests that may be unanswered, at most the peer's
     /// [`ResponderConfig::max_dest_rd_atomic`]. More overlap latencies, up to the number that
     /// fills the path. With 0 a READ or ATOMIC fails with `LOC_QP_OP_ERR`. RC only.
@@ -106,8 +112,8 @@ pub struct ResponderConfig {
     pub dest: Qpn,
     /// First PSN expected; the peer's [`RequesterConfig::sq_psn`].
     pub rq_psn: Psn,
-    /// Path MTU.
-    pub mtu: Mtu,
+    /// Payload of a full packet in bytes; the peer's [`RequesterConfig::payload`].
+    pub payload: u32,
     /// READ and ATOMIC requests that are remembered, and at most worked on at once. 0 refuses
     /// them with NAK Invalid Request. RC only.
     pub max_dest_rd_atomic: u8,
@@ -122,6 +128,13 @@ pub struct ResponderConfig {
     /// PSNs beyond the expected one within which packets are kept rather than dropped: the `hold`
     /// of the peer's [`Recovery`]. 0: none, as RC is specified. RC only.
     pub hold: u32,
+    /// `None`: one sequence NAK per gap, as specified (`protocol.md` §2.3). Else it is repeated for
+    /// a packet beyond the gap that comes at least so long after the last one: a retransmission
+    /// that is lost too is asked for again, where it would wait for the ack timer. Each NAK makes
+    /// the requester go back anew and uses one of its retries, so shorter than the round trip costs
+    /// `round trip / this` packets' runs per loss, and shorter than a `retry_cnt`-th of it ends the
+    /// QP at the first loss. RC only.
+    pub nak_repeat: Option<Span>,
     /// Where implementations differ. RC only.
     pub rules: Rules,
 }
@@ -135,7 +148,7 @@ impl RequesterConfig {
             qpn,
             dest,
             sq_psn,
-            mtu,
+            payload: mtu.bytes(),
             max_rd_atomic: 16,
             max_outstanding_packets: 128,
             ack_req_every: 64,
@@ -162,13 +175,14 @@ impl ResponderConfig {
             service,
             dest,
             rq_psn,
-            mtu,
+            payload: mtu.bytes(),
             max_dest_rd_atomic: 16,
             access,
             ack: AckPolicy::IMMEDIATE,
             min_rnr_timer: RnrTimer::new(12).expect("in range"),
             qkey: QKey(0),
             hold: 0,
+            nak_repeat: None,
             rules: Rules::DEFAULT,
         }
     }

@@ -77,6 +77,14 @@ counters! {
     resp_remote_access_errors,
     /// Responder: receive buffers that were too short.
     resp_local_length_error,
+    /// Receiver: packets that a switch had marked (CE, or FECN).
+    np_ecn_marked_roce_packets,
+    /// Receiver: CNPs sent.
+    np_cnp_sent,
+    /// Sender: CNPs, and ACKs with BECN, that its congestion control was told of.
+    rp_cnp_handled,
+    /// Sender: CNPs without effect: there is no congestion control, or no such QP.
+    rp_cnp_ignored,
     /// Requester: packets sent again. Not a counter of Linux.
     retransmitted_packets,
     /// Responder: RNR NAKs sent. rxe calls it `send_rnr_err`.

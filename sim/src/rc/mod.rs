@@ -98,6 +98,7 @@ pub use requester::{Ended, Received, RecoverCause, Requester, SendDone, SendJob,
 pub use responder::Responder;
 pub use rules::{
     BadInvalidate, DuplicateAck, DuplicateRead, Fence, LimitedWqe, RetrySeven, Rules, SequenceNak,
+    SlotReclaim,
 };
 pub use timeout::{AckTimeoutMode, Interval, TimeoutMode, time_to_retry_exc};
 

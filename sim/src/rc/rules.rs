@@ -3,9 +3,8 @@
 //! Each enum names who does what. The default of each is the choice of the reference page; the
 //! preset [`Rules::RXE`] is the Linux driver `rxe`. Two more points of the list are settings of
 //! their own: the spacing of AckReq (row 10, [`RequesterConfig::ack_req_every`]) and the ack
-//! timeout (row 17, [`TimeoutMode`]). Row 12, when the slot of a send WQE comes back, is none: the
-//! contract of `Transport` has one rule for every back end, that of mlx5 (when a completion of it
-//! or of a later WQE is polled). rxe frees at completion, which only makes it full later.
+//! timeout (row 17, [`TimeoutMode`]). Most are kept by the engine; row 12, [`SlotReclaim`], by the
+//! send queue around it.
 //!
 //! [`RequesterConfig::ack_req_every`]: super::RequesterConfig::ack_req_every
 //! [`TimeoutMode`]: super::TimeoutMode
@@ -79,6 +78,19 @@ pub enum BadInvalidate {
     PlainSend,
 }
 
+/// When the slot of a send WQE can be taken by another one (row 12). `Transport` promises what
+/// both keep: at the latest when a completion of the WQE, or of a later one, is polled.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum SlotReclaim {
+    /// When a completion of it, or of a later WQE of its queue, is polled: mlx5. A sender that
+    /// signals nothing fills its queue for ever.
+    #[default]
+    OnPoll,
+    /// When the WQE is done, signalled or not, polled or not: rxe. The send queue is full later,
+    /// and nothing keeps a sender that never polls from overrunning its completion queue.
+    OnCompletion,
+}
+
 /// All of them for a QP.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Rules {
@@ -99,6 +111,8 @@ pub struct Rules {
     pub limited_wqe: LimitedWqe,
     /// Row 11.
     pub bad_invalidate: BadInvalidate,
+    /// Row 12.
+    pub slot_reclaim: SlotReclaim,
     /// End-to-end credits: ACKs carry the number of free receives, and the requester keeps to it.
     /// Off, ACKs carry code 31 and the requester ignores credits (rxe; mlx5 as recalled).
     pub credits: bool,
@@ -131,6 +145,7 @@ impl Rules {
         duplicate_read: DuplicateRead::Subset,
         limited_wqe: LimitedWqe::FirstPacket,
         bad_invalidate: BadInvalidate::Error,
+        slot_reclaim: SlotReclaim::OnPoll,
         credits: false,
         one_retry_at_a_time: false,
         recycle_resources: false,
@@ -149,6 +164,7 @@ impl Rules {
         duplicate_read: DuplicateRead::Subset,
         limited_wqe: LimitedWqe::WholeMessage,
         bad_invalidate: BadInvalidate::Error,
+        slot_reclaim: SlotReclaim::OnCompletion,
         credits: false,
         one_retry_at_a_time: true,
         recycle_resources: true,

@@ -92,6 +92,8 @@ pub struct Packet {
     pub sl: u8,
     /// ECN field of the IP header; on InfiniBand [`Ecn::Ce`] stands for FECN. A switch marks it.
     pub ecn: Ecn,
+    /// BECN of the BTH: in CNPs, and in ACKs that tell of a mark.
+    pub becn: bool,
     /// BTH partition key: that of the sending QP.
     pub pkey: PKey,
     /// Number in the plan, from 1, of the fault that damaged it on its way: its ICRC is wrong.
@@ -131,6 +133,7 @@ impl Packet {
             src_qp: 0,
             sl: 0,
             ecn: Ecn::Ect0,
+            becn: false,
             pkey: PKey::DEFAULT,
             corrupt: None,
             desc,

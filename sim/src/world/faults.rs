@@ -248,7 +248,7 @@ impl World {
                 self.arrive(now, (node, port), packet, wire_bytes);
                 for _ in 0..copies {
                     let packet = PacketId(self.shared.packets.insert(copy.clone()));
-                    self.shared.fabric.copy((node, port), wire_bytes);
+                    self.shared.fabric.copy((node, port), (wire_bytes, copy.sl));
                     self.arrive(now, (node, port), packet, wire_bytes);
                 }
             }
@@ -268,7 +268,8 @@ impl World {
     fn lose(&mut self, now: Time, held: Held, cause: DropCause) {
         let Held { fault, at, packet, wire_bytes, .. } = held;
         let s = &mut self.shared;
-        s.fabric.lose(now, at, cause, wire_bytes, &mut s.fabric_out);
+        let size = (wire_bytes, s.packets[packet.0].sl);
+        s.fabric.lose(now, at, cause, size, &mut s.fabric_out);
         let id = s.port_ids[at.0.index()];
         s.schedule_fabric(id);
         let packet = s.packets.remove(packet.0);

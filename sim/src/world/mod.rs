@@ -3,6 +3,7 @@
 mod faults;
 mod postmortem;
 mod report;
+mod watch;
 
 use std::io;
 
@@ -17,7 +18,9 @@ pub use report::{LinkUse, ResourceUse, RunReport, SwitchPortUse};
 use crate::capture::{Capture, CaptureSink};
 use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
 use crate::event::{Event, HostEvent};
-use crate::fabric::{ConfigError, Fabric, FabricConfig, FabricEvent, HostNode, Outcome};
+use crate::fabric::{
+    ConfigError, Fabric, FabricConfig, FabricEvent, HostNode, Outcome, PauseDeadlock,
+};
 use crate::host::{Host, HostConfig, InitiatorConfig, MAX_NICS, Shared, SimProgram, StallReason};
 use crate::nic::{Nic, NicEvent};
 use crate::pcie::PcieConfigError;
@@ -85,6 +88,8 @@ pub enum RunEnd {
     TimeLimit,
     /// Time does not move on.
     Livelock(EngineError),
+    /// Switches pause each other in a circle.
+    PauseDeadlock(PauseDeadlock),
 }
 
 /// A simulated world.
@@ -97,10 +102,14 @@ pub struct World {
     /// Events that changed nothing: announcements of the end of a program that nobody waited for,
     /// and what a fault plan watches for in vain.
     unheard: u64,
+    /// Hosts beyond the first that waited for the end of a program and heard of it by one event.
+    retold: u64,
     /// Planned faults, if there are any.
     faults: Option<Box<Faults>>,
     /// Packets that the network lost, by sender.
     losses: Losses,
+    /// The next search for pause storms and deadlocks is pending.
+    watching: bool,
     /// What had been used when the last message of the set-up arrived: before the first doorbell.
     set_up: Option<RunReport>,
 }
@@ -143,7 +152,8 @@ impl World {
                 fabric_out: Out::new(),
                 messages: Slab::new(),
                 bootstrap_latency: cfg.bootstrap_latency,
-                size: 0,
+                ranks: Vec::new(),
+                ended: Vec::new(),
                 timeline,
                 capture: None,
                 hosts: cfg.hosts.len() as u32,
@@ -151,8 +161,10 @@ impl World {
             hosts,
             reached: Time::ZERO,
             unheard: 0,
+            retold: 0,
             faults: None,
             losses: Losses::default(),
+            watching: false,
             set_up: None,
         })
     }
@@ -166,8 +178,9 @@ impl World {
         start: Time,
         program: P,
     ) -> u32 {
-        let rank = self.shared.size;
-        self.shared.size += 1;
+        let rank = self.shared.size();
+        self.shared.ranks.push(host);
+        self.shared.ended.push(false);
         let engine = &mut self.shared.engine;
         self.hosts[host.index()].add_program(on, rank, Box::new(program), start, engine);
         rank
@@ -193,19 +206,25 @@ impl World {
     /// more, or until `limit`.
     pub fn run(&mut self, limit: Time) -> RunEnd {
         self.arm_faults();
+        self.arm_watch();
         loop {
             if self.only_faults_left() {
                 return self.ended();
             }
-            match self.shared.engine.peek_time() {
+            match self.shared.engine.comes_by(limit) {
                 None => return self.ended(),
-                Some(t) if t > limit => return self.cut_off(),
-                Some(_) => {}
+                Some(false) => return self.cut_off(),
+                Some(true) => {}
             }
             match self.shared.engine.pop() {
                 Ok(Some((_, _, event))) if is_timer(&event) && self.retries_for_ever() => {
                     self.unheard += 1;
                     return self.ended();
+                }
+                Ok(Some((now, _, Event::Watch))) => {
+                    if let Some(deadlock) = self.watch(now) {
+                        return RunEnd::PauseDeadlock(deadlock);
+                    }
                 }
                 Ok(Some((now, class, event))) if self.comes(now, class, event) => {
                     self.dispatch(now, event);
@@ -226,11 +245,12 @@ impl World {
     /// its own island only; all are asked where a planned fault is not of one.
     fn stopped_by(&self, event: Event) -> bool {
         let host = match event {
-            Event::Host(host, _) | Event::Bootstrap { host, .. } | Event::Ended { host, .. } => {
-                host.index()
-            }
+            Event::Host(host, _) | Event::Bootstrap { host, .. } => host.index(),
             Event::Fabric(ev) => ev.node().index(),
-            Event::Fault(_) => return self.hosts.iter().any(|h| h.fault().is_some()),
+            Event::Watch => return false,
+            Event::Ended { .. } | Event::Fault(_) => {
+                return self.hosts.iter().any(|h| h.fault().is_some());
+            }
         };
         self.hosts.get(host).is_some_and(|h| h.fault().is_some())
     }
@@ -259,7 +279,8 @@ impl World {
 
     /// Events pending that can change nothing by themselves.
     fn idle_events(&self) -> usize {
-        self.hosts.iter().map(Host::idle_events).sum()
+        let watch = usize::from(self.watching);
+        self.hosts.iter().map(Host::idle_events).sum::<usize>() + watch
     }
 
     /// Whether nothing can happen any more but QPs that resend, without limit, to peers that have
@@ -334,13 +355,24 @@ impl World {
                     self.set_up = Some(self.report());
                 }
             }
-            Event::Ended { host, rank } => {
-                if !self.hosts[host.index()].on_ended(s, now, rank) {
-                    self.unheard += 1;
-                    return;
+            Event::Ended { rank } => {
+                s.ended[rank as usize] = true;
+                let heard = self.hosts.iter_mut().map(|h| u64::from(h.on_ended(s, now))).sum();
+                match heard {
+                    0 => {
+                        self.unheard += 1;
+                        return;
+                    }
+                    // Each host that was told counts.
+                    n => self.retold += n - 1,
                 }
             }
+            Event::Fabric(ev) if s.fabric.is_overtaken(now, ev) => {
+                self.unheard += 1;
+                return;
+            }
             Event::Fabric(ev) => self.on_fabric(now, ev),
+            Event::Watch => unreachable!("the loop of the run takes it"),
             Event::Fault(ev) => {
                 if !self.on_fault(now, ev) {
                     self.unheard += 1;
@@ -364,7 +396,7 @@ impl World {
         let outcome = s.fabric.on_event(now, ev, &mut s.packets, &mut s.fabric_out);
         let id = s.port_ids[ev.node().index()];
         s.schedule_fabric(id);
-        if matches!(ev, FabricEvent::PortFree { .. } | FabricEvent::Credit { .. })
+        if ev.may_start()
             && let Some(host) = self.hosts.get_mut(ev.node().index())
             && let Some((packet, left)) = s.fabric.host_mut(HostId(ev.node().0)).take_started()
         {
@@ -410,7 +442,7 @@ impl World {
     /// the end of the last program and its announcement has the same number. Neither is a timer
     /// that found nothing due, nor what a fault plan adds to the queue without an effect.
     pub fn events(&self) -> u64 {
-        self.shared.engine.events() - self.unheard
+        self.shared.engine.events() + self.retold - self.unheard
     }
 
     /// Hash of everything that happened.

@@ -37,6 +37,15 @@ pub fn go_back_n(w: f64, p: f64, q: f64, t: f64) -> Form {
     form((1.0 + (w - 1.0) * p) / (1.0 - p), (p, w), (p * (p + q), t))
 }
 
+/// Go-Back-N with the NAK repeated for a packet that comes `every` packets after the last one, for
+/// few losses (p W well below 1): time of a delivered packet. The retransmission comes W - 1 packets
+/// behind the one that showed the gap, so there are floor((W - 2) / every) repetitions; each makes the
+/// sender go back anew, and what it sent since the last time was sent for nothing.
+/// 1 + p (W - 1 + every floor((W - 2) / every)).
+pub fn go_back_n_repeated(w: f64, p: f64, every: f64) -> f64 {
+    1.0 + p * (w - 1.0 + every * ((w - 2.0) / every).floor())
+}
+
 /// Selective repeat, as [`SelectiveRepeat`] derives it.
 pub fn selective_repeat(w: f64, c: f64, p: f64, t: f64) -> Form {
     let short = (2.0 * w - c).max(0.0);
@@ -95,6 +104,7 @@ fn on_line(recovery: Recovery, loop_packets: u32, loss: u64, nak_loss: u64, loop
         loop_packets,
         packet: PACKET,
         timeout: PACKET * (u64::from(loop_packets) * loops),
+        nak_repeat: None,
         loss: per_mille(loss),
         nak_loss: per_mille(nak_loss),
         packets: 0,

@@ -18,6 +18,7 @@
 //! | SEND with Invalidate, both rules | `queues: a_key_…` | `conformance/operations.rs` |
 //! | WRITE with immediate | – | `conformance/operations.rs`, `events.rs` |
 //! | wrong state, wrong type | – | `conformance/states.rs`, `rc/tests/responder.rs` |
+//! | slots on poll, on completion | `reclaim` | `conformance/limits.rs` |
 //! | flush order, drain marker | `queues: a_marker_posted_in_err_…` | `conformance/flush.rs` |
 //! | SRQ: limit, sharing, exhaustion, last WQE | – | `conformance/cq_srq.rs` |
 //! | CQ overrun | `queues: a_lost_…`, `counters: an_entry_…` | `conformance/cq_srq.rs` |
@@ -34,6 +35,7 @@ mod drain;
 mod keys;
 mod ports;
 mod queues;
+mod reclaim;
 mod sequence;
 mod solicited;
 mod timer;

@@ -39,7 +39,7 @@ fn an_address_vector_has_a_grh_on_ethernet_and_a_lid_on_infiniband() {
         FakeConfig { devices: vec![DeviceConfig::infiniband("ib0", 3)], ..FakeConfig::default() };
     for (fake, global, index) in [(FakeConfig::default(), 1, 3), (infiniband, 0, 0)] {
         let mut bed = Bed::of(Spec { fake, ..Spec::default() });
-        let peer = Address { lid: 9, gid: [7; 16] };
+        let peer = Address { lid: 9, gid: [7; 16], ..Address::default() };
         let av = bed.fake.attr(bed.qpn()).ah_attr;
         assert_eq!((av.is_global, av.grh.sgid_index, av.port_num), (global, index, 1));
         assert_eq!((av.dlid, av.grh.hop_limit), (9, 64));
@@ -54,7 +54,7 @@ fn an_endpoint_is_what_a_peer_needs() {
     let bed = Bed::new(Posting::Classic);
     let end = bed.t.endpoint(bed.qp).unwrap();
     let gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 0, 0, 1];
-    assert_eq!((end.address, end.mtu), (Address { lid: 0, gid }, Mtu::B4096));
+    assert_eq!((end.address, end.mtu), (Address { gid, ..Address::default() }, Mtu::B4096));
     assert_eq!(bed.fake.qpns(), [end.qpn.value()]);
     let config =
         FakeConfig { devices: vec![DeviceConfig::infiniband("ib0", 3)], ..FakeConfig::default() };

@@ -122,7 +122,7 @@ fn flags_are_those_of_the_request_and_sig_all_adds_one() {
 fn datagrams_carry_their_destination() {
     for posting in BOTH {
         let mut bed = Bed::of(Spec { posting, ty: QpType::Ud, ..Spec::default() });
-        let to = Address { lid: 3, gid: [9; 16] };
+        let to = Address { lid: 3, gid: [9; 16], ..Address::default() };
         let ahs = [0, 1].map(|_| bed.t.create_ah(bed.pd, to).unwrap());
         let list = [bed.sge(0, 8)];
         for (i, ah) in (0..).zip(ahs) {

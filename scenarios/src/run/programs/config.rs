@@ -1,8 +1,10 @@
 //! Configurations of the workloads, from a program of a scenario file.
 
-use doorbell_core::transport::{Contents, MemKind, QpAttr, QpSize, Ring};
+use doorbell_core::transport::{Address, Contents, MemKind, QpAttr, QpSize, Ring};
 use doorbell_core::units::Span;
-use doorbell_core::verbs::{AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, RnrTimer};
+use doorbell_core::verbs::{
+    AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, RnrTimer, ServiceLevel,
+};
 
 use super::{Planner, script};
 use crate::format::{
@@ -147,7 +149,12 @@ impl Planner<'_> {
         Some(srq.depth.map_or(s.qp.rq_depth.value(), |d| d.value()) as u32)
     }
 
-    fn link(&self, index: usize, p: &Program, peer: u32) -> Result<LinkConfig, RunError> {
+    pub(super) fn link(
+        &self,
+        index: usize,
+        p: &Program,
+        peer: u32,
+    ) -> Result<LinkConfig, RunError> {
         let qp = &self.point.scenario.qp;
         let mtu = Mtu::from_bytes(qp.mtu.0.0 as u32).ok_or_else(|| RunError::BadInput {
             path: "qp.mtu".into(),
@@ -155,6 +162,7 @@ impl Planner<'_> {
             help: "one of 256, 512, 1024, 2048 or 4096 bytes".into(),
         })?;
         let code = |n: u64| n as u8;
+        let sl = ServiceLevel::new(code(p.sl.unwrap_or(qp.sl).value())).expect("checked");
         Ok(LinkConfig {
             peer,
             qps: p.qps.value() as u32,
@@ -178,6 +186,7 @@ impl Planner<'_> {
                 min_rnr_timer: RnrTimer::new(code(qp.min_rnr_timer.value())).expect("checked"),
                 max_rd_atomic: agreed(qp),
                 max_dest_rd_atomic: code(qp.max_dest_rd_atomic.value()),
+                path: Address { sl, ..Address::default() },
                 ..QpAttr::default()
             },
             path_mtu: Some(mtu),
@@ -235,6 +244,7 @@ impl Planner<'_> {
                 let path = ProducePath::Direct { local, link, ring, group, signal_every };
                 Produce::new(self.produce(p, path, 0)).into()
             }
+            ProgramKind::Flows => unreachable!("planned by the pattern"),
         })
     }
 

@@ -18,11 +18,12 @@ pub struct Flow {
     pub packets: u32,
     pub wire_bytes: u32,
     pub udp_source_port: u16,
+    pub sl: u8,
 }
 
 impl Flow {
     pub fn new(src: u32, dst: u32, packets: u32, wire_bytes: u32) -> Self {
-        Self { src, dst, start: Time::ZERO, packets, wire_bytes, udp_source_port: 0 }
+        Self { src, dst, start: Time::ZERO, packets, wire_bytes, udp_source_port: 0, sl: 0 }
     }
 }
 
@@ -117,8 +118,9 @@ impl Net {
             wire_bytes: f.wire_bytes,
             udp_source_port: f.udp_source_port,
             src_qp: 0,
-            sl: 0,
+            sl: f.sl,
             ecn: Ecn::Ect0,
+            becn: false,
             pkey: Default::default(),
             corrupt: None,
             reason: None,
@@ -128,8 +130,9 @@ impl Net {
         self.names.resize(self.names.len().max(id as usize + 1), (0, 0));
         self.names[id as usize] = (flow, seq);
         let now = self.engine.now();
-        let (host, port) = (HostId(f.src), PortId(0));
-        let sent = self.fabric.send(now, host, port, PacketId(id), f.wire_bytes, &mut self.out);
+        let from = (HostId(f.src), PortId(0));
+        let (bytes, out) = (f.wire_bytes, &mut self.out);
+        let sent = self.fabric.send(now, from, PacketId(id), bytes, f.sl, out);
         self.engine.schedule_all(ComponentId(f.src), &mut self.out, Ev::Fabric);
         if sent.is_err() {
             self.packets.remove(id);
@@ -165,7 +168,8 @@ impl Net {
                     match meddle(packet) {
                         Meddle::Pass => {}
                         Meddle::Lose(cause) => {
-                            self.fabric.lose(now, (node, port), cause, wire_bytes, &mut self.out);
+                            let size = (wire_bytes, self.packets[packet.0].sl);
+                            self.fabric.lose(now, (node, port), cause, size, &mut self.out);
                             self.engine.schedule_all(
                                 ComponentId(node.0),
                                 &mut self.out,
@@ -180,7 +184,8 @@ impl Net {
                             let len = self.names.len().max(packet as usize + 1);
                             self.names.resize(len, (0, 0));
                             self.names[packet as usize] = name;
-                            self.fabric.copy((node, port), wire_bytes);
+                            let sl = self.packets[packet].sl;
+                            self.fabric.copy((node, port), (wire_bytes, sl));
                             let packet = PacketId(packet);
                             let copy = FabricEvent::Arrive { node, port, packet, wire_bytes };
                             let origin = ComponentId(node.0);
@@ -200,6 +205,16 @@ impl Net {
             }
         }
         true
+    }
+
+    /// The watchdogs look at every switch.
+    pub fn watch(&mut self) {
+        let (now, hosts) = (self.engine.now(), self.fabric.hosts().len());
+        for switch in 0..self.fabric.switches().len() {
+            self.fabric.watch(now, switch, &mut self.packets, &mut self.out);
+            let origin = ComponentId((hosts + switch) as u32);
+            self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);
+        }
     }
 
     /// As a NIC that takes a held packet out of the receive buffer.

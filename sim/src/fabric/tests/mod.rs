@@ -1,14 +1,17 @@
 //! Tests of the room as a whole, on the engine's own event queue.
 
 mod balance;
+mod classes;
 mod closed_forms;
 mod config;
 mod credits;
 mod faults;
 mod graphs;
 mod harness;
+mod link_credits;
 mod loss;
 mod oversize;
+mod pfc;
 mod properties;
 mod routing;
 mod shapes;

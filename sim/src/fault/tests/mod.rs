@@ -69,6 +69,7 @@ fn packet(opcode: Opcode, psn: u32) -> Packet {
         src_qp: 0,
         sl: 0,
         ecn: Ecn::Ect0,
+        becn: false,
         pkey: Default::default(),
         corrupt: None,
         reason: None,

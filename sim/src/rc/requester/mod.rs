@@ -21,7 +21,7 @@ use doorbell_core::verbs::{
     WrOpcode,
 };
 
-use super::config::{MAX_UNACKED, RequesterConfig};
+use super::config::{MAX_UNACKED, RequesterConfig, packets_for};
 use super::counters::HwCounters;
 use super::packet::{PacketDesc, distance, opcode};
 use super::recovery::{Flight, State};
@@ -157,6 +157,8 @@ pub struct Requester {
     round: Option<Round>,
     /// No message begins (SQD).
     holds: bool,
+    /// Packets that congestion control lets be in flight.
+    congestion_window: u32,
     draw: Draw,
     ended: Option<Box<Ended>>,
     credits: Credits,
@@ -197,6 +199,7 @@ impl Requester {
             ended: None,
             round: None,
             holds: false,
+            congestion_window: u32::MAX,
             draw: Draw::new(cfg.timer_seed),
             credits: Credits {
                 ssn: Msn::ZERO,
@@ -214,7 +217,7 @@ impl Requester {
         let status = if self.failed { WcStatus::WrFlushErr } else { self.check(&job) };
         let packets = match job.op {
             WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd => 1,
-            _ => self.cfg.mtu.packets_for(job.len),
+            _ => packets_for(job.len, self.mtu()),
         };
         self.queue.push_back(Entry { job, status, first: self.tail, packets, restart: 0 });
         self.tail = self.tail.add(packets);
@@ -342,6 +345,14 @@ impl Requester {
         self.holds = hold;
     }
 
+    /// From now on `packets` may be unacknowledged, at least one. When more are out and none of
+    /// them asks for a response, one more may go: it asks, and the window can open again.
+    pub fn set_congestion_window(&mut self, packets: u32) {
+        let (open, out) = (packets.max(1), self.outstanding());
+        let asks = self.asked.inside > 0 || self.awaits_response();
+        self.congestion_window = if asks { open } else { open.max(out + 1) };
+    }
+
     /// Whether every message that had begun is complete.
     pub fn drained(&self) -> bool {
         self.packet == 0 && self.done == self.cursor
@@ -437,7 +448,7 @@ impl Requester {
     }
 
     const fn mtu(&self) -> u32 {
-        self.cfg.mtu.bytes()
+        self.cfg.payload
     }
 
     /// PSNs that are out.

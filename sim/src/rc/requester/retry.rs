@@ -3,6 +3,7 @@
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, Psn, QpType, RnrTimer, WcStatus};
 
+use super::super::config::packets_for;
 use super::super::packet::{Ext, PacketDesc, distance};
 use super::super::recovery::LossRecovery;
 use super::super::rules::SequenceNak;
@@ -63,7 +64,7 @@ impl Requester {
         a.at = left;
         let takes = match pkt.ext {
             Ext::Reth { dma_len, .. } if pkt.opcode == Opcode::RcRdmaReadRequest => {
-                self.cfg.mtu.packets_for(dma_len)
+                packets_for(dma_len, self.mtu())
             }
             _ => 1,
         };
@@ -120,7 +121,7 @@ impl Requester {
     /// that ask are still to leave, again or for the first time, only what left since the last
     /// loss counts: the departure of the next one starts the timer, and what left before the loss
     /// may be what was lost.
-    fn awaits_response(&self) -> bool {
+    pub(super) fn awaits_response(&self) -> bool {
         let more = self.asked.inside > self.asked.old;
         let more = more || self.recovery.next(self.flight()).is_some();
         self.in_flight_before(if more { self.asked.left_again } else { self.asked.left })

@@ -141,7 +141,7 @@ impl Requester {
     }
 
     fn window(&self) -> u32 {
-        self.cfg.max_outstanding_packets.min(self.recovery.cap())
+        self.cfg.max_outstanding_packets.min(self.recovery.cap()).min(self.congestion_window)
             + u32::from(mutant!(WindowPlusOne))
     }
 

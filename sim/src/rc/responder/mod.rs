@@ -64,6 +64,8 @@ pub struct Responder {
     msn: Msn,
     run: Run,
     open: Open,
+    /// When the last sequence NAK of the present gap was queued.
+    nak_at: Time,
     failed: bool,
     /// The fatal NAK that it failed with.
     refusal: Option<BadRequest>,
@@ -111,11 +113,12 @@ impl Responder {
         );
         Self {
             cfg: cfg.clone(),
-            mtu: cfg.mtu.bytes(),
+            mtu: cfg.payload,
             expected: cfg.rq_psn,
             msn: Msn::ZERO,
             run: Run::None,
             open: Open::Nothing,
+            nak_at: Time::ZERO,
             failed: false,
             refusal: None,
             replies: VecDeque::new(),
@@ -162,7 +165,7 @@ impl Responder {
         }
         match diff {
             0 => {}
-            1.. => return self.on_gap(pkt.psn),
+            1.. => return self.on_gap(now, pkt.psn),
             _ if mutant!(DuplicateSendExecuted) && pkt.opcode.operation().is_send() => {}
             _ if mutant!(AtomicExecutedAgain) && pkt.opcode.operation().is_atomic() => {}
             _ => return self.on_duplicate(now, pkt),
@@ -259,9 +262,10 @@ impl Responder {
         }
     }
 
-    /// One sequence NAK per gap (`protocol.md` §2.3), or one per packet that is kept. While an RNR
-    /// NAK is open, none unless the rules say so (§10 row 6), and nothing is kept.
-    fn on_gap(&mut self, psn: Psn) -> Accept {
+    /// One sequence NAK per gap (`protocol.md` §2.3), or one per packet that is kept; or repeated
+    /// as long as the gap stands. While an RNR NAK is open, none unless the rules say so (§10 row
+    /// 6), and nothing is kept.
+    fn on_gap(&mut self, now: Time, psn: Psn) -> Accept {
         self.counters.out_of_sequence += 1;
         let (code, msn) = (NakCode::PsnSequenceError, self.msn);
         if self.open == Open::Rnr && !self.cfg.rules.nak_during_rnr {
@@ -278,10 +282,12 @@ impl Responder {
             self.replies.push_back(Reply::Sack { psn, msn, held });
             return Accept::Hold;
         }
-        let first = self.open != Open::Gap || mutant!(NakForEachOfGap);
-        let nak = first && !mutant!(NoNakAfterGap);
+        let again = self.cfg.nak_repeat.is_some_and(|span| now >= self.nak_at + span);
+        let due = self.open != Open::Gap || again || mutant!(NakForEachOfGap);
+        let nak = due && !mutant!(NoNakAfterGap);
         if nak {
             self.open = Open::Gap;
+            self.nak_at = now;
             self.counters.sequence_naks_sent += 1;
             let (expected, got, kept) = (self.expected, psn, false);
             let why = Some(Reason::SequenceNak { expected, got, kept });

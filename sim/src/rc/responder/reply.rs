@@ -4,7 +4,7 @@ use doorbell_core::units::Time;
 use doorbell_core::verbs::{CreditCode, Msn, Opcode, Psn, QpType, Rkey, Syndrome};
 
 use super::super::accept::{Accept, ReadJob};
-use super::super::config::AckPolicy;
+use super::super::config::{AckPolicy, packets_for};
 use super::super::packet::{Ext, PacketDesc, distance, opcode, read_response};
 use super::super::reason::{BadRequest, Reason};
 use super::super::rules::DuplicateRead;
@@ -69,7 +69,7 @@ impl Job {
 
 impl Responder {
     pub(super) fn begin_read(&mut self, va: u64, rkey: Rkey, len: u32) -> Accept {
-        let packets = self.cfg.mtu.packets_for(len);
+        let packets = packets_for(len, self.mtu);
         let job = self.begin_job(va, rkey, len, packets, JobKind::Read);
         Accept::Read { job, va, rkey, len }
     }
@@ -125,7 +125,7 @@ impl Responder {
         if !part || (self.cfg.rules.duplicate_read == DuplicateRead::SameEnd && !ends) {
             return Accept::Duplicate;
         }
-        let count = self.cfg.mtu.packets_for(len);
+        let count = packets_for(len, self.mtu);
         self.owe_again(index, (from, count, offset + len));
         self.before = super::Before { psn, expected: self.expected, msn: self.msn };
         let job = self.first_job.wrapping_add(index as u32);

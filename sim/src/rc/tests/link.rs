@@ -86,7 +86,7 @@ impl Link {
             results: VecDeque::new(),
             arriving: 0,
             recv: Vec::new(),
-            mtu: requester.mtu.bytes(),
+            mtu: requester.payload,
         };
         for wr in wrs {
             link.requester.push(wr.job);

@@ -118,7 +118,7 @@ prop_compose! {
             if signalled { AckReqLast::Signalled } else { AckReqLast::EveryMessage };
         Plan {
             requester: RequesterConfig {
-                mtu,
+                payload: mtu.bytes(),
                 sq_psn: Psn::new(psn),
                 max_rd_atomic: depth,
                 max_outstanding_packets: window,
@@ -127,7 +127,7 @@ prop_compose! {
                 ..requester_config(QpType::Rc)
             },
             responder: ResponderConfig {
-                mtu,
+                payload: mtu.bytes(),
                 rq_psn: Psn::new(psn),
                 max_dest_rd_atomic: depth + spare,
                 ack,

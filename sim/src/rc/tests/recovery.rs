@@ -147,6 +147,7 @@ prop_compose! {
                 ack,
                 min_rnr_timer: RnrTimer::new(timer).unwrap(),
                 hold,
+                nak_repeat: (timer % 3 == 0).then(|| Span::from_us(u64::from(timer) / 2)),
                 rules: requester.rules,
                 ..responder_config(QpType::Rc)
             },

@@ -1,5 +1,6 @@
 //! The responder alone: the order of checks, sequence, access, resources, length, counting.
 
+use doorbell_core::units::Span;
 use doorbell_core::verbs::{
     AccessFlags, CreditCode, Msn, Mtu, NakCode, Opcode, Operation, Psn, QpType, RnrTimer, Service,
     Syndrome, WcOpcode,
@@ -319,7 +320,7 @@ fn no_message_is_longer_than_2_to_the_31() {
 
 #[test]
 fn no_send_grows_beyond_2_to_the_31() {
-    let mut responder = rc_with(|cfg| cfg.mtu = Mtu::B4096);
+    let mut responder = rc_with(|cfg| cfg.payload = Mtu::B4096.bytes());
     let packet =
         |opcode, psn, len| PacketDesc { ack_req: false, ..request(opcode, Psn::new(psn), len, 0) };
     let full = (1 << 31) / 4096;
@@ -490,6 +491,28 @@ fn msn_counts_completed_messages_reads_when_accepted() {
         (Opcode::RcAcknowledge, 9, 6),
     ];
     assert_eq!(responses, expected);
+}
+
+#[test]
+fn a_sequence_nak_is_repeated_after_its_span_while_the_gap_stands_and_not_before() {
+    let span = Span::from_us(4);
+    let at = |ns| NOW + Span::from_ns(ns);
+    for (nak_repeat, second, third) in [(None, false, false), (Some(span), true, true)] {
+        let mut responder = rc_with(|cfg| (cfg.rq_psn, cfg.nak_repeat) = (Psn::new(0), nak_repeat));
+        let mut gap = |ns, psn| responder.on_packet(at(ns), &send(psn), true);
+        assert_eq!(gap(0, 1), Accept::Gap { nak: true });
+        assert_eq!(gap(3_999, 2), Accept::Gap { nak: false }, "a nanosecond early");
+        assert_eq!(gap(4_000, 3), Accept::Gap { nak: second });
+        assert_eq!(gap(7_999, 4), Accept::Gap { nak: false }, "counted from the last one");
+        assert_eq!(gap(9_000, 5), Accept::Gap { nak: third });
+        assert!(accepted(gap(9_001, 0)), "the gap is closed");
+        assert_eq!(gap(9_002, 2), Accept::Gap { nak: true }, "the next one is new: at once");
+        let named: Vec<u32> = aeths(&mut responder).iter().map(|(psn, ..)| *psn).collect();
+        let repeated = if nak_repeat.is_some() { vec![0; 3] } else { vec![0] };
+        assert_eq!(named[..repeated.len()], repeated);
+        assert_eq!(named.last(), Some(&1));
+        assert_eq!(responder.counters().sequence_naks_sent, 2 + 2 * u64::from(second));
+    }
 }
 
 #[test]

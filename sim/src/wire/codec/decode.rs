@@ -9,12 +9,10 @@ use super::headers;
 use super::icrc::{icrc, internet_checksum, to_bytes, udp_checksum};
 use super::ip::{BthBits, Ethernet, Ip, Mac, Outer, Udp, UdpChecksum};
 use super::{
-    ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, ICRC_BYTES, MAX_PAYLOAD, MIN_FRAME,
+    BTH_BYTES, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, ICRC_BYTES, MAX_PAYLOAD, MIN_FRAME,
     PROTOCOL_UDP, UDP_BYTES, UDP_PORT,
 };
 use crate::rc::PacketDesc;
-
-const BTH_BYTES: usize = 12;
 
 /// A frame, read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -58,14 +56,14 @@ pub fn decode(frame: &[u8]) -> Result<Decoded<'_>, DecodeError> {
 }
 
 /// Where the decoder stands. Nothing is read at or beyond `end`.
-struct Reader<'a> {
-    frame: &'a [u8],
-    at: usize,
-    end: usize,
+pub(super) struct Reader<'a> {
+    pub frame: &'a [u8],
+    pub at: usize,
+    pub end: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, needed: usize, part: Field) -> Result<&'a [u8], DecodeError> {
+    pub fn take(&mut self, needed: usize, part: Field) -> Result<&'a [u8], DecodeError> {
         let (offset, left) = (self.at, self.end - self.at);
         if left < needed {
             return Err(DecodeError::Truncated { offset, part, needed, left });
@@ -74,8 +72,8 @@ impl<'a> Reader<'a> {
         Ok(&self.frame[offset..self.at])
     }
 
-    /// The IP header promises this many bytes behind itself: the end of the datagram.
-    fn limit(&mut self, len: usize) -> Result<(), DecodeError> {
+    /// A header promises this many bytes behind itself: the end of the datagram.
+    pub fn limit(&mut self, len: usize) -> Result<(), DecodeError> {
         let (offset, part, left) = (self.at, Field::Datagram, self.end - self.at);
         if left < len {
             return Err(DecodeError::Truncated { offset, part, needed: len, left });
@@ -85,18 +83,23 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn value(offset: usize, field: Field, expected: u32, got: u32) -> Result<(), DecodeError> {
+pub(super) fn value(
+    offset: usize,
+    field: Field,
+    expected: u32,
+    got: u32,
+) -> Result<(), DecodeError> {
     if got == expected {
         return Ok(());
     }
     Err(DecodeError::Value { offset, field, expected, got })
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);
     out
@@ -177,7 +180,7 @@ fn udp(r: &mut Reader<'_>, ip_at: usize) -> Result<Udp, DecodeError> {
 
 /// The BTH: what is no part of the descriptor, the pad count, and the descriptor without extended
 /// header and length.
-fn base_header(r: &mut Reader<'_>) -> Result<(BthBits, usize, PacketDesc), DecodeError> {
+pub(super) fn base_header(r: &mut Reader<'_>) -> Result<(BthBits, usize, PacketDesc), DecodeError> {
     let at = r.at;
     let b = r.take(BTH_BYTES, Field::Bth)?;
     let opcode =
@@ -209,7 +212,11 @@ fn base_header(r: &mut Reader<'_>) -> Result<(BthBits, usize, PacketDesc), Decod
 }
 
 /// The payload, without the pad and the ICRC behind it.
-fn payload<'a>(r: &mut Reader<'a>, bth_at: usize, pad: usize) -> Result<&'a [u8], DecodeError> {
+pub(super) fn payload<'a>(
+    r: &mut Reader<'a>,
+    bth_at: usize,
+    pad: usize,
+) -> Result<&'a [u8], DecodeError> {
     let offset = r.at;
     let left = r.end - offset;
     let Some(padded) = left.checked_sub(ICRC_BYTES) else {

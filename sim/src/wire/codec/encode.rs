@@ -3,7 +3,7 @@
 use super::error::{EncodeError, Field};
 use super::headers;
 use super::icrc::{icrc, internet_checksum, to_bytes, udp_checksum};
-use super::ip::{Ip, Outer, UdpChecksum};
+use super::ip::{BthBits, Ip, Outer, UdpChecksum};
 use super::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, ICRC_BYTES, MAX_PAYLOAD, MIN_FRAME,
     PROTOCOL_UDP, UDP_BYTES, UDP_PORT,
@@ -37,7 +37,7 @@ pub fn encode(
     out.extend_from_slice(&UDP_PORT.to_be_bytes());
     out.extend_from_slice(&(udp_len as u16).to_be_bytes());
     out.extend_from_slice(&[0; 2]);
-    put_bth(out, outer, desc, pad as u8);
+    put_bth(out, &outer.bth, desc, pad as u8);
     headers::put(out, &desc.ext);
     let payload_at = out.len();
     out.extend_from_slice(payload.unwrap_or_default());
@@ -56,7 +56,8 @@ pub fn encode(
     Ok(())
 }
 
-fn check(outer: &Outer, desc: &PacketDesc, payload: Option<&[u8]>) -> Result<(), EncodeError> {
+/// What every encapsulation asks of a descriptor and its payload.
+pub(super) fn check_desc(desc: &PacketDesc, payload: Option<&[u8]>) -> Result<(), EncodeError> {
     let opcode = desc.opcode;
     if !headers::supported(opcode) {
         return Err(EncodeError::Unsupported { opcode });
@@ -72,6 +73,11 @@ fn check(outer: &Outer, desc: &PacketDesc, payload: Option<&[u8]>) -> Result<(),
     {
         return Err(EncodeError::PayloadLength { described: desc.len, given });
     }
+    Ok(())
+}
+
+fn check(outer: &Outer, desc: &PacketDesc, payload: Option<&[u8]>) -> Result<(), EncodeError> {
+    check_desc(desc, payload)?;
     if let Ip::V6 { flow_label: got, .. } = outer.ip
         && got > Ip::MAX_FLOW_LABEL
     {
@@ -120,9 +126,8 @@ fn put_ip(out: &mut Vec<u8>, ip: &Ip, udp_len: u16) {
     }
 }
 
-fn put_bth(out: &mut Vec<u8>, outer: &Outer, desc: &PacketDesc, pad: u8) {
+pub(super) fn put_bth(out: &mut Vec<u8>, b: &BthBits, desc: &PacketDesc, pad: u8) {
     let bit = |set: bool, mask: u8| if set { mask } else { 0 };
-    let b = &outer.bth;
     out.push(desc.opcode.value());
     out.push(bit(desc.solicited, 0x80) | bit(b.mig_req, 0x40) | pad << 4);
     out.extend_from_slice(&b.pkey.0.to_be_bytes());

@@ -61,11 +61,25 @@ fields! {
     Pad, "a pad byte";
     /// A byte behind the datagram, 0: it takes the frame to Ethernet's minimum.
     Trailer, "a byte behind the datagram";
+    /// Local route header of InfiniBand.
+    Lrh, "the LRH";
+    /// LVer of the LRH, 0.
+    LinkVersion, "LVer";
+    /// Bits 3 and 2 of byte 1 and bits 7 to 3 of byte 4 of the LRH, 0.
+    LrhReserved, "the reserved bits of the LRH";
+    /// LNH of the LRH, 2: the BTH follows.
+    NextHeader, "LNH";
+    /// PktLen of the LRH: the packet without its VCRC.
+    PacketLength, "the packet of this PktLen";
+    /// A virtual lane, 4 bits.
+    Vl, "virtual lane";
+    /// A service level, 4 bits.
+    Sl, "service level";
     /// A flow label, 20 bits.
     FlowLabel, "flow label";
 }
 
-/// Why bytes are no RoCEv2 frame. Offsets count bytes from the first of the frame.
+/// Why bytes are no RoCEv2 frame, or no packet of native InfiniBand. Offsets count bytes from the first of the frame.
 ///
 /// Checks go from the outside in, and the ICRC comes last: [`DecodeError::Icrc`] means that
 /// everything else is right.
@@ -146,6 +160,15 @@ pub enum DecodeError {
         /// The number there.
         got: u32,
     },
+    /// Everything is right but the VCRC of native InfiniBand: damaged on its last link.
+    Vcrc {
+        /// Where.
+        offset: usize,
+        /// The VCRC of the packet.
+        expected: u16,
+        /// The number there.
+        got: u16,
+    },
 }
 
 impl fmt::Display for DecodeError {
@@ -176,6 +199,9 @@ impl fmt::Display for DecodeError {
             }
             Self::Icrc { offset, expected, got } => {
                 write!(f, "byte {offset}: ICRC {got:#010x}, expected {expected:#010x}")
+            }
+            Self::Vcrc { offset, expected, got } => {
+                write!(f, "byte {offset}: VCRC {got:#06x}, expected {expected:#06x}")
             }
         }
     }

@@ -44,6 +44,51 @@ pub fn icrc(packet: &[u8]) -> u32 {
     crc.finalize()
 }
 
+/// ICRC of a packet of native InfiniBand without GRH, from its LRH to its last pad byte. Counted as
+/// ones: the virtual lane and byte 4 of the BTH (`protocol.md` §1.4).
+///
+/// # Panics
+/// When the packet ends before byte 5 of its BTH.
+pub fn icrc_ib(packet: &[u8]) -> u32 {
+    let mut head = [0; LRH.len() + 5];
+    let len = head.len();
+    head.copy_from_slice(&packet[..len]);
+    head[0] |= 0xF0;
+    head[LRH.len() + 4] = 0xFF;
+    let mut crc = Hasher::new();
+    crc.update(&head);
+    crc.update(&packet[len..]);
+    crc.finalize()
+}
+
+/// The variant CRC of a packet of native InfiniBand, over everything before it, from the LRH to the
+/// ICRC: x^16 + x^12 + x^3 + x + 1, the lowest bit of a byte first, from ones, inverted
+/// (`protocol.md` §1.4). The lower byte follows the packet first.
+pub fn vcrc(packet: &[u8]) -> u16 {
+    let next =
+        |crc: u16, byte: &u8| crc >> 8 ^ VCRC_OF_BYTE[usize::from((crc ^ u16::from(*byte)) & 0xFF)];
+    !packet.iter().fold(0xFFFF, next)
+}
+
+/// The polynomial 0x100B, its highest power in the lowest bit.
+const VCRC_REFLECTED: u16 = 0xD008;
+
+/// What each value of a byte does to the sum.
+const VCRC_OF_BYTE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < table.len() {
+        let (mut crc, mut bit) = (i as u16, 0);
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ VCRC_REFLECTED } else { crc >> 1 };
+            bit += 1;
+        }
+        table[i] = crc;
+        i += 1;
+    }
+    table
+};
+
 /// The bytes of an ICRC as they stand in a frame.
 pub(super) const fn to_bytes(icrc: u32) -> [u8; ICRC_BYTES] {
     icrc.to_le_bytes()

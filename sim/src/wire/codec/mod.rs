@@ -1,5 +1,5 @@
-//! RoCEv2 frames as bytes: encoding and decoding of every packet that RC, UC and UD send, and of
-//! the CNP.
+//! RoCEv2 frames, and packets of native InfiniBand, as bytes: encoding and decoding of every packet
+//! that RC, UC and UD send, and of the CNP.
 //!
 //! A frame is Ethernet (at most one 802.1Q tag, no FCS), IPv4 without options or IPv6 without
 //! extension headers, UDP to port 4791, BTH, extended headers, payload, pad, ICRC. What the
@@ -11,7 +11,10 @@
 //! would ignore. The lengths of payloads it does not judge beyond the largest path MTU: a legal
 //! length depends on the QP, and the responder answers for it.
 //!
-//! Not there: native InfiniBand (LRH, VCRC), RoCEv1, FLUSH, Reliable Datagram, XRC.
+//! A packet of native InfiniBand ([`encode_ib`], [`decode_ib`]) has an LRH in front and a VCRC behind
+//! the ICRC instead.
+//!
+//! Not there: GRH, RoCEv1, FLUSH, Reliable Datagram, XRC.
 //!
 //! ```
 //! use doorbell_core::verbs::Opcode;
@@ -42,6 +45,7 @@ mod decode;
 mod encode;
 mod error;
 mod headers;
+mod ib;
 mod icrc;
 mod ip;
 #[cfg(test)]
@@ -50,7 +54,9 @@ mod tests;
 pub use decode::{Decoded, decode};
 pub use encode::encode;
 pub use error::{DecodeError, EncodeError, Field};
-pub use icrc::icrc;
+pub(crate) use ib::close;
+pub use ib::{IbDecoded, IbOuter, LRH_BYTES, Lrh, VCRC_BYTES, decode_ib, encode_ib};
+pub use icrc::{icrc, icrc_ib, vcrc};
 pub use ip::{BthBits, Ecn, Ethernet, Ip, Mac, Outer, Udp, UdpChecksum};
 
 /// UDP destination port of RoCEv2.
@@ -70,4 +76,5 @@ const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
 const PROTOCOL_UDP: u8 = 17;
 const UDP_BYTES: usize = 8;
+const BTH_BYTES: usize = 12;
 pub(crate) const ICRC_BYTES: usize = 4;

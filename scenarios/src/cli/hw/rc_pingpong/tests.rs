@@ -20,7 +20,7 @@ fn gid(last: u8) -> [u8; 16] {
 }
 
 fn our_card() -> [u8; Card::ENCODED_BYTES] {
-    let address = Address { lid: 0, gid: gid(1) };
+    let address = Address { gid: gid(1), ..Address::default() };
     let (qpn, psn) = (Qpn::new(0x11), Psn::new(0xFF_FFFF));
     let endpoint = Endpoint { address, qpn, psn, mtu: Mtu::B4096 };
     Card { endpoint, target: Target::default() }.encode()
@@ -83,7 +83,7 @@ fn program(b: &mut ToolBootstrap) -> Card {
 fn check(card: &Card) {
     let e = card.endpoint;
     assert_eq!((e.qpn, e.psn, e.mtu), (Qpn::new(0x17), Psn::new(0xABCD), Mtu::B1024));
-    assert_eq!(e.address, Address { lid: 0, gid: gid(2) });
+    assert_eq!(e.address, Address { gid: gid(2), ..Address::default() });
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod errors;
 mod golden;
+mod ib;
 mod limits;
 mod round_trip;
 

@@ -1,0 +1,151 @@
+//! Contradictions of `kind = "flows"`.
+
+use doorbell_core::units::{Bytes, Span};
+
+use super::check::{Checked, refuse};
+use super::{Flows, Op, Pattern, Program, QpKind, Scenario};
+use crate::profile::Profile;
+use crate::quantity::Unit;
+
+/// Refuses flows that cannot be.
+pub(super) fn check_flows(
+    s: &Scenario,
+    profile: &Profile,
+    p: &Program,
+    path: impl Fn(&str) -> String,
+) -> Checked {
+    let Some(flows) = &p.flows else {
+        let help = "write for example flows = { pattern = \"permutation\" }";
+        return refuse(path("kind"), "flows without a table `flows`".to_owned(), help);
+    };
+    check_keys(flows, &path)?;
+    check_who(s, p, flows, &path)?;
+    if s.qp.kind != QpKind::Rc {
+        let text = "flows are between RC queue pairs".to_owned();
+        return refuse("qp.type", text, "write `type = \"RC\"` in [qp]");
+    }
+    if s.srq.is_some() {
+        let text = "flows take receives of their own queue pairs".to_owned();
+        return refuse("srq", text, "leave [srq] out, or send by `message-rate`");
+    }
+    check_bytes(s, p, flows, &path)?;
+    if p.qps.value() > profile.nic.max_qp {
+        let text = format!("{} queue pairs, and the profile allows {}", p.qps.value(), {
+            profile.nic.max_qp
+        });
+        return refuse(path("qps"), text, "lower `qps`");
+    }
+    Ok(())
+}
+
+/// Keys without a use in the pattern, and keys that it needs.
+fn check_keys(flows: &Flows, path: &impl Fn(&str) -> String) -> Checked {
+    let given = [
+        ("stagger", flows.stagger.0 > Span::ZERO),
+        ("sizes", flows.sizes.is_some()),
+        ("load", flows.load.is_some()),
+        ("duration", flows.duration.is_some()),
+        ("chunk", flows.chunk.is_some()),
+        ("file", flows.file.is_some()),
+    ];
+    let (word, keys) = (flows.pattern.word(), flows.pattern.keys());
+    if let Some((key, _)) = given.iter().find(|(key, given)| *given && !keys.contains(key)) {
+        let text = format!("`{key}` has no use in the pattern `{word}`");
+        return refuse(path(&format!("flows.{key}")), text, "leave it out");
+    }
+    let needed: &[&str] = match flows.pattern {
+        Pattern::Poisson => &["load", "duration"],
+        Pattern::Trace => &["file"],
+        _ => &[],
+    };
+    let missing = given.iter().find(|(key, given)| !given && needed.contains(key));
+    if let Some((key, _)) = missing {
+        let text = format!("the pattern `{word}` needs `{key}`");
+        let help = match *key {
+            "load" => "write for example load = \"50%\"",
+            "duration" => "write for example duration = \"1ms\"",
+            _ => "name a CSV file with the columns src,dst,bytes,start_ns",
+        };
+        return refuse(path("flows.pattern"), text, help);
+    }
+    if let Some(load) = flows.load.map(|l| l.0)
+        && (load.num == 0 || load.num > load.den)
+    {
+        let text = format!("a load of {}", load.print());
+        return refuse(path("flows.load"), text, "more than 0, at most 100%");
+    }
+    Ok(())
+}
+
+/// The hosts that take part are there, and there are enough of them.
+fn check_who(s: &Scenario, p: &Program, flows: &Flows, path: &impl Fn(&str) -> String) -> Checked {
+    let all = s.topology.hosts.value();
+    let (first, n, peer) = (p.host.value(), p.hosts.value(), p.peer.value());
+    if flows.pattern == Pattern::Trace {
+        return Ok(());
+    }
+    if first + n > all {
+        let text = format!("`hosts` is {n} from host {first} on, and the last host is {}", all - 1);
+        return refuse(path("hosts"), text, "raise `topology.hosts`, or lower it");
+    }
+    if flows.pattern != Pattern::Incast {
+        if n < 2 {
+            let text = format!("`{}` among {n} host", flows.pattern.word());
+            return refuse(path("flows.pattern"), text, "at least 2: raise `hosts`");
+        }
+        return Ok(());
+    }
+    if peer >= all {
+        let text = format!("`peer` is {peer}, and there are {all} hosts, 0 to {}", all - 1);
+        return refuse(path("peer"), text, "name a host that is there");
+    }
+    if (first..first + n).contains(&peer) {
+        let text = format!("host {peer} gets the bytes and is one of the {n} hosts that send");
+        return refuse(path("peer"), text, "name a host outside of them");
+    }
+    Ok(())
+}
+
+fn check_bytes(
+    s: &Scenario,
+    p: &Program,
+    flows: &Flows,
+    path: &impl Fn(&str) -> String,
+) -> Checked {
+    if !matches!(p.op, Op::Write | Op::Send | Op::Read) {
+        let text = format!("flows by `{}`", p.op.word());
+        return refuse(path("op"), text, "`write`, `send` or `read`");
+    }
+    let ring = flows.pattern == Pattern::RingAllreduce;
+    if ring && p.op != Op::Write {
+        let text = format!("a ring by `{}`", p.op.word());
+        return refuse(path("op"), text, "leave it out: a ring has WRITEs with immediate data");
+    }
+    if ring && p.qps.value() > 1 {
+        let text = "a ring with several queue pairs for each neighbour".to_owned();
+        return refuse(path("qps"), text, "leave it out");
+    }
+    let depth = s.qp.max_rd_atomic.value().min(s.qp.max_dest_rd_atomic.value());
+    if p.op == Op::Read && depth == 0 {
+        let text = "`read` with no READ allowed outstanding".to_owned();
+        let help = "raise `qp.max_rd_atomic` and `qp.max_dest_rd_atomic`";
+        return refuse(path("op"), text, help);
+    }
+    let listed = flows.pattern == Pattern::Trace || flows.sizes.is_some();
+    if listed && p.size != super::program::default_size() {
+        let text = "`size`, and the sizes are listed".to_owned();
+        return refuse(path("size"), text, "leave it, or `flows.sizes`, out");
+    }
+    let least = if ring { p.hosts.value() } else { p.qps.value() };
+    if !listed && p.size.0.0 < least {
+        let text = format!("{} for {least} parts", p.size.0.print());
+        return refuse(path("size"), text, "at least a byte for each: raise `size`");
+    }
+    match flows.chunk.map(|c| c.0) {
+        Some(chunk) if chunk > Bytes(p.size.0.0.div_ceil(p.hosts.value())) => {
+            let text = format!("a `chunk` of {}", chunk.print());
+            refuse(path("flows.chunk"), text, "at most the share of a host, `size` / `hosts`")
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,267 @@
+//! Congestion control of every NIC.
+
+use doorbell_core::units::{BitRate, Bytes, Ratio, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::{Count, Frequency, Positive, Quantity};
+
+type Rate = Option<Positive<BitRate>>;
+type Time = Option<Positive<Span>>;
+
+/// Congestion control of every NIC: how fast senders go, and what receivers make of marked packets.
+///
+/// Keys have the names of mlxconfig, debugfs and the management datagrams. What is left out is the
+/// parameter set's. Marks are a matter of the switches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Congestion {
+    /// What senders do.
+    pub control: ControlKind,
+    /// Where what is left out comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<ParameterSet>,
+    /// Least time between two CNPs of a scope. Higher: senders hear of marks less often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_time_between_cnps: Option<Quantity<Span>>,
+    /// What keeps this distance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cnp_scope: Option<CnpScopeKind>,
+    /// From a marked packet in the receiver to the CNP at its port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cnp_delay: Option<Quantity<Span>>,
+    /// Service level of CNPs; without it that of the marked packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cnp_sl: Option<Count<0, 15>>,
+    /// A sequence NAK comes with a CNP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cnp_with_nak: Option<bool>,
+    /// `dcqcn`: step of the target rate in additive increase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rpg_ai_rate: Rate,
+    /// `dcqcn`: step of the target rate in hyper increase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rpg_hai_rate: Rate,
+    /// `dcqcn`: a cut takes alpha / 2^gd, alpha counted in 1/1024. 11 is half of alpha.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rpg_gd: Option<Count<10, 15>>,
+    /// `dcqcn`: least share of the rate that a cut leaves, percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rpg_min_dec_fac: Option<Count<0, 100>>,
+    /// `dcqcn`: rate below which no cut goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rpg_min_rate: Rate,
+    /// `dcqcn`: rate at which the limiter ends; without it the port's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rpg_max_rate: Rate,
+    /// `dcqcn`: rate that the first CNP sets; without it that CNP cuts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_to_set_on_first_cnp: Rate,
+    /// `dcqcn`: steps of fast recovery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rpg_threshold: Option<Count<1, 1000>>,
+    /// `dcqcn`: time between two steps of the increase timer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rpg_time_reset: Time,
+    /// `dcqcn`: bytes between two steps of the byte counter. `"0B"`: there is no counter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rpg_byte_reset: Option<Quantity<Bytes>>,
+    /// `dcqcn`: alpha of a new limiter, in 1/1023.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_alpha_value: Option<Count<0, 1023>>,
+    /// `dcqcn`: share of the old alpha that an update keeps, in 1/1024.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dce_tcp_g: Option<Count<0, 1023>>,
+    /// `dcqcn`: time between two updates of alpha.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dce_tcp_rtt: Time,
+    /// `dcqcn`: least time between two cuts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_reduce_monitor_period: Option<Quantity<Span>>,
+    /// `dcqcn`: every cut sets the target to the rate before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clamp_tgt_rate: Option<bool>,
+    /// `dcqcn`: only a cut after a step of the timer does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clamp_tgt_rate_after_time_inc: Option<bool>,
+    /// `timely`: round trip time below which the rate rises in any case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub t_low: Time,
+    /// `timely`: round trip time above which it falls in any case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub t_high: Time,
+    /// `timely`: step up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub add_step: Rate,
+    /// `timely`: depth of a cut, at most 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beta: Option<Quantity<Ratio>>,
+    /// `timely`: weight of a new change of the round trip time, at most 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ewma: Option<Quantity<Ratio>>,
+    /// `timely`: round trip time of the empty path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_rtt: Time,
+    /// `timely`: segments of falling round trip times after which steps are five times as large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hai_threshold: Option<Count<1, 1000>>,
+    /// `timely`: payload acknowledged between two decisions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segment: Option<Positive<Bytes>>,
+    /// `timely` and `integral`: rate below which no cut goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_rate: Rate,
+    /// `integral`: round trip time to hold: that of the empty path and of the queue that is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Time,
+    /// `integral`: gain. Higher: faster, until it oscillates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gain: Option<Positive<Frequency>>,
+    /// `integral`: rate to begin with; without it the port's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_rate: Rate,
+    /// `ibcc`: steps up the table per BECN.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ccti_increase: Option<Count<1, 65_535>>,
+    /// `ibcc`: time until a step down, in units of 1.024 us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ccti_timer: Option<Count<1, 65_535>>,
+    /// `ibcc`: index below which no step goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ccti_min: Option<Count<0, 16_383>>,
+    /// `ibcc`: last index of the table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ccti_limit: Option<Count<1, 16_383>>,
+    /// `ibcc`: the table's entry i is the rate line / (1 + i / 2^shift).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cct_shift: Option<Count<0, 3>>,
+    /// `ibcc`: what shares an index and a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<RateScope>,
+}
+
+impl Congestion {
+    /// Whether the file has no such table, or an empty one.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What senders do about congestion.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ControlKind {
+    /// Nothing: they send as fast as they can.
+    #[default]
+    None,
+    /// DCQCN: CNPs cut the rate, timers bring it back.
+    Dcqcn,
+    /// TIMELY: the gradient of the round trip time.
+    Timely,
+    /// Native InfiniBand: BECNs move an index into a table of gaps.
+    Ibcc,
+    /// An integral controller on the round trip time, synthetic: no device has it.
+    Integral,
+}
+
+impl ControlKind {
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Dcqcn => "dcqcn",
+            Self::Timely => "timely",
+            Self::Ibcc => "ibcc",
+            Self::Integral => "integral",
+        }
+    }
+
+    /// Keys that have a use.
+    pub(super) const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::None => &[],
+            Self::Dcqcn => &[
+                "parameters",
+                "rpg_ai_rate",
+                "rpg_hai_rate",
+                "rpg_gd",
+                "rpg_min_dec_fac",
+                "rpg_min_rate",
+                "rpg_max_rate",
+                "rate_to_set_on_first_cnp",
+                "rpg_threshold",
+                "rpg_time_reset",
+                "rpg_byte_reset",
+                "initial_alpha_value",
+                "dce_tcp_g",
+                "dce_tcp_rtt",
+                "rate_reduce_monitor_period",
+                "clamp_tgt_rate",
+                "clamp_tgt_rate_after_time_inc",
+                "min_time_between_cnps",
+                "cnp_scope",
+                "cnp_delay",
+                "cnp_sl",
+                "cnp_with_nak",
+            ],
+            Self::Timely => &[
+                "t_low",
+                "t_high",
+                "add_step",
+                "beta",
+                "ewma",
+                "min_rtt",
+                "hai_threshold",
+                "segment",
+                "min_rate",
+            ],
+            Self::Ibcc => &[
+                "ccti_increase",
+                "ccti_timer",
+                "ccti_min",
+                "ccti_limit",
+                "cct_shift",
+                "scope",
+                "min_time_between_cnps",
+                "cnp_scope",
+                "cnp_delay",
+                "cnp_sl",
+                "cnp_with_nak",
+            ],
+            Self::Integral => &["target", "gain", "start_rate", "min_rate"],
+        }
+    }
+}
+
+/// Where parameters come from.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ParameterSet {
+    /// The DCQCN paper and the simulators after it.
+    #[default]
+    Paper,
+    /// ConnectX, in the vendor's new documents.
+    Vendor,
+}
+
+/// What CNPs keep their distance by.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CnpScopeKind {
+    /// Each queue pair by itself (E810).
+    Qp,
+    /// All queue pairs of one peer together (ConnectX-4 Lx).
+    Destination,
+    /// All of the port (ConnectX-5 and 6).
+    Port,
+}
+
+/// What shares a rate.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RateScope {
+    /// Each queue pair has its own.
+    Qp,
+    /// All queue pairs of a service level have one.
+    Sl,
+}

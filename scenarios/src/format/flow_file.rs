@@ -1,0 +1,317 @@
+//! Lists of flows and distributions of their sizes, as CSV.
+
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use super::{Flows, Scenario};
+use crate::input::{InputError, Node, Origin, Path, Source, read_file};
+use crate::library;
+
+/// Flows that a file may list.
+pub const MAX_FLOWS: usize = 1 << 20;
+
+/// A flow of a file.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FlowLine {
+    /// Host that has the bytes.
+    pub src: u32,
+    /// Host that gets them.
+    pub dst: u32,
+    /// How many.
+    pub bytes: u64,
+    /// When it starts, in picoseconds.
+    pub start_ps: u64,
+}
+
+/// A distribution of sizes: corners of its cumulative share, straight between them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SizeCdf {
+    /// Bytes, and the share of flows that have at most so many, in parts per million. The last
+    /// share is a million.
+    corners: Vec<(u64, u32)>,
+}
+
+/// A whole share.
+const ALL: u32 = 1_000_000;
+
+impl SizeCdf {
+    /// The size below which `share` parts per million of all flows are; at least a byte.
+    pub fn size(&self, share: u32) -> u64 {
+        let i = self.corners.partition_point(|(_, s)| *s <= share).min(self.corners.len() - 1);
+        let (to, upper) = self.corners[i];
+        let (from, lower) = if i == 0 { (0, 0) } else { self.corners[i - 1] };
+        if upper == lower || share >= upper {
+            return to.max(1);
+        }
+        let part = u128::from(to - from) * u128::from(share.saturating_sub(lower));
+        (from + (part / u128::from(upper - lower)) as u64).max(1)
+    }
+
+    /// Mean size, rounded down.
+    pub fn mean(&self) -> u64 {
+        let mut sum = 0u128;
+        let (mut from, mut lower) = (0, 0);
+        for &(to, upper) in &self.corners {
+            sum += u128::from(upper - lower) * u128::from(from + to);
+            (from, lower) = (to, upper);
+        }
+        ((sum / (2 * u128::from(ALL))) as u64).max(1)
+    }
+}
+
+/// A cell of a CSV file, with its place.
+struct Cell<'a> {
+    text: &'a str,
+    at: Origin,
+}
+
+/// The lines of a CSV file with their cells; comments (`#`) and empty lines are left out.
+fn rows(source: &Arc<Source>) -> impl Iterator<Item = Vec<Cell<'_>>> {
+    let mut offset = 0;
+    source.text.split_inclusive('\n').filter_map(move |line| {
+        let mut start = offset;
+        offset += line.len();
+        let line = line.trim_end_matches(['\n', '\r']);
+        if line.trim().is_empty() || line.starts_with('#') {
+            return None;
+        }
+        let cells = line.split(',').map(|raw| {
+            let left = raw.len() - raw.trim_start().len();
+            let text = raw.trim();
+            let begin = start + left;
+            start += raw.len() + 1;
+            let end = begin + text.len();
+            Cell { text, at: Origin { source: source.clone(), start: begin, end } }
+        });
+        Some(cells.collect())
+    })
+}
+
+/// The columns of the first line that `names` asks for.
+fn columns(header: &[Cell<'_>], names: &[&str]) -> Result<Vec<usize>, InputError> {
+    let find = |name: &&str| {
+        header.iter().position(|c| c.text == *name).ok_or_else(|| {
+            InputError::new(format!("no column `{name}`"))
+                .help(format!("the first line names the columns: {}", names.join(",")))
+                .at(&header[0].at)
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+fn number(row: &[Cell<'_>], column: usize, name: &str, most: u64) -> Result<u64, InputError> {
+    let Some(cell) = row.get(column) else {
+        return Err(InputError::new(format!("a line without `{name}`"))
+            .help("each line has a value for each column, divided by commas")
+            .at(&row[0].at));
+    };
+    let plain = !cell.text.is_empty() && cell.text.bytes().all(|b| b.is_ascii_digit());
+    let value = cell.text.parse::<u64>().ok().filter(|n| plain && *n <= most);
+    value.ok_or_else(|| {
+        InputError::new(format!("`{name}` is \"{}\"", cell.text))
+            .help(format!("a whole number, at most {most}"))
+            .at(&cell.at)
+    })
+}
+
+fn empty(source: &Arc<Source>) -> InputError {
+    let at = Origin { source: source.clone(), start: 0, end: 0 };
+    InputError::new("there is no line in it").help("name the columns first").at(&at)
+}
+
+/// Units of the column of starts, in picoseconds.
+const STARTS: [(&str, u64); 4] =
+    [("start_ns", 1_000), ("start_us", 1_000_000), ("start_ms", 1_000_000_000), ("start_ps", 1)];
+
+/// Reads a list of flows between `hosts` hosts.
+///
+/// # Errors
+/// What is wrong with the first bad cell, with its place.
+pub fn read_flows(source: &Arc<Source>, hosts: u64) -> Result<Vec<FlowLine>, InputError> {
+    let mut rows = rows(source);
+    let header = rows.next().ok_or_else(|| empty(source))?;
+    let unit = STARTS.iter().find(|(name, _)| header.iter().any(|c| c.text == *name));
+    let (start, ps) = *unit.unwrap_or(&STARTS[0]);
+    let at = columns(&header, &["src", "dst", "bytes", start])?;
+    let mut flows = Vec::new();
+    for row in rows {
+        let (last, longest) = (hosts - 1, u64::MAX / (4 * ps));
+        let line = FlowLine {
+            src: number(&row, at[0], "src", last)? as u32,
+            dst: number(&row, at[1], "dst", last)? as u32,
+            bytes: number(&row, at[2], "bytes", 1 << 50)?,
+            start_ps: number(&row, at[3], start, longest)? * ps,
+        };
+        if line.src == line.dst {
+            let text = format!("a flow from host {} to itself", line.src);
+            return Err(InputError::new(text).help("name two hosts").at(&row[at[1]].at));
+        }
+        if line.bytes == 0 {
+            let text = "a flow of no bytes";
+            return Err(InputError::new(text).help("at least 1").at(&row[at[2]].at));
+        }
+        if flows.len() == MAX_FLOWS {
+            let text = format!("more than {MAX_FLOWS} flows");
+            return Err(InputError::new(text).help("shorten the list").at(&row[0].at));
+        }
+        flows.push(line);
+    }
+    if flows.is_empty() {
+        return Err(empty(source).help("a line for each flow"));
+    }
+    Ok(flows)
+}
+
+/// Reads a distribution of sizes.
+///
+/// # Errors
+/// What is wrong with the first bad cell, with its place.
+pub fn read_sizes(source: &Arc<Source>) -> Result<SizeCdf, InputError> {
+    let mut rows = rows(source);
+    let header = rows.next().ok_or_else(|| empty(source))?;
+    let at = columns(&header, &["bytes", "percent"])?;
+    let mut corners: Vec<(u64, u32)> = Vec::new();
+    for row in rows {
+        let bytes = number(&row, at[0], "bytes", 1 << 50)?;
+        let cell = row.get(at[1]).unwrap_or(&row[0]);
+        let share = percent(cell.text).ok_or_else(|| {
+            InputError::new(format!("`percent` is \"{}\"", cell.text))
+                .help("0 to 100, at most four digits behind the point")
+                .at(&cell.at)
+        })?;
+        if corners.last().is_some_and(|(b, s)| bytes < *b || share < *s) {
+            return Err(InputError::new("a distribution that falls")
+                .help("`bytes` and `percent` of a line are at least those of the line before")
+                .at(&row[0].at));
+        }
+        corners.push((bytes, share));
+    }
+    if corners.last().is_none_or(|(bytes, share)| *share != ALL || *bytes == 0) {
+        return Err(empty(source).help("the last line has 100 percent, and more than 0 bytes"));
+    }
+    Ok(SizeCdf { corners })
+}
+
+/// A number of percent as parts per million.
+fn percent(text: &str) -> Option<u32> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > 4 {
+        return None;
+    }
+    let part: u32 = format!("{part:0<4}").parse().ok()?;
+    let ppm = whole.parse::<u32>().ok()?.checked_mul(10_000)?.checked_add(part)?;
+    (ppm <= ALL).then_some(ppm)
+}
+
+/// Reads the files that programs of kind `flows` name, from `directory` on.
+///
+/// # Errors
+/// When one is not there or is wrong.
+pub(super) fn read_all(
+    s: &mut Scenario,
+    tree: &Node,
+    directory: &FilePath,
+) -> Result<(), InputError> {
+    let hosts = s.topology.hosts.value();
+    for (i, program) in s.program.iter_mut().enumerate() {
+        let Some(flows) = &mut program.flows else { continue };
+        let origin = |key: &str| {
+            let path = Path::parse(&format!("program.{i}.flows.{key}")).ok()?;
+            path.origin(tree).cloned()
+        };
+        read_one(flows, hosts, directory, &origin)?;
+    }
+    Ok(())
+}
+
+fn read_one(
+    flows: &mut Flows,
+    hosts: u64,
+    directory: &FilePath,
+    origin: &impl Fn(&str) -> Option<Origin>,
+) -> Result<(), InputError> {
+    let open = |name: &str, key| {
+        read_file(&directory.join(name)).map_err(|e| e.at_opt(origin(key).as_ref()))
+    };
+    if let Some(file) = &flows.file {
+        let source = match library::flow_list(file) {
+            Some(text) if directory.as_os_str().is_empty() => Source::new(file.clone(), text),
+            _ => open(file, "file")?,
+        };
+        flows.lines = read_flows(&source, hosts)?.into();
+    }
+    if let Some(name) = &flows.sizes {
+        let source = match library::sizes(name) {
+            Some(text) => Source::new(format!("sizes/{name}.csv"), text),
+            None if name.ends_with(".csv") => open(name, "sizes")?,
+            None => {
+                let text = format!("there are no sizes \"{name}\"");
+                return Err(InputError::new(text)
+                    .help("`web-search`, `hadoop`, or the path of a file that ends in `.csv`")
+                    .at_opt(origin("sizes").as_ref()));
+            }
+        };
+        flows.cdf = Some(Arc::new(read_sizes(&source)?));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Arc<Source> {
+        Source::new("list.csv", text)
+    }
+
+    fn wrong(text: &str, hosts: u64) -> (String, (usize, usize)) {
+        let e = read_flows(&source(text), hosts).unwrap_err();
+        assert!(e.remedy().is_some(), "{}", e.message());
+        (e.message().to_owned(), e.origin().map_or((0, 0), Origin::line_column))
+    }
+
+    #[test]
+    fn a_list_in_any_order_of_columns_and_with_comments() {
+        let text = "# made by hand\nbytes, src,dst,start_us\n10,0,1,2\n\n20, 1,0 ,0\r\n";
+        let flows = read_flows(&source(text), 2).unwrap();
+        let line = |src, dst, bytes, start_ps| FlowLine { src, dst, bytes, start_ps };
+        assert_eq!(flows, [line(0, 1, 10, 2_000_000), line(1, 0, 20, 0)]);
+    }
+
+    #[test]
+    fn a_bad_cell_has_its_line_and_column() {
+        let head = "src,dst,bytes,start_ns\n";
+        let all = |line: &str| wrong(&format!("{head}0,1,5,0\n{line}\n"), 2);
+        assert_eq!(all("0, 2,5,0"), ("`dst` is \"2\"".into(), (3, 4)));
+        assert_eq!(all("0,1,-5,0"), ("`bytes` is \"-5\"".into(), (3, 5)));
+        assert_eq!(all("0,1,0,0"), ("a flow of no bytes".into(), (3, 5)));
+        assert_eq!(all("1,1,5,0"), ("a flow from host 1 to itself".into(), (3, 3)));
+        assert_eq!(all("0,1,5"), ("a line without `start_ns`".into(), (3, 1)));
+        assert_eq!(wrong("src,dst,size,start_ns\n", 2).0, "no column `bytes`");
+        assert_eq!(wrong("src,dst,bytes,start\n", 2).0, "no column `start_ns`");
+        assert_eq!(wrong("", 2).0, "there is no line in it");
+        assert_eq!(wrong(head, 2).0, "there is no line in it");
+    }
+
+    #[test]
+    fn sizes_are_straight_between_corners() {
+        let cdf = read_sizes(&source("bytes,percent\n0,0\n100,50\n1000,97.5\n2000,100\n")).unwrap();
+        let at = |percent: u32| cdf.size(percent * 10_000);
+        assert_eq!((at(0), at(25), at(50), at(100)), (1, 50, 100, 2000));
+        assert_eq!(cdf.size(ALL - 1), 1999);
+        // 25 + 0.475 x 550 + 0.025 x 1500
+        assert_eq!(cdf.mean(), 323);
+        for bad in ["0,0\n10,50", "0,0\n10,101", "9,10\n8,100", "9,10\n9,9\n10,100", "5,1.00001"] {
+            assert!(read_sizes(&source(&format!("bytes,percent\n{bad}\n"))).is_err(), "{bad}");
+        }
+    }
+
+    /// The means that the sources' own generators come to.
+    #[test]
+    fn the_built_in_sizes_have_their_published_means() {
+        let mean = |name| read_sizes(&source(library::sizes(name).unwrap())).unwrap().mean();
+        assert_eq!(mean("web-search"), 1_711_250);
+        assert_eq!(mean("hadoop"), 120_420);
+    }
+}

@@ -1,0 +1,270 @@
+//! Credit flow control of InfiniBand links: the states of [`credits`](super::credits) at both ends of
+//! a link, one per virtual lane (traffic class), with the times at which they learn of each other.
+//!
+//! A packet takes its blocks at its start. They come back when its last bit has left the buffer and
+//! the return delay has passed, by a flow-control packet that takes the cable's propagation. The
+//! receiver tells every change of its limit. A packet that a fault takes from the cable takes its
+//! credit along until the sender's next regular flow-control packet; those are never lost here.
+
+use std::sync::Arc;
+
+use doorbell_core::units::{BitRate, Span, Time};
+
+use super::credits::{CreditReceiver, CreditSender, blocks};
+use super::egress::Queued;
+
+/// Bytes of four lanes in 65,536 symbols of eight data bits: a flow-control packet goes at least as
+/// often (`protocol.md` §7.1).
+const REFRESH_BYTES: u64 = 4 * 65_536;
+
+/// Flow control of the InfiniBand links of a network. What each receiver holds is in
+/// [`Buffering::Credits`](super::Buffering::Credits) and
+/// [`ReceiveBuffer::Credits`](super::ReceiveBuffer::Credits).
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct CreditConfig {
+    /// From a packet's last bit out of a buffer to the flow-control packet that says so. Higher:
+    /// a link needs more credit to stay busy, its rate times this.
+    pub return_delay: Span,
+    /// From these times on, which rise, it is another: new firmware.
+    pub changes: Vec<(Time, Span)>,
+    /// Bytes of a flow-control packet on the wire. If not 0, it takes their time, and waits for the
+    /// packet that is being sent the other way; it takes nothing from the rate of what follows.
+    pub packet_bytes: u32,
+    /// Bytes on the wire around a packet that are not between LRH and VCRC: delimiters, which take
+    /// no credit.
+    pub framing_bytes: u32,
+}
+
+impl CreditConfig {
+    /// The return delay at a time.
+    pub fn delay_at(&self, at: Time) -> Span {
+        let so_far = self.changes.iter().take_while(|(from, _)| *from <= at);
+        so_far.last().map_or(self.return_delay, |(_, delay)| *delay)
+    }
+
+    /// Blocks of a packet of this size on the wire.
+    pub(super) const fn blocks(&self, wire_bytes: u32) -> u16 {
+        blocks(wire_bytes.saturating_sub(self.framing_bytes))
+    }
+}
+
+/// What a lane of an output port has suffered for lack of credit.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct Starvation {
+    /// How often a packet had to wait for credit.
+    pub times: u64,
+    /// Time for which one waited for credit, without the transmission that was under way when it
+    /// began.
+    pub starved: Span,
+    /// Fewest credits that the lane ever had, in blocks.
+    pub least: u16,
+}
+
+impl Starvation {
+    /// With a wait from `since` to `now`; none if the credit came before the port could send.
+    fn after(self, since: Time, now: Time) -> Self {
+        if now <= since {
+            return self;
+        }
+        let (times, starved) = (self.times + 1, self.starved + now.since(since));
+        Self { times, starved, ..self }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Sender {
+    credits: CreditSender,
+    since: Option<Time>,
+    suffered: Starvation,
+}
+
+/// The lanes of an output port.
+#[derive(Clone, Debug)]
+pub(super) struct Senders {
+    config: Arc<CreditConfig>,
+    lanes: Vec<Sender>,
+}
+
+impl Senders {
+    /// Lanes that may send as much as the other end has just granted.
+    pub fn new(config: Arc<CreditConfig>, lanes: usize, room: u32) -> Self {
+        let mut credits = CreditSender::default();
+        credits.limit(CreditReceiver::new(room).fccl());
+        let suffered = Starvation { least: credits.credits(), ..Starvation::default() };
+        Self { config, lanes: vec![Sender { credits, since: None, suffered }; lanes] }
+    }
+
+    pub fn may_send(&self, item: &Queued) -> bool {
+        let lane = &self.lanes[usize::from(item.class)];
+        lane.credits.may_send(self.config.blocks(item.wire_bytes))
+    }
+
+    pub fn sent(&mut self, item: &Queued) {
+        let blocks = self.config.blocks(item.wire_bytes);
+        let lane = &mut self.lanes[usize::from(item.class)];
+        lane.credits.sent(blocks);
+        lane.suffered.least = lane.suffered.least.min(lane.credits.credits());
+    }
+
+    /// The far end has said how far to go.
+    pub fn limit(&mut self, lane: u8, fccl: u16) {
+        let new = self.lanes[usize::from(lane)].credits.limit(fccl);
+        debug_assert!(new, "only changes are told");
+    }
+
+    pub fn credits(&self, lane: u8) -> u16 {
+        self.lanes[usize::from(lane)].credits.credits()
+    }
+
+    /// Looks again at whether the head of a lane waits for credit; `from` is when the port would
+    /// have sent it.
+    pub fn watch(&mut self, now: Time, from: Time, lane: u8, head: Option<&Queued>) {
+        let starves = head.is_some_and(|item| !self.may_send(item));
+        let lane = &mut self.lanes[usize::from(lane)];
+        match (lane.since, starves) {
+            (None, true) => {
+                lane.since = Some(from);
+            }
+            (Some(since), false) => {
+                lane.suffered = lane.suffered.after(since, now);
+                lane.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    pub fn suffered(&self, now: Time, lane: u8) -> Starvation {
+        let lane = &self.lanes[usize::from(lane)];
+        lane.since.map_or(lane.suffered, |since| lane.suffered.after(since, now))
+    }
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Receiver {
+    credits: CreditReceiver,
+    /// The limit that the sender was told last.
+    told: u16,
+    /// Blocks that were lost on the cable and whose sender has not said so yet.
+    lost: u16,
+}
+
+/// The lanes of an input port.
+#[derive(Clone, Debug)]
+pub(super) struct Receivers {
+    config: Arc<CreditConfig>,
+    lanes: Vec<Receiver>,
+}
+
+impl Receivers {
+    pub fn new(config: Arc<CreditConfig>, lanes: usize, room: u32) -> Self {
+        let credits = CreditReceiver::new(room);
+        let receiver = Receiver { credits, told: credits.fccl(), lost: 0 };
+        Self { config, lanes: vec![receiver; lanes] }
+    }
+
+    /// Blocks in use, all lanes together.
+    pub fn used(&self) -> u64 {
+        self.lanes.iter().map(|l| u64::from(l.credits.used())).sum()
+    }
+
+    pub fn arrived(&mut self, lane: u8, wire_bytes: u32) {
+        let blocks = self.config.blocks(wire_bytes);
+        self.lanes[usize::from(lane)].credits.received(blocks);
+    }
+
+    /// When a packet whose last bit leaves the buffer at `end` gives its credit back.
+    pub fn returned_at(&self, end: Time) -> Time {
+        end + self.config.delay_at(end)
+    }
+
+    pub fn freed(&mut self, lane: u8, wire_bytes: u32) {
+        let blocks = self.config.blocks(wire_bytes);
+        self.lanes[usize::from(lane)].credits.freed(blocks);
+    }
+
+    /// A packet was lost on the cable. Gives when the sender's next regular flow-control packet
+    /// tells of it, unless that is waited for already.
+    pub fn lost(&mut self, now: Time, rate: BitRate, lane: u8, wire_bytes: u32) -> Option<Time> {
+        let blocks = self.config.blocks(wire_bytes);
+        let lane = &mut self.lanes[usize::from(lane)];
+        let first = lane.lost == 0;
+        lane.lost += blocks;
+        let period = rate.time_for(REFRESH_BYTES).as_ps();
+        let next = (now.as_ps() / period + 1) * period;
+        first.then_some(Time::from_ps(next))
+    }
+
+    /// The sender's regular flow-control packet: its total counts what came and what was lost.
+    pub fn refresh(&mut self, lane: u8) {
+        let lane = &mut self.lanes[usize::from(lane)];
+        let sent = lane.credits.abr().wrapping_add(lane.lost);
+        let missing = lane.credits.total_sent(sent);
+        debug_assert_eq!(missing, lane.lost, "what was lost is what is missing");
+        lane.lost = 0;
+    }
+
+    /// A fault has added a copy of a packet, which is about to arrive.
+    pub fn copied(&mut self, lane: u8, wire_bytes: u32) {
+        let blocks = self.config.blocks(wire_bytes);
+        self.lanes[usize::from(lane)].credits.copied(blocks);
+    }
+
+    /// The limit of a lane, if the sender does not know it yet; now it does.
+    pub fn news(&mut self, lane: u8) -> Option<u16> {
+        let lane = &mut self.lanes[usize::from(lane)];
+        let fccl = lane.credits.fccl();
+        (std::mem::replace(&mut lane.told, fccl) != fccl).then_some(fccl)
+    }
+
+    /// When a flow-control packet that is ready now has left; what is being sent on the way back
+    /// ends at `free_at`.
+    pub fn departs_at(&self, now: Time, free_at: Time, rate: BitRate) -> Time {
+        match self.config.packet_bytes {
+            0 => now,
+            bytes => now.max(free_at) + rate.time_for(u64::from(bytes)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ns: u64) -> Time {
+        Time::ZERO + Span::from_ns(ns)
+    }
+
+    #[test]
+    fn a_change_holds_from_its_instant_on() {
+        let (first, second) = ((at(100), Span::from_ns(410)), (at(200), Span::from_ns(90)));
+        let c = CreditConfig {
+            return_delay: Span::from_ns(320),
+            changes: vec![first, second],
+            ..CreditConfig::default()
+        };
+        let delays = [(0, 320), (99, 320), (100, 410), (199, 410), (200, 90), (9_000, 90)];
+        for (ns, delay) in delays {
+            assert_eq!(c.delay_at(at(ns)), Span::from_ns(delay), "{ns} ns");
+        }
+    }
+
+    #[test]
+    fn delimiters_take_no_credit() {
+        let c = CreditConfig { framing_bytes: 18, ..CreditConfig::default() };
+        assert_eq!((c.blocks(64 + 18), c.blocks(65 + 18), c.blocks(82 + 64)), (1, 2, 2));
+    }
+
+    #[test]
+    fn a_regular_flow_control_packet_comes_every_65536_symbols() {
+        // Four lanes of 8 Gb/s: a symbol takes 1 ns.
+        let rate = BitRate::gbps(32);
+        let mut r = Receivers::new(Arc::new(CreditConfig::default()), 1, 100);
+        assert_eq!(r.lost(at(0), rate, 0, 640), Some(at(65_536)));
+        assert_eq!(r.lost(at(7), rate, 0, 640), None, "one tells of both");
+        assert_eq!(r.news(0), None, "the receiver knows of nothing yet");
+        r.refresh(0);
+        assert_eq!(r.news(0), Some(120));
+        assert_eq!(r.news(0), None);
+        assert_eq!(r.lost(at(65_536), rate, 0, 640), Some(at(2 * 65_536)));
+    }
+}

@@ -1,0 +1,123 @@
+//! The memory management of a switch with a shared buffer: which packet finds room, and whose
+//! sender is paused.
+
+use doorbell_core::units::{Span, Time};
+
+use super::buffer::{Buffer, NoRoom};
+use super::classes::MAX_CLASSES;
+use super::egress::{EgressPort, Queued};
+use super::event::{DropCause, FabricEvent};
+use super::pfc::{Watchdog, pause_time};
+use crate::engine::{Class, Out};
+use crate::wire::{NodeId, PortId};
+
+/// Which classes of an input port pause their sender, a bit each.
+#[derive(Copy, Clone, Default, Debug)]
+pub(super) struct Pausing {
+    /// Classes that may: lossless, on a link that knows pauses.
+    pub able: u8,
+    /// Classes that do.
+    pub now: u8,
+    /// When the pause of each class is to be renewed.
+    pub due: [Time; MAX_CLASSES],
+}
+
+/// The shared buffer of a switch at work.
+#[derive(Clone, Debug)]
+pub(super) struct Mmu {
+    pub buffer: Buffer,
+    pub inputs: Vec<Pausing>,
+    pub quanta: u16,
+    pub lapse: bool,
+    pub watchdog: Option<Watchdog>,
+}
+
+impl Mmu {
+    /// Takes a packet into the buffer.
+    pub fn admit(&mut self, item: Queued, to: PortId) -> Result<(), DropCause> {
+        let Queued { wire_bytes, ingress, class, .. } = item;
+        let able = self.inputs[ingress.index()].able >> class & 1 == 1;
+        let (input, output) = ((ingress.index(), class), (to.index(), class));
+        self.buffer.admit(input, output, wire_bytes.into(), able).map_err(|full| match full {
+            NoRoom::Output => DropCause::TailDrop,
+            NoRoom::Input => DropCause::IngressOverflow,
+        })
+    }
+
+    /// Pauses the sender of an input queue if it is full; `reverse` is the output of that port.
+    pub fn pause_if_full(
+        &mut self,
+        now: Time,
+        (node, port, class): (NodeId, PortId, u8),
+        reverse: &mut EgressPort,
+        out: &mut Out<FabricEvent>,
+    ) {
+        let state = &mut self.inputs[port.index()];
+        let bit = 1 << class;
+        if state.able & bit == 0 || state.now & bit != 0 {
+            return;
+        }
+        if self.buffer.must_pause((port.index(), class)) {
+            state.now |= bit;
+            self.send(now, (node, port, class), reverse, out);
+        }
+    }
+
+    fn send(
+        &mut self,
+        now: Time,
+        (node, port, class): (NodeId, PortId, u8),
+        reverse: &mut EgressPort,
+        out: &mut Out<FabricEvent>,
+    ) {
+        reverse.send_pause(now, class, self.quanta, out);
+        if !self.lapse {
+            // Half of the time is left for the frame to wait for its turn and to arrive.
+            let half = Span::from_ps(pause_time(reverse.rate(), self.quanta).as_ps() / 2);
+            self.inputs[port.index()].due[usize::from(class)] = now + half;
+            out.at(now + half, Class::Timer, FabricEvent::Refresh { node, port, class });
+        }
+    }
+
+    /// Whether the pause of an input queue is to be renewed now: it still holds, and did not end
+    /// and begin anew since.
+    pub fn is_due(&self, now: Time, port: PortId, class: u8) -> bool {
+        let state = &self.inputs[port.index()];
+        state.now >> class & 1 == 1 && state.due[usize::from(class)] == now
+    }
+
+    /// Renews a pause that is due.
+    pub fn refresh(
+        &mut self,
+        now: Time,
+        at: (NodeId, PortId, u8),
+        reverse: &mut EgressPort,
+        out: &mut Out<FabricEvent>,
+    ) {
+        if self.is_due(now, at.1, at.2) {
+            self.send(now, at, reverse, out);
+        }
+    }
+
+    /// A packet leaves the buffer.
+    pub fn release(&mut self, item: Queued, by: PortId) {
+        let Queued { wire_bytes, ingress, class, .. } = item;
+        self.buffer.release((ingress.index(), class), (by.index(), class), wire_bytes.into());
+    }
+
+    /// Lets the sender of an input queue go on if there is room.
+    pub fn resume_if_room(
+        &mut self,
+        now: Time,
+        (port, class): (PortId, u8),
+        reverse: &mut EgressPort,
+        out: &mut Out<FabricEvent>,
+    ) {
+        let state = &mut self.inputs[port.index()];
+        let bit = 1 << class;
+        if state.now & bit != 0 && self.buffer.may_resume((port.index(), class)) {
+            state.now &= !bit;
+            reverse.send_pause(now, class, 0, out);
+        }
+    }
+}

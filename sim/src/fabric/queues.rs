@@ -1,0 +1,120 @@
+//! The packets that wait at a port: one FIFO per traffic class.
+
+use std::collections::VecDeque;
+
+use super::egress::Queued;
+use super::schedule::Schedule;
+
+/// What waits at a port. A port of one class has nothing but its FIFO.
+#[derive(Clone, Debug)]
+pub(super) enum Queues {
+    One(VecDeque<Queued>),
+    Many(Box<Lanes>),
+}
+
+/// Several FIFOs and whose turn it is.
+#[derive(Clone, Debug)]
+pub(super) struct Lanes {
+    lanes: Vec<Lane>,
+    schedule: Schedule,
+    /// Packets in all of them.
+    len: usize,
+}
+
+#[derive(Clone, Default, Debug)]
+struct Lane {
+    queue: VecDeque<Queued>,
+    bytes: u64,
+}
+
+impl Queues {
+    pub const fn one() -> Self {
+        Self::One(VecDeque::new())
+    }
+
+    pub fn many(classes: usize, schedule: Schedule) -> Self {
+        let lanes = vec![Lane::default(); classes];
+        Self::Many(Box::new(Lanes { lanes, schedule, len: 0 }))
+    }
+
+    pub fn len(&self) -> usize {
+        match self {
+            Self::One(queue) => queue.len(),
+            Self::Many(l) => l.len,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether nothing waits in a class.
+    pub fn is_empty_of(&self, class: u8) -> bool {
+        match self {
+            Self::One(queue) => queue.is_empty(),
+            Self::Many(l) => l.lanes[usize::from(class)].queue.is_empty(),
+        }
+    }
+
+    /// The packet that has waited longest in a class.
+    pub fn head_of(&self, class: u8) -> Option<&Queued> {
+        match self {
+            Self::One(queue) => queue.front(),
+            Self::Many(l) => l.lanes[usize::from(class)].queue.front(),
+        }
+    }
+
+    /// Bytes that wait in a class, where they are counted apart.
+    pub fn bytes_of(&self, class: u8) -> Option<u64> {
+        match self {
+            Self::One(_) => None,
+            Self::Many(l) => Some(l.lanes[usize::from(class)].bytes),
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Queued> {
+        let (one, many) = match self {
+            Self::One(queue) => (Some(queue), None),
+            Self::Many(l) => (None, Some(l.lanes.iter().flat_map(|lane| &lane.queue))),
+        };
+        one.into_iter().flatten().chain(many.into_iter().flatten())
+    }
+
+    pub fn push(&mut self, item: Queued) {
+        match self {
+            Self::One(queue) => queue.push_back(item),
+            Self::Many(l) => {
+                let lane = &mut l.lanes[usize::from(item.class)];
+                lane.queue.push_back(item);
+                lane.bytes += u64::from(item.wire_bytes);
+                l.len += 1;
+            }
+        }
+    }
+
+    /// The packet whose turn it is among those that `may` go.
+    pub fn pop(&mut self, may: impl Fn(&Queued) -> bool) -> Option<Queued> {
+        match self {
+            Self::One(queue) => {
+                let item = *queue.front()?;
+                if !may(&item) {
+                    return None;
+                }
+                queue.pop_front()
+            }
+            Self::Many(l) => {
+                let Lanes { lanes, schedule, len } = &mut **l;
+                let head = |class: u8| {
+                    let item = lanes[usize::from(class)].queue.front()?;
+                    may(item).then_some(item.wire_bytes)
+                };
+                let class = schedule.pick(head)?;
+                let lane = &mut lanes[usize::from(class)];
+                let item = lane.queue.pop_front()?;
+                lane.bytes -= u64::from(item.wire_bytes);
+                *len -= 1;
+                Some(item)
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Looking at a network with pauses at fixed instants: storms, and circles of waiting.
+
+use doorbell_core::units::{Span, Time};
+
+use super::World;
+use crate::engine::Class;
+use crate::event::Event;
+use crate::fabric::PauseDeadlock;
+
+/// Time between two searches. Longer: a deadlock is found later. Far above the time that a pause
+/// takes to travel, far below a retransmission timer.
+const SEARCH_INTERVAL: Span = Span::from_us(100);
+
+impl World {
+    /// Puts the first search into the queue, where there is something to search for. Searches do
+    /// not keep the run alive, and change no trace hash.
+    pub(super) fn arm_watch(&mut self) {
+        if !self.watching && self.shared.fabric.pauses() {
+            self.watch_at(self.shared.engine.now() + SEARCH_INTERVAL);
+        }
+    }
+
+    fn watch_at(&mut self, at: Time) {
+        let switch = self.shared.fabric.hosts().len();
+        let origin = self.shared.port_ids[switch];
+        self.shared.engine.schedule_periodic(origin, at, Class::Observer, Event::Watch);
+        self.watching = true;
+    }
+
+    /// One search. Gives the circle if there is one.
+    pub(super) fn watch(&mut self, now: Time) -> Option<PauseDeadlock> {
+        self.unheard += 1;
+        self.watching = false;
+        let s = &mut self.shared;
+        let hosts = s.fabric.hosts().len();
+        for switch in 0..s.fabric.switches().len() {
+            s.fabric.watch(now, switch, &mut s.packets, &mut s.fabric_out);
+            s.schedule_fabric(s.port_ids[hosts + switch]);
+        }
+        let deadlock = s.fabric.pause_deadlock();
+        if deadlock.is_some() {
+            self.reached = now;
+        } else if !s.engine.only_periodic_left() {
+            self.watch_at(now + SEARCH_INTERVAL);
+        }
+        deadlock
+    }
+}
