@@ -251,7 +251,7 @@ fn message_bytes(rc: &RcConfig, op: Op, len: u64, payload: u32) -> u64 {
     wire(first, full) + (packets - 2) * wire(middle, full) + wire(last, rest)
 }
 
-/// Bytes on the wire of its largest packet but for the headers of the first one: that of the middle.
+/// Bytes on the wire of a full packet in the middle of it, or of its only one.
 fn first_bytes(rc: &RcConfig, op: Op, len: u64, payload: u32) -> u64 {
     let [_, middle, _, only] = opcodes(op);
     let opcode = if len <= payload.into() { only } else { middle };
@@ -394,6 +394,7 @@ fn hops(world: &World, out: &mut Outcome) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantity::Unit;
 
     fn row(src: u32, dst: u32, start_ps: u64, fct_ps: u64, slowdown_ppm: u64) -> FlowRow {
         FlowRow {

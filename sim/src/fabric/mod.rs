@@ -3,8 +3,8 @@
 //! The fabric is sans-IO: it is told the time and an event, and it answers with an [`Outcome`] and
 //! with events in an [`Out`] list. Each node (a host's ports, or a switch) is a struct of its own
 //! and speaks to other nodes only by events that are at least a link's propagation delay ahead, so
-//! a run may be split between nodes. The one thing they share is the arena of packets: a switch reads
-//! there where a packet goes, and marks those that it holds itself.
+//! a run may be split between nodes. The one thing they share is the arena of packets: a switch
+//! reads there where a packet goes, and marks those that it holds itself.
 //!
 //! A hop of an uncontested packet costs one event, its arrival. A packet that waits adds the
 //! wake-up of its port, and one that crosses a lossless link adds the credit that comes back.
