@@ -33,8 +33,8 @@ pub struct NetworkPort {
     pub of_ps: u64,
     /// Most bytes in its queue.
     pub queue_max: u64,
-    /// Time for which a packet waited, the link was free, and the far end had no room or had paused it;
-    /// absent where the far end never pushes back.
+    /// Time for which a packet waited, the link was free, and the far end had no room or had paused
+    /// it; absent where the far end never pushes back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starved_ps: Option<u64>,
     /// Packets that got an ECN mark here.
