@@ -181,7 +181,7 @@ impl EgressPort {
         if self.wiring.credits.is_some() { Some(self.credits) } else { None }
     }
 
-    /// Whether the far end can hold packets back: by credits, by pauses, or by the credits of lanes.
+    /// Whether the far end can hold packets back: by room, by pauses, or by credits of lanes.
     pub const fn pushes_back(&self) -> bool {
         self.wiring.credits.is_some() || self.wiring.pauses.is_some() || self.wiring.lanes.is_some()
     }
