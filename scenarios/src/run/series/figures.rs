@@ -47,7 +47,7 @@ pub(super) fn figure(
     match (figure, threshold) {
         ("max", None) => Some(whole(values().max()?, unit)),
         ("min", None) => Some(whole(values().min()?, unit)),
-        ("last", None) => Some(whole(values().last()?, unit)),
+        ("last", None) => Some(whole(values().next_back()?, unit)),
         ("mean", None) => Some(whole(mean(&counted)?, unit)),
         ("time_at_zero", None) => time(time_for(&all, |value| value == 0)),
         ("time_above", Some(text)) => {
