@@ -22,8 +22,8 @@
 //! region is zeros; addresses are made of host and port number ([`addresses`]); P_Key is 0xFFFF,
 //! MigReq 1, ECN 10 (ECT). Where every host speaks native InfiniBand the packets are those of its
 //! links, LRH to VCRC, and LIDs are made of the numbers ([`lid`]). RoCEv1, and headers that are a
-//! mere number of bytes, are shown as RoCEv2 over IPv4, so there the frames are longer than what the
-//! model counts; [`Interface::note`] says so.
+//! mere number of bytes, are shown as RoCEv2 over IPv4, so there the frames are longer than what
+//! the model counts; [`Interface::note`] says so.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};

@@ -101,6 +101,14 @@ fn who_trusts_the_opcode_of_a_failed_completion_leaks_slots() {
     assert_eq!(statuses.len() as u64, SENDS + RECEIVES);
     assert_eq!(statuses[0], WcStatus::RetryExcErr, "which no receive ever has");
     assert!(statuses[1..].iter().all(|s| *s == WcStatus::WrFlushErr));
+    let codes = completions.iter().map(|c| match c {
+        Completion::Error { vendor_err, .. } => *vendor_err,
+        _ => 0,
+    });
+    let mut published = vec![0x81, 0xF5];
+    published.resize(SENDS as usize, 0xF9);
+    published.extend([0xF5, 0xF9, 0xF9, 0xF9]);
+    assert_eq!(codes.collect::<Vec<_>>(), published, "each queue has a first one");
     for seed in 1..=20 {
         let mut raw = RawCompletions::new(seed, 0);
         let shown: Vec<_> = completions.iter().map(|c| raw.show(c)).collect();

@@ -12,6 +12,7 @@ mod events;
 mod failed_completions;
 mod fuzz_corpus;
 mod host;
+mod inline_probe;
 mod loss_forms;
 mod many_senders;
 mod no_progress;

@@ -95,6 +95,13 @@ pub struct RunArgs {
     /// Write what a capture on each port would show into this folder, one pcapng file per point
     #[arg(long, value_name = "DIR")]
     pub pcap: Option<PathBuf>,
+    /// Write the series of each point (`record.series = "10us"`) into this folder, as CSV, one file
+    /// for each group of numbers
+    #[arg(long, value_name = "DIR")]
+    pub series: Option<PathBuf>,
+    /// Write the report with plots of the series into this file, as one HTML page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Fail with status 5 unless the trace hash is this one (scenarios with one point)
     #[arg(long, value_name = "HASH")]
     pub trace_hash: Option<String>,

@@ -35,12 +35,15 @@ impl<'a> Capturing<'a> {
     }
 
     fn path(&self, point: &Point) -> PathBuf {
-        let tail = if self.several {
-            format!("-{}-{}", point.index, file_name(&point.label()))
-        } else {
-            String::new()
-        };
-        self.folder.join(format!("{}{tail}.pcapng", self.name))
+        self.folder.join(point_stem(self.name, point, self.several) + ".pcapng")
+    }
+}
+
+/// The name of a file about a point, without ending; `several`: the scenario has more than one.
+pub(super) fn point_stem(name: &str, point: &Point, several: bool) -> String {
+    match several {
+        true => format!("{name}-{}-{}", point.index, file_name(&point.label())),
+        false => name.to_owned(),
     }
 }
 

@@ -1,17 +1,19 @@
 //! `doorbell run`
 
 use std::io::Write;
+use std::path::Path;
 
 use doorbell_sim::engine::TraceHash;
 
 use super::ExitStatus;
 use super::args::RunArgs;
-use super::capture::Capturing;
+use super::capture::{Capturing, point_stem};
 use super::common::{Ready, cannot_write, complain, only_variant, print, ready, run_all};
 use crate::expect::Status;
 use crate::input::InputError;
 use crate::report::{
-    Report, dead_line, timeline_svg, to_json, to_text, verdict_lines, write_whole,
+    Report, dead_line, series_csv, timeline_svg, to_html, to_json, to_text, verdict_lines,
+    write_whole,
 };
 use crate::run::Runner;
 
@@ -56,6 +58,16 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
             return cannot_write(path, &error);
         }
     }
+    if let Some(path) = &args.html
+        && let Err(error) = write_whole(path, &to_html(&report))
+    {
+        return cannot_write(path, &error);
+    }
+    if let Some(folder) = &args.series
+        && let Err(status) = write_series(folder, &report)
+    {
+        return status;
+    }
     let printed = match (args.json, args.quiet) {
         (true, _) => print(&to_json(&report)),
         (false, true) => print_unexpected(&report),
@@ -69,6 +81,23 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
         .max(ExitStatus::of_runs(&report.runs))
         .max(hash)
         .max(printed)
+}
+
+/// Writes the series of all points, a file for each point and group.
+fn write_series(folder: &Path, report: &Report) -> Result<(), ExitStatus> {
+    if report.runs.iter().all(|run| run.outcome.series.is_none()) {
+        let error = InputError::new("--series, but the scenario records none");
+        return Err(complain(&error.help("add `--set record.series=10us`")));
+    }
+    for run in &report.runs {
+        let Some(table) = &run.outcome.series else { continue };
+        let stem = point_stem(&report.name, &run.point, report.runs.len() > 1);
+        for (group, text) in series_csv(table) {
+            let path = folder.join(format!("{stem}-{group}.csv"));
+            write_whole(&path, &text).map_err(|error| cannot_write(&path, &error))?;
+        }
+    }
+    Ok(())
 }
 
 /// The points that were asked for.

@@ -47,6 +47,8 @@ fn run_args(scenario: &str, set: &[&str]) -> RunArgs {
         out: None,
         figure: None,
         pcap: None,
+        series: None,
+        html: None,
         trace_hash: None,
     }
 }

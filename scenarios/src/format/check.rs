@@ -7,7 +7,9 @@ use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
 use super::check_flows::check_flows;
 use super::check_kinds::{check_kind_limits, unused_keys};
+use super::check_link::check_link;
 use super::check_srq::{check_hosts, check_receiver, check_srq};
+use super::check_switch::check_switch;
 use super::check_topology::check_topology;
 use super::{
     ALL_QPS, Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, RingMode, Scenario,
@@ -40,14 +42,17 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
         })
     };
     let all = check_claim(s)
+        .and_then(|()| check_link(s, profile))
         .and_then(|()| check_topology(s, profile))
+        .and_then(|()| check_switch(s, profile))
         .and_then(|()| check_qp(s, profile))
         .and_then(|()| check_names(s))
         .and_then(|()| check_rights(s))
         .and_then(|()| programs())
         .and_then(|()| check_congestion(s))
         .and_then(|()| check_srq(s, profile))
-        .and_then(|()| check_faults(s, profile));
+        .and_then(|()| check_faults(s, profile))
+        .and_then(|()| check_record(s));
     all.map_err(|problem| {
         let at = Path::parse(&problem.path).ok().and_then(|p| p.origin(tree).cloned());
         let error = InputError::new(problem.message).at_opt(at.as_ref()).at(&tree.origin);
@@ -91,6 +96,28 @@ fn check_claim(s: &Scenario) -> Checked {
         return refuse("finding", text, "name the `claim`, or say it in the title");
     }
     Ok(())
+}
+
+/// What is recorded over time.
+fn check_record(s: &Scenario) -> Checked {
+    let r = &s.record;
+    let points = r.series_points.value();
+    if !points.is_multiple_of(2) {
+        let text = format!("`series_points` is {points}, and pairs of points are merged");
+        let help = format!("write {} or {}", points - 1, points + 1);
+        return refuse("record.series_points", text, help);
+    }
+    if r.series.is_none() && !r.series_of.is_empty() {
+        let text = "`series_of` without `series`".to_owned();
+        return refuse("record.series_of", text, "say how often: series = \"10us\"");
+    }
+    match r.series_of.iter().position(|name| name.trim().is_empty()) {
+        Some(i) => {
+            let help = "write \"switch0.port*\", \"host3\" or \"queues\"";
+            refuse(format!("record.series_of.{i}"), "an empty name".to_owned(), help)
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_qp(s: &Scenario, profile: &Profile) -> Checked {

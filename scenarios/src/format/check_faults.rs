@@ -111,7 +111,7 @@ fn check_hosts(s: &Scenario, at: &At<'_>) -> Checked {
 
 /// Both ends of every link. A topology without a network was refused before.
 fn cables(s: &Scenario, profile: &Profile) -> Vec<(End, End)> {
-    let links = network(&s.topology, profile).map(|c| c.links).unwrap_or_default();
+    let links = network(&s.topology, &s.switch, profile).map(|c| c.links).unwrap_or_default();
     links.iter().map(|l| (l.a, l.b)).collect()
 }
 

@@ -8,13 +8,14 @@ use super::topology::MAX_HOSTS;
 use super::{HostModel, NicPlace, RoutingMode, Scenario, Topology, TopologyKind};
 use crate::profile::{LinkKind, Profile};
 use crate::quantity::{Positive, Unit};
-use crate::run::network::{Wrong, check_explicit, hosts_of_shape, network, nic_counts};
+use crate::run::network::{Wrong, check_explicit, hosts_of_shape, network, nics_listed};
 
 /// Most NICs with every stage of the host path; each takes some hundred kilobytes.
 const MAX_FULL_NICS: u64 = 1024;
 
 /// Keys that have a use in every shape.
-const ALWAYS: [&str; 8] = ["kind", "hosts", "rate", "propagation", "length", "mtu", "pkeys", "nic"];
+const ALWAYS: [&str; 9] =
+    ["kind", "hosts", "rate", "propagation", "length", "mtu", "pkeys", "nic", "credits"];
 
 pub(super) fn check_topology(s: &Scenario, profile: &Profile) -> Checked {
     let t = &s.topology;
@@ -25,7 +26,9 @@ pub(super) fn check_topology(s: &Scenario, profile: &Profile) -> Checked {
     check_pkeys(t)?;
     check_nics(t, profile)?;
     if t.kind == TopologyKind::Explicit {
-        return network(t, profile).and_then(|c| check_explicit(&c)).or_else(refuse_wrong);
+        return network(t, &s.switch, profile)
+            .and_then(|c| check_explicit(&c))
+            .or_else(refuse_wrong);
     }
     Ok(())
 }
@@ -36,7 +39,7 @@ fn check_nics(t: &Topology, profile: &Profile) -> Checked {
     if t.nic.is_empty() {
         return Ok(());
     }
-    let counts = network(t, profile).map(|c| nic_counts(&c)).unwrap_or_default();
+    let counts = nics_listed(t, profile);
     let most = counts.into_iter().max().unwrap_or(1);
     for (i, place) in t.nic.iter().enumerate() {
         let wrong = |key: &str, text: String, help: &str| {

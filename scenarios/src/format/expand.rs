@@ -8,7 +8,7 @@ use super::flow_file::read_all;
 use super::load::{Changes, Loaded, shown};
 use super::sweep::scalar;
 use super::{MAX_POINTS, Scenario, SettingValue};
-use crate::input::{InputError, Node, Value};
+use crate::input::{InputError, Key, Node, Table, Value};
 use crate::profile::{Profile, Profiles};
 use crate::run::{AxisValue, Point};
 
@@ -83,6 +83,7 @@ fn point(
     }
     let mut scenario: Scenario = tree.read()?;
     let profile = profile(&scenario, &tree, profiles, typed)?;
+    scenario.apply_link();
     if !gives_hosts(&tree) {
         scenario.topology.count_hosts(&profile);
     }
@@ -121,16 +122,36 @@ fn profile(
         Some(Value::Table(settings)) => Some(settings),
         _ => None,
     };
-    let key = format!(
-        "{}\n{}",
-        scenario.profile,
-        table.get("settings").map_or(String::new(), Node::text)
-    );
+    let text = |key| table.get(key).map_or(String::new(), Node::text);
+    let key = format!("{}\n{}\n{}", scenario.profile, text("link"), text("settings"));
     if let Some(profile) = typed.get(&key) {
         return Ok(profile.clone());
     }
     let at = table.get("profile").map(|n| &n.origin);
+    let linked = with_link(settings, table.get("link"))?;
+    let settings = linked.as_ref().or(settings);
     let profile = Arc::new(profiles.load(&scenario.profile, at)?.with_settings(settings)?);
     typed.insert(key, profile.clone());
     Ok(profile)
+}
+
+/// The parameter that `link` replaces.
+const PORT_LINK: &str = "port.link";
+
+/// The settings with the scenario's link layer among them, if it has one.
+fn with_link(settings: Option<&Table>, link: Option<&Node>) -> Result<Option<Table>, InputError> {
+    let Some(link) = link else { return Ok(None) };
+    let mut all = settings.cloned().unwrap_or_default();
+    match all.get(PORT_LINK) {
+        Some(other) if other.text() != link.text() => {
+            let text = format!("`{PORT_LINK}` is {}, and `link` is {}", other.text(), link.text());
+            Err(InputError::new(text).help("leave the setting out").at(&other.origin))
+        }
+        Some(_) => Ok(None),
+        None => {
+            let key = Key { name: PORT_LINK.to_owned(), origin: link.origin.clone() };
+            all.entries.push((key, link.clone()));
+            Ok(Some(all))
+        }
+    }
 }

@@ -9,7 +9,9 @@ mod check_congestion;
 pub(crate) mod check_faults;
 mod check_flows;
 mod check_kinds;
+mod check_link;
 mod check_srq;
+mod check_switch;
 mod check_topology;
 mod congestion;
 pub mod expand;
@@ -18,6 +20,7 @@ mod expect_check;
 mod fault;
 pub mod flow_file;
 mod flows;
+mod link;
 pub mod load;
 mod paths;
 mod program;
@@ -30,6 +33,7 @@ mod settings;
 mod srq;
 mod state_step;
 mod sweep;
+mod switch;
 mod topology;
 mod variant;
 
@@ -42,6 +46,8 @@ mod expand_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod link_tests;
+#[cfg(test)]
 mod topology_tests;
 
 pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
@@ -51,6 +57,7 @@ pub use expect::{
 };
 pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
 pub use flows::{Flows, Pattern};
+pub use link::{CreditChange, Credits, LinkLayer};
 pub use program::{
     Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives, RingBy,
     RingMode,
@@ -65,6 +72,7 @@ pub use srq::{Srq, SrqRepostBy, SrqShare};
 pub use state_step::{StateAttributes, StateStep, StepPsn};
 pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
+pub use switch::{Ecn, EcnAt, HeadroomText, SharingMode, StormMode, Switch, TrafficClass};
 pub use topology::{
     HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
 };

@@ -10,7 +10,9 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::settings::SettingValue;
-use super::{Congestion, Expect, Fault, Program, Qp, Srq, Sweep, Topology, Variant};
+use super::{
+    Congestion, Expect, Fault, LinkLayer, Program, Qp, Srq, Sweep, Switch, Topology, Variant,
+};
 use crate::quantity::{Count, Positive};
 
 /// A scenario: a profile, a topology, programs, and what is expected of them.
@@ -30,6 +32,10 @@ pub struct Scenario {
     pub finding: String,
     /// Name of a hardware profile, or the path of a profile file.
     pub profile: String,
+    /// Link layer of all ports: `ib` or `roce`, with its headers, flow control, routing, MTU and
+    /// captures. Without it the profile's headers and routing, and switches that lose nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkLayer>,
     /// Seed of all random streams. The same file and seed give the same run, bit for bit. TOML
     /// has no larger whole numbers.
     #[serde(default = "default_seed")]
@@ -43,6 +49,9 @@ pub struct Scenario {
     /// Hosts and what is between them.
     #[serde(default)]
     pub topology: Topology,
+    /// Traffic classes, buffers, marks and pauses of the switches.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub switch: Switch,
     /// Attributes of every queue pair.
     #[serde(default)]
     pub qp: Qp,
@@ -69,6 +78,10 @@ pub struct Scenario {
     /// What the results must be.
     #[serde(default, skip_serializing)]
     pub expect: Vec<Expect>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 const fn default_seed() -> Count<0, { i64::MAX as u64 }> {
@@ -127,11 +140,37 @@ pub struct Record {
     pub timeline: bool,
     /// Messages in the timeline, of the first program.
     pub timeline_messages: Count<1, 1000>,
+    /// Time between two points at which queues, links, queue pairs and latencies are read. Without
+    /// it nothing is recorded over time. Longer: bursts are seen in `queue_max` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<Positive<Span>>,
+    /// What of it: names such as `"switch0.port3"`, `"host3"`, `"switch*.queue_max"`, in which `*`
+    /// stands for any characters, or groups: `"queues"`, `"links"`, `"rates"`, `"latency"`. Without
+    /// any, everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub series_of: Vec<String>,
+    /// Points at which neighbours are merged and the interval doubles; even. More: finer, for 8
+    /// bytes each number.
+    #[serde(skip_serializing_if = "is_default_points")]
+    pub series_points: Count<2, 65536>,
+}
+
+/// Points of a series without a word.
+const SERIES_POINTS: u64 = 512;
+
+fn is_default_points(points: &Count<2, 65536>) -> bool {
+    points.value() == SERIES_POINTS
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Self { timeline: false, timeline_messages: Count::of(1) }
+        Self {
+            timeline: false,
+            timeline_messages: Count::of(1),
+            series: None,
+            series_of: Vec::new(),
+            series_points: Count::of(SERIES_POINTS),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use serde::de::{Deserializer, Error as _};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
+use super::Credits;
 use crate::profile::Profile;
 use crate::quantity::{Count, Length, Positive};
 use crate::run::network::hosts_of_shape;
@@ -48,6 +49,9 @@ pub struct Topology {
     /// Buffer of the switch per port; without it the profile's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<Positive<Bytes>>,
+    /// Credits of InfiniBand links, with `link = "ib"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credits: Option<Credits>,
     /// P_Key table of every port, which `pkey` of a script's `state init` points into: 16 bits such
     /// as `"0x8001"`, bit 15 for full members. Two queue pairs whose entries name different
     /// partitions drop each other's packets.
@@ -152,6 +156,10 @@ pub struct TopologyLink {
     /// MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Positive<Bytes>>,
+    /// Whether its ports know pause frames, with `switch = "pfc"`; without it yes. `false` is a port
+    /// that was forgotten: a lossless class drops there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pfc: Option<bool>,
 }
 
 impl Default for Topology {
@@ -166,6 +174,7 @@ impl Default for Topology {
             mtu: None,
             switch: None,
             buffer: None,
+            credits: None,
             pkeys: default_pkeys(),
             routing: None,
             hash_seed: None,
@@ -285,6 +294,11 @@ pub enum SwitchMode {
     Lossless,
     /// It drops the packet.
     TailDrop,
+    /// Its ports share one buffer, of which lossless classes pause their senders by priority flow
+    /// control. See `[switch]`.
+    Pfc,
+    /// Link credits of InfiniBand, in blocks of 64 bytes per virtual lane; nothing is lost.
+    Credits,
 }
 
 /// How a switch chooses among output ports that lead to the destination by equally short ways.

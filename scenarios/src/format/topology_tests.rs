@@ -3,7 +3,7 @@
 use crate::format::Scenario;
 use crate::input::InputError;
 use crate::profile::Profile;
-use crate::run::network::{network, nic_counts};
+use crate::run::network::{network, nics_listed};
 use crate::testing;
 
 fn expanded(topology: &str) -> Result<(Scenario, Profile), InputError> {
@@ -136,7 +136,7 @@ fn explicit_networks_that_do_not_hang_together() {
 fn links_say_what_differs() {
     let links = |topology: &str| {
         let (scenario, profile) = expanded(topology).expect("good");
-        network(&scenario.topology, &profile).expect("good").links
+        network(&scenario.topology, &scenario.switch, &profile).expect("good").links
     };
     let c = links(EXPLICIT);
     let usual = c[0].link;
@@ -169,7 +169,7 @@ fn faults_name_the_links_of_every_shape() {
 fn nics_of_every_shape() {
     let counts = |topology: &str| {
         let (scenario, profile) = expanded(topology).expect(topology);
-        nic_counts(&network(&scenario.topology, &profile).expect("good"))
+        nics_listed(&scenario.topology, &profile)
     };
     assert_eq!(counts("nics = 2"), [2, 2]);
     assert_eq!(counts("kind = 'switch'\nhosts = 3\nnics = 16"), [16; 3]);

@@ -188,6 +188,16 @@ choice! {
 }
 
 choice! {
+    /// Whose vendor codes completions in error carry.
+    VendorKind {
+        /// 0 always.
+        None = "none",
+        /// Those that are published of mlx5; 0 for the other statuses.
+        Mlx5 = "mlx5",
+    }
+}
+
+choice! {
     /// When the slot of a send WQE can be taken by another one.
     ReclaimKind {
         /// When a completion that covers it is polled.

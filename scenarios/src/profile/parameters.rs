@@ -10,7 +10,7 @@ use doorbell_core::units::{BitRate, Bytes, Ratio, Span};
 use super::check::{at_least, one_of, positive, short, size_of, size_within, within};
 use super::param::{
     AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles, ReclaimKind,
-    RecoveryKind, RuleSet, TimeoutKind,
+    RecoveryKind, RuleSet, TimeoutKind, VendorKind,
 };
 use super::table::{Entries, ParameterInfo, Provenance, parameters, take};
 use crate::input::InputError;
@@ -220,6 +220,8 @@ parameters! {
         bf_bytes: Bytes => [size_of(&[0, 64, 128, 256, 512, 1024])],
         /// Whether BlueFlame is used also for WQEs that are not inline.
         prefer_bf: bool,
+        /// Vendor codes of completions in error: none, or those that are published of mlx5.
+        vendor_codes: VendorKind,
         /// Lock buckets of the atomic unit, by the low bits of the byte address. 1: all ATOMICs
         /// queue.
         atomic_buckets: u64 => [within(1, 1 << 20)],

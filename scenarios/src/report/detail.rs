@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::deaths::deaths_text;
 use super::flows::flows_text;
+use super::series::{ports_text, series_text};
 use super::table::{Align, Table};
 use super::timeline::timeline_text;
 use crate::quantity::Unit;
@@ -24,6 +25,8 @@ pub(super) fn detail_text(run: &Run) -> String {
         flows_text(outcome),
         pcie(outcome),
         resources(outcome),
+        ports_text(outcome),
+        series_text(outcome),
         counters(outcome),
         faults(outcome),
         effective(outcome),

@@ -14,8 +14,8 @@ use crate::format::Scenario;
 use crate::profile::Profile;
 use crate::quantity::Unit;
 use crate::run::{
-    Effective, Exit, FaultRow, FlowReport, LatencySummary, MODEL_VERSION, Metric, Note, Outcome,
-    PcieBytes, PortRow, QpRow, Run,
+    Effective, Exit, FaultRow, FlowReport, LatencySummary, MODEL_VERSION, Metric, NetworkPort,
+    Note, Outcome, PcieBytes, PortRow, QpRow, Run, SeriesTable, SeriesTrack,
 };
 
 /// Raised when a key is taken away or changes its meaning; new keys do not raise it.
@@ -76,11 +76,14 @@ struct JsonOutcome<'a> {
     faults: Vec<JsonFault<'a>>,
     qps: &'a [QpRow],
     ports: &'a [PortRow],
+    network_ports: &'a [NetworkPort],
     notes: &'a [Note],
     #[serde(skip_serializing_if = "Option::is_none")]
     flows: Option<&'a FlowReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeline: Option<Vec<JsonStep<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<JsonSeries<'a>>,
     sim_time_ps: u64,
     events: u64,
     trace_hash: &'a str,
@@ -107,6 +110,31 @@ struct JsonFault<'a> {
     held: u64,
     maybe: bool,
     synthetic: bool,
+}
+
+/// Raised when a key of `series` is taken away or changes its meaning.
+const SERIES_VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct JsonSeries<'a> {
+    version: u32,
+    asked_ps: u64,
+    interval_ps: u64,
+    /// End of each interval.
+    times_ps: Vec<u64>,
+    tracks: Vec<JsonTrack<'a>>,
+    left_out: u64,
+}
+
+#[derive(Serialize)]
+struct JsonTrack<'a> {
+    subject: &'a str,
+    group: &'static str,
+    quantity: &'static str,
+    /// `level` at the end of the interval, `peak` in it, or `count` over it.
+    kind: &'static str,
+    unit: &'static str,
+    values: &'a [u64],
 }
 
 #[derive(Serialize)]
@@ -190,6 +218,28 @@ fn json_fault(row: &FaultRow) -> JsonFault<'_> {
     }
 }
 
+fn json_series(table: &SeriesTable) -> JsonSeries<'_> {
+    JsonSeries {
+        version: SERIES_VERSION,
+        asked_ps: table.asked.as_ps(),
+        interval_ps: table.interval.as_ps(),
+        times_ps: table.times.iter().map(|t| t.as_ps()).collect(),
+        tracks: table.tracks.iter().map(json_track).collect(),
+        left_out: table.left_out,
+    }
+}
+
+fn json_track(track: &SeriesTrack) -> JsonTrack<'_> {
+    JsonTrack {
+        subject: &track.subject,
+        group: track.quantity.group,
+        quantity: track.quantity.name,
+        kind: track.kind(),
+        unit: track.unit().symbol(),
+        values: &track.values,
+    }
+}
+
 fn outcome(outcome: &Outcome) -> JsonOutcome<'_> {
     let resources = ranked(outcome)
         .into_iter()
@@ -225,9 +275,11 @@ fn outcome(outcome: &Outcome) -> JsonOutcome<'_> {
         faults: outcome.faults.iter().map(json_fault).collect(),
         qps: &outcome.qps,
         ports: &outcome.ports,
+        network_ports: &outcome.network_ports,
         notes: &outcome.notes,
         flows: outcome.flows.as_ref(),
         timeline,
+        series: outcome.series.as_ref().map(json_series),
         sim_time_ps: outcome.sim_time.as_ps(),
         events: outcome.events,
         trace_hash: &outcome.trace_hash,

@@ -5,9 +5,12 @@ mod deaths;
 mod detail;
 mod figure;
 mod flows;
+mod html;
 mod json;
 mod junit;
 mod pcapng;
+mod plot;
+mod series;
 mod summary;
 mod table;
 mod text;
@@ -26,9 +29,11 @@ pub(crate) use deaths::dead_line;
 #[cfg(feature = "hw")]
 pub(crate) use detail::measured_text;
 pub use figure::timeline_svg;
+pub use html::to_html;
 pub use json::{REPORT_VERSION, to_json};
 pub use junit::{Suite, to_junit};
 pub use pcapng::PcapNg;
+pub use series::series_csv;
 pub use text::{to_text, verdict_lines};
 pub use write::write_whole;
 

@@ -82,8 +82,8 @@ const fn stamp(at: Time) -> Duration {
     Duration::from_nanos(at.as_ps() / 1_000)
 }
 
-/// Puts a packet of InfiniBand into an ERF record (`protocol.md` §1.7). Its time stamp counts seconds
-/// in units of 2^-32, rounded up so that a reader who cuts off finds the nanosecond again.
+/// Puts a packet of InfiniBand into an ERF record (`protocol.md` §1.7). Its time stamp counts
+/// seconds in units of 2^-32, rounded up so that a reader who cuts off finds the nanosecond again.
 fn erf(out: &mut Vec<u8>, at: Time, packet: &[u8]) {
     let stamp = stamp(at);
     let fraction = (u64::from(stamp.subsec_nanos()) << 32).div_ceil(1_000_000_000);
@@ -170,7 +170,7 @@ mod tests {
         for ns in [0, 1, 999_999_999, 1_000_000_000, 7_123_456_789_u64] {
             erf(&mut record, Time::from_ps(ns * 1_000 + 999), &[0xAB; 30]);
             let stamp = u64::from_le_bytes(record[..8].try_into().unwrap());
-            let fraction = u128::from(stamp & 0xFFFF_FFFF) * 1_000_000_000 >> 32;
+            let fraction = (u128::from(stamp & 0xFFFF_FFFF) * 1_000_000_000) >> 32;
             assert_eq!(
                 (stamp >> 32, fraction),
                 (ns / 1_000_000_000, u128::from(ns % 1_000_000_000))

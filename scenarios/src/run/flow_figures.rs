@@ -394,4 +394,53 @@ fn hops(world: &World, out: &mut Outcome) {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests {
+    use super::*;
+    use crate::quantity::Unit;
+
+    fn row(src: u32, dst: u32, start_ps: u64, fct_ps: u64, slowdown_ppm: u64) -> FlowRow {
+        FlowRow {
+            program: String::new(),
+            flow: 0,
+            src,
+            dst,
+            bytes: 1,
+            start_ps,
+            fct_ps: Some(fct_ps),
+            placed_ps: None,
+            alone_ps: 1,
+            slowdown_ppm: Some(slowdown_ppm),
+            share: 0,
+            victim: false,
+        }
+    }
+
+    #[test]
+    fn jain_is_one_for_equals_and_one_of_n_for_one() {
+        let index = |rates: &[u64]| jain(rates.iter().copied()).magnitude();
+        assert!((index(&[5; 7]) - 1.0).abs() < 1e-9);
+        assert!((index(&[400_000_000, 0, 0, 0]) - 0.25).abs() < 1e-6);
+        assert!((index(&[3_000_000, 1_000_000]) - 0.8).abs() < 1e-6);
+    }
+
+    #[test]
+    fn percentiles_are_the_nearest_ranks() {
+        assert_eq!(percentiles(vec![7]), [7; 4]);
+        assert_eq!(percentiles((1..=200).rev().collect()), [100, 190, 198, 200]);
+        assert_eq!(percentiles((1..=101).collect()), [51, 96, 100, 101]);
+    }
+
+    /// Flows that only touch in time share nothing; a victim is slower than twice its share.
+    #[test]
+    fn victims_are_slower_than_twice_their_share() {
+        let mut rows = [
+            row(0, 9, 0, 100, 4_000_001),
+            row(1, 9, 99, 10, 4_000_000),
+            row(2, 9, 109, 10, 2_000_001),
+            row(2, 8, 300, 10, 2_000_000),
+        ];
+        mark_victims(&mut rows, 0);
+        assert_eq!(rows.each_ref().map(|r| r.share), [2, 2, 1, 1]);
+        assert_eq!(rows.each_ref().map(|r| r.victim), [true, false, true, false]);
+    }
+}

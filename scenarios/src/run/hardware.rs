@@ -4,7 +4,7 @@ use doorbell_core::units::{BitRate, Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, PKey};
 use doorbell_sim::engine::NoiseTable;
 use doorbell_sim::host::{HostConfig, InitiatorCosts};
-use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig};
+use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig, VendorCodes};
 use doorbell_sim::pcie::{
     Credits, Generation, InterconnectConfig, NodeKind, PcieConfig, SocketConfig, TlpFormat,
 };
@@ -17,7 +17,7 @@ use super::places::Places;
 use crate::format::NicPlace;
 use crate::profile::{
     AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, ReclaimKind,
-    RecoveryKind, RuleSet, TimeoutKind,
+    RecoveryKind, RuleSet, TimeoutKind, VendorKind,
 };
 
 /// A rate that limits nothing.
@@ -267,6 +267,10 @@ fn nic(n: &Nic) -> NicConfig {
         wqe_cache: n.wqe_cache.min(u32::MAX.into()) as u32,
         bf_bytes: n.bf_bytes.0 as u32,
         prefer_bf: n.prefer_bf,
+        vendor_codes: match n.vendor_codes {
+            VendorKind::None => VendorCodes::None,
+            VendorKind::Mlx5 => VendorCodes::Mlx5,
+        },
         atomic: AtomicConfig {
             buckets: n.atomic_buckets as u32,
             unit: n.atomic_unit,

@@ -3,6 +3,7 @@
 
 mod batch;
 pub(crate) mod congestion;
+mod credits;
 mod deaths;
 mod effective;
 #[cfg(test)]
@@ -13,6 +14,8 @@ mod fault_tests;
 mod faults;
 mod figures;
 mod flow_figures;
+#[cfg(test)]
+mod flow_tests;
 pub(crate) mod flows;
 pub mod hardware;
 #[cfg(test)]
@@ -27,16 +30,21 @@ pub(crate) mod network;
 mod nic_tests;
 mod outcome;
 mod places;
+mod ports;
 mod programs;
 #[cfg(test)]
 mod receive_tests;
 mod receives;
+pub(crate) mod series;
 mod sick;
 mod simulate;
 #[cfg(test)]
 mod simulate_tests;
 mod steps;
+mod switches;
 mod timeline;
+mod waiting;
+mod watch;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -58,8 +66,10 @@ pub use outcome::{
     Direction, Effective, Exit, ExitKind, FaultRow, Found, Note, NoteKind, Outcome, PCIE_CAUSES,
     PcieBytes, ResourceUse, TimelineRow,
 };
+pub use ports::{MAX_NETWORK_PORTS, NetworkPort};
 #[cfg(feature = "hw")]
 pub(crate) use programs::{Placed, Planned, Role, plan};
+pub use series::{SeriesTable, SeriesTrack};
 pub use simulate::{Simulator, SimulatorWith};
 
 use crate::format::Scenario;

@@ -2,16 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use doorbell_core::units::{Bytes, Span};
+use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_sim::fabric::{
-    Buffering, ConfigError, End, Fabric, FabricConfig, FatTree, Forwarding, HashSeed, LeafSpine,
-    Link, LinkConfig, PROPAGATION_PER_MM, Rails, Routing, ShapeError, SwitchConfig,
+    BLOCK_BYTES, Buffering, ConfigError, CreditConfig, End, Fabric, FabricConfig, FatTree,
+    Forwarding, HashSeed, LeafSpine, Link, LinkConfig, MAX_CREDIT, Noise as FabricNoise,
+    PROPAGATION_PER_MM, Rails, ReceiveBuffer, Routing, ShapeError, SwitchConfig,
 };
 
 use doorbell_sim::host::MAX_NICS;
 
 use super::hardware::encapsulation;
-use crate::format::{HashMode, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink};
+use super::switches;
+use crate::format::{
+    Credits, HashMode, Noise, RoutingMode, Scenario, Switch, SwitchMode, Topology, TopologyKind,
+    TopologyLink,
+};
 use crate::profile::{ForwardMode, LinkKind, Profile};
 use crate::quantity::{Count, Length, Positive};
 
@@ -44,8 +49,12 @@ impl Wrong {
 ///
 /// # Errors
 /// [`Wrong`] with the place.
-pub(crate) fn network(t: &Topology, profile: &Profile) -> Result<FabricConfig, Wrong> {
-    let parts = Parts { t, profile };
+pub(crate) fn network(
+    t: &Topology,
+    switch: &Switch,
+    profile: &Profile,
+) -> Result<FabricConfig, Wrong> {
+    let parts = Parts { t, switch, profile };
     let nics = t.nics_each();
     let mut c = match t.kind {
         TopologyKind::BackToBack => {
@@ -64,7 +73,29 @@ pub(crate) fn network(t: &Topology, profile: &Profile) -> Result<FabricConfig, W
         TopologyKind::Explicit => parts.explicit()?,
     };
     c.routing = parts.routing();
+    c.classes = switches::classes(switch, t.switch_mode());
+    if let Some(credits) = &t.credits {
+        parts.set_credits(credits, &mut c);
+    }
     Ok(c)
+}
+
+/// The network of a scenario, with its noise.
+///
+/// # Errors
+/// [`Wrong`] with the place.
+pub(crate) fn network_of(s: &Scenario, profile: &Profile) -> Result<FabricConfig, Wrong> {
+    let mut fabric = network(&s.topology, &s.switch, profile)?;
+    fabric.noise = match s.run.noise {
+        Noise::On => FabricNoise::Packets(profile.port.switch_noise),
+        Noise::Off => FabricNoise::Off,
+    };
+    Ok(fabric)
+}
+
+/// Bytes of the largest packet of the profile, as a link counts them for credit.
+pub(crate) fn largest_of_link(profile: &Profile) -> u32 {
+    encapsulation(profile).largest_packet(profile.port.max_mtu.0 as u32)
 }
 
 /// Hosts of a shape that counts them by other keys than `hosts`; `None` for the others.
@@ -72,7 +103,8 @@ pub(crate) fn network(t: &Topology, profile: &Profile) -> Result<FabricConfig, W
 /// # Errors
 /// [`Wrong`] with the place.
 pub(crate) fn hosts_of_shape(t: &Topology, profile: &Profile) -> Result<Option<u64>, Wrong> {
-    let parts = Parts { t, profile };
+    let switch = &Switch::default();
+    let parts = Parts { t, switch, profile };
     let hosts = match t.kind {
         TopologyKind::BackToBack | TopologyKind::Switch | TopologyKind::Explicit => {
             return Ok(None);
@@ -95,10 +127,14 @@ pub(crate) fn nic_counts(c: &FabricConfig) -> Vec<usize> {
     counts
 }
 
+/// NICs of each host of a topology; nothing where it makes no network.
+pub(crate) fn nics_listed(t: &Topology, profile: &Profile) -> Vec<usize> {
+    network(t, &Switch::default(), profile).map(|c| nic_counts(&c)).unwrap_or_default()
+}
+
 /// How many NICs a host of the topology has; none where it makes no network.
 pub(crate) fn nics_of_hosts(t: &Topology, profile: &Profile) -> impl Fn(u64) -> usize {
-    let listed = (t.kind == TopologyKind::Explicit)
-        .then(|| network(t, profile).map(|c| nic_counts(&c)).unwrap_or_default());
+    let listed = (t.kind == TopologyKind::Explicit).then(|| nics_listed(t, profile));
     let each = t.nics_each() as usize;
     move |host| listed.as_ref().map_or(each, |l| l.get(host as usize).copied().unwrap_or(0))
 }
@@ -124,6 +160,7 @@ pub(crate) fn check_explicit(c: &FabricConfig) -> Result<(), Wrong> {
 
 struct Parts<'a> {
     t: &'a Topology,
+    switch: &'a Switch,
     profile: &'a Profile,
 }
 
@@ -167,8 +204,39 @@ impl Parts<'_> {
             buffering: match t.switch_mode() {
                 SwitchMode::Lossless => Buffering::Lossless { port_bytes },
                 SwitchMode::TailDrop => Buffering::TailDrop { port_bytes },
+                SwitchMode::Pfc => Buffering::Shared(switches::shared(self.switch)),
+                // How many is known with the number of lanes: `set_credits`.
+                SwitchMode::Credits => Buffering::Credits { blocks: 0 },
             },
         }
+    }
+
+    /// Link credits of every port and lane of `c`, whose nodes and classes are known.
+    fn set_credits(&self, credits: &Credits, c: &mut FabricConfig) {
+        let port = &self.profile.port;
+        let buffer = self.t.buffer.as_ref().map_or(port.switch_buffer.0, |b| b.0.0);
+        let share = buffer / u64::from(BLOCK_BYTES) / c.classes.each.len() as u64;
+        let usual = share.min(MAX_CREDIT.into());
+        let blocks = credits.blocks.map_or(usual, |b| b.value()) as u32;
+        let host_blocks = credits.host_blocks.map_or(blocks, |b| b.value() as u32);
+        for switch in &mut c.switches {
+            switch.buffering = Buffering::Credits { blocks };
+        }
+        for host in &mut c.hosts {
+            host.receive = ReceiveBuffer::Credits { blocks: host_blocks };
+        }
+        let framing_bytes = port.framing.0 as u32;
+        c.max_packet_bytes = largest_of_link(self.profile) + framing_bytes;
+        c.credits = CreditConfig {
+            return_delay: credits.return_delay.as_ref().map_or(Span::ZERO, |d| d.0),
+            changes: credits
+                .change
+                .iter()
+                .map(|change| (Time::ZERO + change.at.0, change.return_delay.0))
+                .collect(),
+            packet_bytes: credits.flow_control.as_ref().map_or(0, |b| b.0.0 as u32),
+            framing_bytes,
+        };
     }
 
     fn routing(&self) -> Routing {
@@ -241,6 +309,7 @@ impl Parts<'_> {
         let link = Link {
             rate: l.rate.map_or(usual.rate, |r| r.0),
             propagation: propagation(l.length, l.propagation).unwrap_or(usual.propagation),
+            pfc: l.pfc.unwrap_or(true),
             ..usual
         };
         self.with_mtu(link, l.mtu)

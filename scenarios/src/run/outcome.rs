@@ -34,7 +34,7 @@
 //! | `last_completion`, `last_placed` | time | after the start of the clock of flows |
 //! | `goodput` | bit/s | bytes of complete flows, from the first start to the last completion |
 //! | `jain` | ratio | Jain's index over the throughputs of complete flows |
-//! | `victims` | count | flows that were slow though they shared neither end, see the guide |
+//! | `victims` | count | flows that were slow though they shared neither end, see docs/flows.md |
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `statuses`, `peer_statuses` | word | of a script and of its peer, in order: `0 x3, 10, 5` |
@@ -49,7 +49,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{FlowReport, LatencySummary, Metric, PortRow, QpRow, timeline};
+use super::{
+    FlowReport, LatencySummary, Metric, NetworkPort, PortRow, QpRow, SeriesTable, ports, timeline,
+};
 use crate::quantity::Scalar;
 use doorbell_core::units::{Ratio, Span};
 
@@ -269,6 +271,9 @@ pub struct Outcome {
     pub qps: Vec<QpRow>,
     /// Ports, host by host.
     pub ports: Vec<PortRow>,
+    /// Ports of the network, those with drops and waits first; at most
+    /// [`MAX_NETWORK_PORTS`](super::MAX_NETWORK_PORTS).
+    pub network_ports: Vec<NetworkPort>,
     /// Findings.
     pub notes: Vec<Note>,
     /// Names of all oracles that watched, also of those that found nothing.
@@ -277,6 +282,8 @@ pub struct Outcome {
     pub flows: Option<FlowReport>,
     /// Steps of the first messages, if asked for.
     pub timeline: Option<Vec<TimelineRow>>,
+    /// Numbers over time, if asked for.
+    pub series: Option<SeriesTable>,
     /// Hash over all events, as text.
     pub trace_hash: String,
     /// Simulated time at the end.
@@ -307,8 +314,11 @@ impl Outcome {
     /// `.served` or `.waited`; `pcie.bytes` and `pcie.tlps` over all links, narrowed as
     /// `pcie.DIRECTION.bytes`, `pcie.DIRECTION.CAUSE.bytes`; `note.NAME` (how often an oracle
     /// found something); `fault.ID.fired`, `.matched` or `.held`; `timeline.STEP.duration`,
-    /// `.start`, `.end` or `.count` of the first recorded message; `sim_time`, `events`; the words
-    /// `exit`, `exit.reason`, `limiting`, `trace_hash`.
+    /// `.start`, `.end` or `.count` of the first recorded message; `port.NAME.FIGURE` of a port of
+    /// the network, with `bytes`, `packets`, `busy`, `queue_max`, `starved`, `marks`,
+    /// `pause_frames`, `paused`, `drops` and `drops.CAUSE`; `series.SUBJECT.QUANTITY.FIGURE`
+    /// ([`SeriesTable::figure`]); `sim_time`, `events`; the words `exit`, `exit.reason`,
+    /// `limiting`, `trace_hash`.
     pub fn find(&self, name: &str) -> Option<Found> {
         if let Some(metric) = self.metrics.get(name) {
             return Some(Found::Number(*metric));
@@ -365,6 +375,12 @@ impl Outcome {
             let found: Vec<&Note> = self.notes.iter().filter(|n| n.name == note).collect();
             let known = !found.is_empty() || self.oracles.iter().any(|o| o == note);
             return known.then(|| Metric::count(found.iter().map(|n| n.count).sum()));
+        }
+        if let Some(series) = name.strip_prefix("series.") {
+            return self.series.as_ref()?.figure(series);
+        }
+        if let Some(port) = name.strip_prefix("port.") {
+            return ports::find(&self.network_ports, port);
         }
         let (before, figure) = name.rsplit_once('.')?;
         if let Some(step) = before.strip_prefix("timeline.") {
@@ -446,6 +462,8 @@ impl Outcome {
                 names.extend(["bytes", "tlps"].map(|f| format!("pcie.{direction}.{cause}.{f}")));
             }
         }
+        names.extend(self.series.iter().flat_map(SeriesTable::names));
+        names.extend(ports::names(&self.network_ports));
         let notes = self.notes.iter().map(|n| &n.name).chain(&self.oracles);
         names.extend(notes.map(|n| format!("note.{n}")));
         names.sort();

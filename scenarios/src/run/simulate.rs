@@ -6,12 +6,12 @@ use std::io::{self, Write};
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState};
-use doorbell_sim::fabric::{DropCause, FabricConfig, Noise as FabricNoise};
+use doorbell_sim::fabric::{DropCause, FabricConfig};
 use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
 use doorbell_sim::nic::Nic;
 use doorbell_sim::wire::{HostId, PortId};
-use doorbell_sim::world::{RunEnd, SwitchPortUse, World, WorldConfig};
+use doorbell_sim::world::{Recorder, RunEnd, SwitchPortUse, World, WorldConfig};
 
 use super::figures::{Member, by_name, group_metrics};
 use super::mistakes::mistake;
@@ -20,8 +20,11 @@ use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
     ResourceUse, RunError, Runner, hardware, network,
 };
-use super::{congestion, deaths, effective, faults, flow_figures, receives, timeline};
-use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
+use super::{
+    congestion, credits, deaths, effective, faults, flow_figures, ports, receives, series,
+    switches, timeline, waiting, watch,
+};
+use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind, Switch};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -79,21 +82,18 @@ fn simulate(point: &Point, mut world: World) -> (Result<Outcome, RunError>, io::
     if let Err(error) = faults::arm(&point.scenario, &mut world) {
         return (Err(error), Ok(()));
     }
+    series::start(&point.scenario.record, &mut world);
     let end = world.run(Time::ZERO + point.scenario.run.limit.0);
     let written = world.end_capture();
-    (collect(point, &world, &placed, &end), written)
+    let recorder = world.end_series();
+    (collect(point, &world, &placed, &end, recorder.as_ref()), written)
 }
 
 fn config(point: &Point) -> Result<WorldConfig, RunError> {
     let s = &point.scenario;
-    let noise = s.run.noise == Noise::On;
     let bad =
         |w: network::Wrong| RunError::BadInput { path: w.path, message: w.message, help: w.help };
-    let mut fabric = network::network(&s.topology, &point.profile).map_err(bad)?;
-    fabric.noise = match noise {
-        true => FabricNoise::Packets(point.profile.port.switch_noise),
-        false => FabricNoise::Off,
-    };
+    let fabric = network::network_of(s, &point.profile).map_err(bad)?;
     let hosts = hosts(point, &fabric);
     Ok(WorldConfig {
         seed: point.seed,
@@ -174,6 +174,7 @@ fn collect(
     world: &World,
     placed: &[Placed],
     end: &RunEnd,
+    recorder: Option<&Recorder>,
 ) -> Result<Outcome, RunError> {
     let mut out = Outcome {
         trace_hash: world.trace_hash().to_string(),
@@ -205,7 +206,10 @@ fn collect(
     receives::metrics(world, &all, &mut out);
     congestion::metrics(world, &mut out);
     switch_links(world, &mut out);
+    credits::starvation(world, &mut out);
     oversize(world, &mut out);
+    let own = world.fabric().pauses() || point.scenario.switch != Switch::default();
+    switches::metrics(world, own, MAX_SWITCH_PORTS, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
@@ -213,6 +217,11 @@ fn collect(
     receives::cq_rule(&point.scenario, &mut out);
     faults::collect(world, &mut out);
     deaths::collect(world, point, *end != RunEnd::Done, &mut out);
+    waiting::collect(world, &mut out);
+    watch::collect(world, &mut out);
+    ports::collect(world, &mut out);
+    let table = |r| series::collect(point, r, placed, world);
+    out.series = recorder.map(table).transpose()?;
     out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
         out.timeline = Some(timeline::rows(point, world, placed));

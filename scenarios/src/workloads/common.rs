@@ -198,7 +198,7 @@ impl DataErrors {
     }
 }
 
-/// Most samples that one program keeps: 8 MiB.
+/// Most samples that one program keeps: 16 MiB with their times.
 pub const MAX_SAMPLES: usize = 1 << 20;
 
 /// What one program measured. Fields that a workload does not fill stay at their default.
@@ -225,6 +225,8 @@ pub struct Results {
     /// Latencies in the order in which they were measured, without warm-up; what is measured is
     /// said at the workload. At most [`MAX_SAMPLES`].
     pub latencies: Vec<Span>,
+    /// When each of them was known.
+    pub latency_times: Vec<Time>,
     /// Latencies that found no room.
     pub latencies_dropped: u64,
     /// When each message was ready, of producers; at most [`MAX_SAMPLES`].
@@ -263,10 +265,11 @@ pub struct Window {
 }
 
 impl Results {
-    /// Adds a latency, or counts it when there is no room.
-    pub fn sample(&mut self, latency: Span) {
+    /// Adds a latency that was known at `now`, or counts it when there is no room.
+    pub fn sample(&mut self, latency: Span, now: Time) {
         if self.latencies.len() < MAX_SAMPLES {
             self.latencies.push(latency);
+            self.latency_times.push(now);
         } else {
             self.latencies_dropped += 1;
         }
@@ -433,8 +436,9 @@ mod tests {
     fn samples_are_bounded_and_the_rest_is_counted() {
         let mut r = Results::default();
         for _ in 0..MAX_SAMPLES + 2 {
-            r.sample(Span::ZERO);
+            r.sample(Span::ZERO, Time::ZERO);
         }
         assert_eq!((r.latencies.len(), r.latencies_dropped), (MAX_SAMPLES, 2));
+        assert_eq!(r.latency_times.len(), MAX_SAMPLES);
     }
 }

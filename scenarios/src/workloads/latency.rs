@@ -133,7 +133,7 @@ impl Latency {
         if self.results.messages <= self.config.warm_up {
             return;
         }
-        self.results.sample(now.since(since));
+        self.results.sample(now.since(since), now);
         let messages = self.results.messages - self.config.warm_up;
         let from = *self.window_from.get_or_insert(since);
         let bytes = messages * u64::from(self.config.shape.bytes());

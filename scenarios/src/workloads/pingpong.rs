@@ -319,7 +319,7 @@ impl PingPong {
             return;
         }
         let round = now.since(self.since).as_ps();
-        self.results.sample(doorbell_core::units::Span::from_ps(round / 2));
+        self.results.sample(doorbell_core::units::Span::from_ps(round / 2), now);
         let from = *self.window_from.get_or_insert(self.since);
         let messages = self.heard - self.config.warm_up;
         let bytes = messages * u64::from(self.config.size);

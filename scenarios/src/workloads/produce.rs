@@ -303,7 +303,7 @@ impl Produce {
     /// The oldest `n` messages have ended.
     fn end(&mut self, now: Time, n: u64) {
         for since in self.pending.drain(..(n as usize).min(self.pending.len())) {
-            self.results.sample(now.since(since));
+            self.results.sample(now.since(since), now);
         }
         self.ended += n;
         self.results.completed(n, self.config.shape.bytes(), now);

@@ -316,7 +316,7 @@ impl Rate {
             let n = flow.outstanding.len().min(retired as usize);
             for (k, arrived) in (0..).zip(flow.outstanding.drain(..n)) {
                 if self.results.messages + k >= self.config.warm_up {
-                    self.results.sample(now.since(arrived));
+                    self.results.sample(now.since(arrived), now);
                 }
             }
             slots += u64::from(retired);

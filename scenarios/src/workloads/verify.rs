@@ -246,7 +246,7 @@ impl Verify {
         match whole {
             Some((l, ready)) if l == label => {
                 self.good += 1;
-                self.results.sample(t.now().since(ready));
+                self.results.sample(t.now().since(ready), t.now());
             }
             Some(_) => self.results.data.stale += 1,
             None => self.results.data.corrupt += 1,

@@ -13,6 +13,7 @@ pub mod observe;
 pub mod out;
 mod queue;
 pub mod rng;
+pub mod series;
 pub mod slab;
 pub mod stats;
 pub mod trace;

@@ -144,6 +144,9 @@ fn check_sizes(c: &FabricConfig) -> Result<(), ConfigError> {
         }
         Ok(())
     };
+    // Delimiters take no credit.
+    let framing = u64::from(c.credits.framing_bytes);
+    let takes = |node, blocks| fits(node, bytes_of(blocks) + framing);
     for (i, h) in c.hosts.iter().enumerate() {
         let node = End::Host(i as u32);
         if let Some(bytes) = h.tx_queue_bytes {
@@ -151,18 +154,18 @@ fn check_sizes(c: &FabricConfig) -> Result<(), ConfigError> {
         }
         match h.receive {
             ReceiveBuffer::Lossless { bytes, .. } => fits(node, bytes)?,
-            ReceiveBuffer::Credits { blocks } => fits(node, bytes_of(blocks))?,
+            ReceiveBuffer::Credits { blocks } => takes(node, blocks)?,
             ReceiveBuffer::Unlimited => {}
         }
     }
     for (i, s) in c.switches.iter().enumerate() {
-        let bytes = match s.buffering {
+        let node = End::Switch(i as u32);
+        match s.buffering {
             Buffering::TailDrop { port_bytes: bytes }
             | Buffering::Lossless { port_bytes: bytes }
-            | Buffering::Shared(SharedConfig { total_bytes: bytes, .. }) => bytes,
-            Buffering::Credits { blocks } => bytes_of(blocks),
-        };
-        fits(End::Switch(i as u32), bytes)?;
+            | Buffering::Shared(SharedConfig { total_bytes: bytes, .. }) => fits(node, bytes)?,
+            Buffering::Credits { blocks } => takes(node, blocks)?,
+        }
     }
     let changes = &c.credits.changes;
     match (1..changes.len()).find(|i| changes[*i].0 <= changes[i - 1].0) {

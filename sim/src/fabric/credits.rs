@@ -1,10 +1,10 @@
 //! Credits of an InfiniBand link, for one virtual lane of one direction.
 //!
 //! The receiver tells the sender, in flow-control packets, how far it may count: FCCL. The sender
-//! counts the blocks that it has sent since the link came up: FCTBS. Both are 12 bits wide and wrap.
-//! A flow-control packet also carries the FCTBS of its sender for the other direction, by which the
-//! far end learns of blocks that never came: without that, every packet lost on the cable would take
-//! its credit with it for ever (`protocol.md` §7.1).
+//! counts the blocks that it has sent since the link came up: FCTBS. Both are 12 bits wide and
+//! wrap. A flow-control packet also carries the FCTBS of its sender for the other direction, by
+//! which the far end learns of blocks that never came: without that, every packet lost on the cable
+//! would take its credit with it for ever (`protocol.md` §7.1).
 //!
 //! Both states are pure: they know neither time nor link. The order of a link is what makes them
 //! safe: a flow-control packet arrives behind every packet that its FCTBS counts.
@@ -140,8 +140,8 @@ impl CreditReceiver {
         self.abr = self.abr.wrapping_sub(blocks) & MASK;
     }
 
-    /// The sender's total, as a flow-control packet brings it behind everything that it counts: what
-    /// is missing was lost, and its credit is given again. Gives the blocks that were missing.
+    /// The sender's total, as a flow-control packet brings it behind everything that it counts:
+    /// what is missing was lost, and its credit is given again. Gives the blocks that were missing.
     pub const fn total_sent(&mut self, fctbs: u16) -> u16 {
         let lost = fctbs.wrapping_sub(self.abr) & MASK;
         self.abr = fctbs & MASK;

@@ -101,6 +101,8 @@ pub struct EgressPort {
     /// Arrival of the last packet, below which noise may not push the next one.
     last_arrival: Time,
     counters: PortCounters,
+    /// Most bytes in the queue since a recorder last asked; decides nothing.
+    peak: u64,
     /// Time up to which `counters.waited` is right.
     settled: Time,
 }
@@ -119,6 +121,7 @@ impl EgressPort {
             blocked_since: None,
             last_arrival: Time::ZERO,
             counters: PortCounters::default(),
+            peak: 0,
             settled: Time::ZERO,
             wiring,
         }
@@ -185,6 +188,11 @@ impl EgressPort {
         if self.wiring.credits.is_some() { Some(self.credits) } else { None }
     }
 
+    /// Virtual lanes with credits of their own; 0 when this is no InfiniBand link.
+    pub fn lanes(&self) -> u8 {
+        self.wiring.lanes.as_ref().map_or(0, |l| l.count())
+    }
+
     /// Credits of a virtual lane, in blocks; `None` when this is no InfiniBand link.
     pub fn lane_credits(&self, lane: u8) -> Option<u16> {
         self.wiring.lanes.as_deref().map(|l| l.credits(lane))
@@ -208,6 +216,30 @@ impl EgressPort {
         c
     }
 
+    /// Time spent sending up to `now`, without what is left of the packet being sent.
+    pub fn busy(&self, now: Time) -> Span {
+        self.counters.busy.saturating_sub(self.free_at.since(now))
+    }
+
+    /// Packets that got an ECN mark here; `None` where no packet gets one.
+    pub fn marks(&self) -> Option<u64> {
+        self.wiring.marking.as_ref().map(|m| m.marked_in_all())
+    }
+
+    /// Largest packet that the link takes, in bytes on the wire; `None`: any.
+    pub const fn max_packet_bytes(&self) -> Option<u32> {
+        match self.wiring.max_packet_bytes {
+            u32::MAX => None,
+            bytes => Some(bytes),
+        }
+    }
+
+    /// Most bytes that were in the queue since this was last asked.
+    pub(crate) fn take_peak(&mut self, now: Time) -> u64 {
+        let level = self.queue_bytes(now);
+        std::mem::replace(&mut self.peak, level)
+    }
+
     /// Time that the packets in the queue have waited and that is not counted yet.
     fn unsettled(&self, now: Time) -> Span {
         now.since(self.settled) * self.queues.len() as u64
@@ -225,6 +257,12 @@ impl EgressPort {
 
     pub(super) fn dropped(&self) -> &super::Drops {
         &self.counters.dropped
+    }
+
+    /// Packets that wait, first to leave first, each with the port that it came in by; at a host that
+    /// port means nothing.
+    pub fn waiting(&self) -> impl Iterator<Item = (PacketId, PortId)> {
+        self.queued().map(|q| (q.packet, q.ingress))
     }
 
     pub(super) fn queued(&self) -> impl Iterator<Item = &Queued> {
@@ -246,6 +284,7 @@ impl EgressPort {
             return Err(Full);
         }
         self.counters.max_queue_bytes = self.counters.max_queue_bytes.max(filled);
+        self.peak = self.peak.max(filled);
         // What waits at a port that could send is held back by the far end.
         let idle = now >= self.free_at && !self.wake;
         if idle && self.may_go(&item) && self.queues.is_empty_of(item.class) {

@@ -76,8 +76,8 @@ pub enum FabricEvent {
         /// Which class.
         class: u8,
     },
-    /// A packet has left the buffer behind an input port of an InfiniBand link, and the return delay
-    /// has passed.
+    /// A packet has left the buffer behind an input port of an InfiniBand link, and the return
+    /// delay has passed.
     Freed {
         /// Where.
         node: NodeId,

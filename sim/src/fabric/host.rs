@@ -80,6 +80,11 @@ impl HostNode {
         self.delivered
     }
 
+    /// Packets that were larger than the link that they came by takes.
+    pub const fn refused(&self) -> &Drops {
+        &self.dropped
+    }
+
     /// Number of traffic classes.
     pub const fn classes(&self) -> usize {
         self.class_count

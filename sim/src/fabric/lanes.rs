@@ -1,5 +1,6 @@
-//! Credit flow control of InfiniBand links: the states of [`credits`](super::credits) at both ends of
-//! a link, one per virtual lane (traffic class), with the times at which they learn of each other.
+//! Credit flow control of InfiniBand links: the states of [`credits`](super::credits) at both ends
+//! of a link, one per virtual lane (traffic class), with the times at which they learn of each
+//! other.
 //!
 //! A packet takes its blocks at its start. They come back when its last bit has left the buffer and
 //! the return delay has passed, by a flow-control packet that takes the cable's propagation. The
@@ -92,6 +93,10 @@ impl Senders {
         credits.limit(CreditReceiver::new(room).fccl());
         let suffered = Starvation { least: credits.credits(), ..Starvation::default() };
         Self { config, lanes: vec![Sender { credits, since: None, suffered }; lanes] }
+    }
+
+    pub fn count(&self) -> u8 {
+        self.lanes.len() as u8
     }
 
     pub fn may_send(&self, item: &Queued) -> bool {

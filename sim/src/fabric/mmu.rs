@@ -44,11 +44,13 @@ impl Mmu {
         })
     }
 
-    /// Pauses the sender of an input queue if it is full; `reverse` is the output of that port.
+    /// Pauses the sender of an input queue if it is full, or has just been `refused` a packet while
+    /// it holds others, whose departure will let it go on; `reverse` is the output of that port.
     pub fn pause_if_full(
         &mut self,
         now: Time,
         (node, port, class): (NodeId, PortId, u8),
+        refused: bool,
         reverse: &mut EgressPort,
         out: &mut Out<FabricEvent>,
     ) {
@@ -57,7 +59,9 @@ impl Mmu {
         if state.able & bit == 0 || state.now & bit != 0 {
             return;
         }
-        if self.buffer.must_pause((port.index(), class)) {
+        let queue = (port.index(), class);
+        let holds = self.buffer.input(queue) != (0, 0);
+        if self.buffer.must_pause(queue) || refused && holds {
             state.now |= bit;
             self.send(now, (node, port, class), reverse, out);
         }

@@ -3,8 +3,8 @@
 //! The fabric is sans-IO: it is told the time and an event, and it answers with an [`Outcome`] and
 //! with events in an [`Out`] list. Each node (a host's ports, or a switch) is a struct of its own
 //! and speaks to other nodes only by events that are at least a link's propagation delay ahead, so
-//! a run may be split between nodes. The one thing they share is the arena of packets: a switch reads
-//! there where a packet goes, and marks those that it holds itself.
+//! a run may be split between nodes. The one thing they share is the arena of packets: a switch
+//! reads there where a packet goes, and marks those that it holds itself.
 //!
 //! A hop of an uncontested packet costs one event, its arrival. A packet that waits adds the
 //! wake-up of its port, and one that crosses a lossless link adds the credit that comes back (two
@@ -194,6 +194,39 @@ impl Fabric {
     pub fn copy(&mut self, (node, port): (NodeId, PortId), (wire_bytes, sl): (u32, u8)) {
         let class = self.hosts[0].class_of(sl);
         self.ingress_mut(node, port).copy(wire_bytes, class);
+    }
+
+    /// The transmit side of a port of any node.
+    pub fn egress_of(&self, node: NodeId, port: PortId) -> &EgressPort {
+        match node.index().checked_sub(self.hosts.len()) {
+            None => self.hosts[node.index()].egress(port),
+            Some(s) => self.switches[s].egress(port),
+        }
+    }
+
+    /// The receiving side of a port of any node.
+    pub fn ingress_of(&self, node: NodeId, port: PortId) -> &Ingress {
+        match node.index().checked_sub(self.hosts.len()) {
+            None => self.hosts[node.index()].ingress(port),
+            Some(s) => self.switches[s].ingress(port),
+        }
+    }
+
+    /// Every port: those of the hosts, then those of the switches.
+    pub fn ports(&self) -> impl Iterator<Item = (NodeId, PortId)> {
+        let hosts = self.hosts.iter().map(|h| (h.id(), h.ports()));
+        let all = hosts.chain(self.switches.iter().map(|s| (s.id(), s.ports())));
+        all.flat_map(|(node, n)| (0..n as u16).map(move |port| (node, PortId(port))))
+    }
+
+    /// Most bytes in the queue of a port since this was last asked. For a recorder: it changes
+    /// nothing that the network goes by.
+    pub(crate) fn take_peak(&mut self, now: Time, node: NodeId, port: PortId) -> u64 {
+        let egress = match node.index().checked_sub(self.hosts.len()) {
+            None => &mut self.hosts[node.index()].ports[port.index()].egress,
+            Some(s) => &mut self.switches[s].ports[port.index()].egress,
+        };
+        egress.take_peak(now)
     }
 
     fn ingress_mut(&mut self, node: NodeId, port: PortId) -> &mut Ingress {

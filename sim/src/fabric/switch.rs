@@ -71,6 +71,11 @@ impl SwitchNode {
         self.ports.iter().fold(self.dropped, |sum, p| sum.plus(p.egress.dropped()))
     }
 
+    /// Packets that it refused before they had an output port, or for their size.
+    pub const fn refused(&self) -> &Drops {
+        &self.dropped
+    }
+
     /// Handles an event of this node.
     pub fn on_event(
         &mut self,
@@ -264,7 +269,7 @@ impl SwitchNode {
         match mmu.admit(item, to) {
             Ok(()) => {
                 let reverse = &mut self.ports[ingress.index()].egress;
-                mmu.pause_if_full(now, (self.id, ingress, class), reverse, out);
+                mmu.pause_if_full(now, (self.id, ingress, class), false, reverse, out);
                 None
             }
             Err(DropCause::TailDrop) => {
@@ -272,7 +277,11 @@ impl SwitchNode {
                 self.ports[to.index()].egress.count_drop(cause, wire_bytes);
                 Some(Outcome::Dropped(Dropped { node, port, packet, wire_bytes, cause }))
             }
-            Err(cause) => Some(self.refuse(now, item, cause, out)),
+            Err(cause) => {
+                let reverse = &mut self.ports[ingress.index()].egress;
+                mmu.pause_if_full(now, (self.id, ingress, class), true, reverse, out);
+                Some(self.refuse(now, item, cause, out))
+            }
         }
     }
 

@@ -402,6 +402,20 @@ impl Host {
         (nic, env)
     }
 
+    /// Whether an event that has come will find that it was overtaken: a timer with nothing due, a
+    /// step for which something else came first.
+    pub(crate) fn is_overtaken(&self, now: Time, ev: HostEvent) -> bool {
+        match ev {
+            HostEvent::Nic { nic, ev: NicEvent::Timer(qp) } => {
+                !self.nic(usize::from(nic)).timer_is_due(now, qp)
+            }
+            HostEvent::Step { initiator, generation } => {
+                self.initiators[usize::from(initiator)].generation != generation
+            }
+            _ => false,
+        }
+    }
+
     /// Handles an event of this island. False: a wake-up or a timer that
     /// was overtaken.
     pub fn on_event(&mut self, s: &mut Shared, now: Time, ev: HostEvent) -> bool {

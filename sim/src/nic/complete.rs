@@ -85,10 +85,12 @@ impl Nic {
         solicited: bool,
     ) {
         let life = self.qp(qp).map_or(0, |q| q.life);
+        let mut vendor_err = 0;
         if let CqeKind::Error { queue, status, .. } = kind {
             self.count_error(qp, queue, status);
+            vendor_err = self.vendor_err(qp, queue, status);
         }
-        let cqe = Cqe { qp, life, wr_id, kind, solicited, landed: env.now };
+        let cqe = Cqe { qp, life, wr_id, kind, solicited, vendor_err, landed: env.now };
         if let Some(q) = self.qp_mut(qp) {
             q.recv_cqes += u32::from(cqe.is_receive());
         }
@@ -97,6 +99,16 @@ impl Nic {
         // A clock that speeds up lets no completion overtake an earlier one.
         self.last_cqe = self.last_cqe.max(env.now + latency);
         env.at(self.last_cqe, Class::Stage, NicEvent::Cqe(id));
+    }
+
+    /// The vendor's code of an error, which may depend on what was flushed before.
+    fn vendor_err(&mut self, qp: u32, queue: WorkQueue, status: WcStatus) -> u32 {
+        let codes = self.cfg.vendor_codes;
+        let Some(q) = self.qp_mut(qp) else { return 0 };
+        let flushed = &mut q.flushed[usize::from(queue == WorkQueue::Recv)];
+        let first = !*flushed;
+        *flushed |= status == WcStatus::WrFlushErr;
+        codes.code(status, first)
     }
 
     /// After a failed send RC is in ERR. UC and UD are in SQE: the send queue is flushed, the

@@ -3,6 +3,7 @@
 use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, Opcode, PKey};
 
+use super::vendor::VendorCodes;
 use crate::cc::Congestion;
 use crate::rc::{AckPolicy, AckReqLast, Recovery, Rules, TimeoutMode};
 use crate::wire::{Encapsulation, wire_bytes};
@@ -116,6 +117,8 @@ pub struct NicConfig {
     pub bf_bytes: u32,
     /// Whether BlueFlame is used also for WQEs that are not inline (mlx5: on by default).
     pub prefer_bf: bool,
+    /// Codes of completions in error, beside the status.
+    pub vendor_codes: VendorCodes,
     /// ATOMIC execution.
     pub atomic: AtomicConfig,
     /// Limits.

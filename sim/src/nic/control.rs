@@ -110,6 +110,7 @@ impl Nic {
             asked_in_port: 0,
             asked_before_reset: 0,
             last_wqe_told: false,
+            flushed: [false; 2],
             comm_est_told: false,
             flow: None,
             cnp_from: Time::ZERO,
@@ -252,7 +253,7 @@ impl Nic {
         q.sq.reset();
         q.rq.reset(posted);
         q.recv_cqes = 0;
-        (q.last_wqe_told, q.comm_est_told) = (false, false);
+        (q.last_wqe_told, q.comm_est_told, q.flushed) = (false, false, [false; 2]);
         q.requester = None;
         q.responder = None;
         (q.accepts_since, q.acknowledged, q.death) = (None, None, None);

@@ -36,6 +36,7 @@ mod receive;
 mod regions;
 mod retry;
 mod transmit;
+mod vendor;
 mod wqe;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -53,6 +54,7 @@ pub(crate) use postmortem::PsnLog;
 pub use postmortem::{Death, Dropped, Episode, Refused, Sender, Why};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, PostedReceives, RecvQueue, SendQueue, completion};
+pub use vendor::VendorCodes;
 pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
 
 use crate::engine::{Busy, SimRng, Slab};
@@ -316,6 +318,11 @@ impl Nic {
     /// All QPs with their indices.
     pub fn qps(&self) -> impl Iterator<Item = (u32, &NicQp)> {
         self.qps.iter().enumerate().filter_map(|(i, q)| Some((i as u32, q.as_deref()?)))
+    }
+
+    /// Queue pairs made so far, those included that are gone; their indices are below.
+    pub fn qps_made(&self) -> u32 {
+        self.qps.len() as u32
     }
 
     /// The completion queue at `index`.

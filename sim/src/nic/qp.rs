@@ -118,6 +118,8 @@ pub struct QpStats {
     pub rx_requests: u64,
     /// Responses, likewise.
     pub rx_responses: u64,
+    /// Payload bytes received and placed: of the peer's requests, and of responses to its own.
+    pub rx_payload: u64,
 }
 
 /// One QP.
@@ -217,6 +219,8 @@ pub struct NicQp {
     pub(super) recv_cqes: u32,
     /// `QP_LAST_WQE_REACHED` was raised in this life.
     pub(super) last_wqe_told: bool,
+    /// Whether a send, and a receive, was flushed in this life.
+    pub(super) flushed: [bool; 2],
     /// `COMM_EST` was raised in this life.
     pub(super) comm_est_told: bool,
     /// SQD was entered, and SQ_DRAINED is owed.

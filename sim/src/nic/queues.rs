@@ -373,6 +373,8 @@ pub struct Cqe {
     pub kind: CqeKind,
     /// Whether it counts for solicited-only notification.
     pub solicited: bool,
+    /// Code of the vendor; 0 without an error.
+    pub vendor_err: u32,
     /// When it became visible.
     pub landed: Time,
 }
@@ -515,7 +517,8 @@ pub fn completion(cqe: &Cqe, qp: doorbell_core::transport::QpId, retired: u32) -
             Completion::Recv { wr_id, qp, op, len, imm, invalidated }
         }
         CqeKind::Error { queue, status, .. } => {
-            Completion::Error { wr_id, qp, queue, status, vendor_err: 0, retired }
+            let vendor_err = cqe.vendor_err;
+            Completion::Error { wr_id, qp, queue, status, vendor_err, retired }
         }
     }
 }
@@ -651,6 +654,7 @@ mod tests {
                 }
             },
             solicited,
+            vendor_err: 0,
             landed: Time::ZERO,
         };
         let mut cq = CompletionQueue::new(8, 0, RegionKind::Host { numa: 0 });
@@ -678,6 +682,7 @@ mod tests {
             wr_id: 0,
             kind: CqeKind::Send { index: 0, op: WcOpcode::RdmaWrite, len: 0 },
             solicited: false,
+            vendor_err: 0,
             landed: Time::from_ps(landed),
         };
         let mut cq = CompletionQueue::new(2, 0, RegionKind::Host { numa: 0 });

@@ -414,7 +414,7 @@ impl Nic {
                 }
                 Target::Recv { offset } => self.receive_place(env, qp, offset, p.len)?,
             };
-            self.stats.rx_payload += u64::from(p.len);
+            self.count_payload(qp, p.len);
             let write = RxWrite {
                 qp,
                 region,
@@ -692,7 +692,14 @@ impl Nic {
             }
             return;
         }
+        self.count_payload(qp, len);
+    }
+
+    fn count_payload(&mut self, qp: u32, len: u32) {
         self.stats.rx_payload += u64::from(len);
+        if let Some(q) = self.qp_mut(qp) {
+            q.stats.rx_payload += u64::from(len);
+        }
     }
 
     /// Where a region is; one that is gone counts as host memory, where its last write ends.

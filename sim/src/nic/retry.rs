@@ -1,13 +1,14 @@
 //! Timers of QPs, packets kept beyond a gap, and the counters of RC.
 
 use doorbell_core::transport::WorkQueue;
+use doorbell_core::units::Time;
 use doorbell_core::verbs::WcStatus;
 
 use super::env::{Env, NicEvent, kind};
 use super::{Nic, NicQp};
 use crate::cc::CcEvent;
 use crate::engine::Class;
-use crate::rc::{HwCounters, Received, RecoverCause};
+use crate::rc::{HwCounters, Received, RecoverCause, Requester};
 use crate::wire::PacketId;
 
 impl Nic {
@@ -45,6 +46,12 @@ impl Nic {
         self.schedule(env, qp);
         self.arm_timer(env, qp);
         true
+    }
+
+    /// Whether the timer event that has come for a QP will find something due.
+    pub(crate) fn timer_is_due(&self, now: Time, qp: u32) -> bool {
+        let requester = self.qp(qp).and_then(|q| q.requester.as_ref());
+        requester.and_then(Requester::next_deadline).is_some_and(|due| due <= now)
     }
 
     /// Timer events that are pending, those included that will find nothing due.

@@ -15,7 +15,7 @@ use super::station::{Flow, Need};
 use super::tlp::{Cut, MMIO_LINE, to_page_end};
 use super::{Done, Kind, NodeId, PcieEvent, Target, Transaction};
 use crate::engine::{Class, Out, SimRng, Slab};
-use crate::memory::{MemoryPlace, MemorySystem};
+use crate::memory::{MemoryPlace, MemorySystem, MemoryUse};
 
 /// The PCIe tree of one host, with the memories at its ends.
 #[derive(Debug)]
@@ -88,6 +88,16 @@ impl PcieTree {
     /// The memories, to read their accounts.
     pub const fn memory(&self) -> &MemorySystem {
         &self.memory
+    }
+
+    /// What the memory of each socket has served, and the time that its rate takes for it.
+    pub fn socket_memories(&self) -> impl Iterator<Item = (usize, MemoryUse, Span)> {
+        (0..self.sockets).map(|socket| {
+            let place = MemoryPlace(socket as u16);
+            let used = self.memory.used(place);
+            let bytes = used.access_bytes + used.bulk_bytes;
+            (socket, used, self.memory.rate(place).time_for(bytes))
+        })
     }
 
     /// The socket under which a node hangs: the near one for its DMA and for cores' MMIO.

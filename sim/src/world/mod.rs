@@ -3,6 +3,7 @@
 mod faults;
 mod postmortem;
 mod report;
+mod series;
 mod watch;
 
 use std::io;
@@ -14,6 +15,9 @@ use faults::Faults;
 use postmortem::Losses;
 pub use postmortem::{LossPlace, Lost};
 pub use report::{LinkUse, ResourceUse, RunReport, SwitchPortUse};
+pub use series::{
+    MAX_NUMBERS, Quantity, Recorder, Selection, SeriesConfig, SeriesUnit, Track, port_name,
+};
 
 use crate::capture::{Capture, CaptureSink};
 use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
@@ -24,7 +28,7 @@ use crate::fabric::{
 use crate::host::{Host, HostConfig, InitiatorConfig, MAX_NICS, Shared, SimProgram, StallReason};
 use crate::nic::{Nic, NicEvent};
 use crate::pcie::PcieConfigError;
-use crate::wire::{HostId, PacketId};
+use crate::wire::{HostId, Packet, PacketId};
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
@@ -112,6 +116,10 @@ pub struct World {
     watching: bool,
     /// What had been used when the last message of the set-up arrived: before the first doorbell.
     set_up: Option<RunReport>,
+    /// Recorder of numbers over time, if there is one.
+    series: Option<Box<Recorder>>,
+    /// When it takes its next point; [`Time::MAX`] without one.
+    point_at: Time,
 }
 
 impl World {
@@ -166,6 +174,8 @@ impl World {
             losses: Losses::default(),
             watching: false,
             set_up: None,
+            series: None,
+            point_at: Time::MAX,
         })
     }
 
@@ -227,6 +237,9 @@ impl World {
                     }
                 }
                 Ok(Some((now, class, event))) if self.comes(now, class, event) => {
+                    if now > self.point_at {
+                        self.points_before(now, &event);
+                    }
                     self.dispatch(now, event);
                     if self.stopped_by(event)
                         || is_idle(&self.hosts, &event) && self.only_polls_left()
@@ -478,6 +491,11 @@ impl World {
     /// The network.
     pub fn fabric(&self) -> &Fabric {
         &self.shared.fabric
+    }
+
+    /// A packet that is under way.
+    pub fn packet(&self, PacketId(id): PacketId) -> Option<&Packet> {
+        self.shared.packets.get(id)
     }
 
     /// The program with `rank`, if it is a `P`.

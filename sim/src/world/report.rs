@@ -125,6 +125,11 @@ impl World {
             for (qpn, busy, taken, waited) in host.locks() {
                 add(format!("lock of QP {}", qpn.value()), busy, 1, taken, waited);
             }
+            for (socket, used, busy) in host.pcie().socket_memories() {
+                let served = used.accesses + used.bulk_jobs;
+                let name = format!("memory of socket {socket}");
+                add(name, busy, 1, served, used.access_waited);
+            }
             for account in host.pcie().accounts() {
                 let down = account.direction == Direction::Down;
                 let arrow = if down { "down" } else { "up" };

@@ -26,6 +26,10 @@ fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
     let no = |field: &str, what: &str, why: &str, remedy: &str| {
         Err(refused(i, field, what, format!("{why}: --set program.{i}.{field}={remedy}")))
     };
+    if p.kind == ProgramKind::Flows {
+        let help = "two hosts share no clock, so no flow starts on time: write a program for each";
+        return Err(refused(i, "kind", "\"flows\"", help));
+    }
     match p.initiator {
         Initiator::Cpu => {}
         Initiator::Gpu => return no("initiator", "\"gpu\"", "only cores post here", "cpu"),

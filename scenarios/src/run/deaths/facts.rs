@@ -115,6 +115,8 @@ pub(super) struct Facts {
     pub state: QpState,
     pub how: How,
     pub work: Option<Work>,
+    /// The vendor's code of the completion that ended it; 0 without one.
+    pub vendor_err: u32,
     /// What is wrong with the memory of a work request, where that is the cause.
     pub memory: Option<MemoryError>,
     pub attr: QpAttr,
@@ -326,6 +328,10 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
     let rc = nic.rc_config();
     let since = q.accepts_since.unwrap_or(Time::ZERO);
     let episode = standing.map(|s| Episode { since, first: s.una, end: s.next });
+    let status = match how {
+        How::Died { status, .. } => status.filter(|s| *s != WcStatus::WrFlushErr),
+        How::Stalled { .. } => None,
+    };
     let began = standing.map_or(Time::ZERO, |s| s.began);
     let at = q.death.as_ref().map_or(world.now(), |d| d.at);
     let fates = |from, request| Fates::of(world, s, (from, request), episode);
@@ -336,6 +342,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         state: q.state,
         how,
         work: oldest.map(|(wqe, op, bytes)| Work { wr_id: wr_id(wqe), op, bytes }),
+        vendor_err: status.map_or(0, |s| nic.config().vendor_codes.code(s, true)),
         memory: q.death.as_ref().and_then(|d| d.memory),
         attr: q.attr,
         mode: rc.timeout_mode.clone(),

@@ -77,6 +77,8 @@ pub struct DeathRow {
     pub field: String,
     /// Status of the work request that ended it, as `IBV_WC_…`; empty if none did.
     pub status: &'static str,
+    /// The vendor's code of that completion; 0 where none is known, or nothing ended it.
+    pub vendor_err: u32,
     /// When it died since the start of the run; the end of the run if it waits.
     pub at_ps: u64,
     /// `wr_id` of the oldest work request that had not ended.
@@ -107,12 +109,13 @@ pub struct DeathRow {
 
 impl DeathRow {
     /// Figures that expectations name: `death.timeouts` and so on.
-    const NUMBERS: [&'static str; 4] = ["at", "timeouts", "retries", "rnr_retries"];
+    const NUMBERS: [&'static str; 5] = ["at", "vendor_err", "timeouts", "retries", "rnr_retries"];
     const WORDS: [&'static str; 3] = ["cause", "field", "status"];
 
     fn number(&self, name: &str) -> Option<Metric> {
         Some(match name {
             "at" => Metric::time(doorbell_core::units::Span::from_ps(self.at_ps)),
+            "vendor_err" => Metric::count(self.vendor_err.into()),
             "timeouts" => Metric::count(self.timeouts.into()),
             "retries" => Metric::count(self.retries.into()),
             "rnr_retries" => Metric::count(self.rnr_retries.into()),
@@ -242,6 +245,7 @@ fn death(f: &Facts) -> DeathRow {
         cause: verdict.cause.word(),
         field: verdict.field,
         status: f.status().map_or("", |s| s.as_str_name()),
+        vendor_err: f.vendor_err,
         at_ps: gap(f.at(), Time::ZERO).as_ps(),
         wr_id: f.work.and_then(|w| w.wr_id),
         timeouts: standing.map_or(0, |s| s.expired),

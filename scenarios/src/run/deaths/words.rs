@@ -69,7 +69,11 @@ pub(super) fn headline(f: &Facts) -> String {
             let at = time(gap(at, Time::ZERO));
             let status = status.filter(|s| *s != WcStatus::WrFlushErr);
             let status = status.map_or(String::new(), |s| {
-                format!(" with status {} ({})", s as u32, s.as_str_name())
+                let vendor = match f.vendor_err {
+                    0 => String::new(),
+                    code => format!(", vendor error {code:#x},"),
+                };
+                format!(" with status {} ({}){vendor}", s as u32, s.as_str_name())
             });
             format!("{who} died at {at}{status}{work}")
         }

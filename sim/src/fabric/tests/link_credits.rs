@@ -1,4 +1,5 @@
-//! InfiniBand link credits: the closed form of the rate, lanes, losses, changes of the return delay.
+//! InfiniBand link credits: the closed form of the rate, lanes, losses, changes of the return
+//! delay.
 
 use doorbell_core::units::{BitRate, Span, Time};
 use proptest::prelude::*;

@@ -72,14 +72,14 @@ fn an_incast_ends_when_the_link_has_sent_all() {
 /// what a pause lasts, whatever the length of the run.)
 #[test]
 fn equal_flows_share_a_link() {
-    for seed in 0..20 {
+    for seed in 0..5 {
         let c = FabricConfig { noise: Noise::OnePacket, ..network(5, small()) };
-        let net = run(&c, seed, &incast(4, 12_000));
+        let net = run(&c, seed, &incast(4, 40_000));
         let ends: Vec<Time> = (0..4).map(|f| *net.arrivals(f).last().expect("all")).collect();
         let first = *ends.iter().min().expect("four");
         for flow in 0..4 {
             let got = net.arrivals(flow).iter().filter(|at| **at <= first).count() as u32;
-            assert!(got >= 11_880, "seed {seed}: flow {flow} has {got} of 12000 by then");
+            assert!(got >= 39_600, "seed {seed}: flow {flow} has {got} of 40000 by then");
         }
     }
 }
@@ -113,6 +113,7 @@ fn too_little_headroom_drops_at_the_input() {
         let mut flows: Vec<_> = (1..3).map(|src| Flow::new(src, 0, 200, 9_216)).collect();
         flows.extend((1..3).map(|dst| Flow::new(0, dst, 50, 9_216)));
         let net = run(&c, 1, &flows);
+        assert!(pauses(&net, 0).xoff_sent > 0, "without headroom it pauses too, if too late");
         let d = net.fabric.dropped();
         assert_eq!(d.total(), d.of(DropCause::IngressOverflow), "at the input and nowhere else");
         d.total().packets

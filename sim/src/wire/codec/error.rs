@@ -79,7 +79,8 @@ fields! {
     FlowLabel, "flow label";
 }
 
-/// Why bytes are no RoCEv2 frame, or no packet of native InfiniBand. Offsets count bytes from the first of the frame.
+/// Why bytes are no RoCEv2 frame, or no packet of native InfiniBand. Offsets count bytes from the
+/// first of the frame.
 ///
 /// Checks go from the outside in, and the ICRC comes last: [`DecodeError::Icrc`] means that
 /// everything else is right.

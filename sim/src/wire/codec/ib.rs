@@ -1,8 +1,8 @@
 //! Packets of native InfiniBand inside one subnet as bytes: LRH, BTH, extended headers, payload,
 //! pad, ICRC, VCRC.
 //!
-//! As strict as [`decode`](super::decode): what [`decode_ib`] accepts, [`encode_ib`] gives back byte
-//! for byte.
+//! As strict as [`decode`](super::decode): what [`decode_ib`] accepts, [`encode_ib`] gives back
+//! byte for byte.
 
 use super::decode::{Reader, array, base_header, payload, u16_at, value};
 use super::encode::{check_desc, put_bth};

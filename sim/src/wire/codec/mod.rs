@@ -11,8 +11,8 @@
 //! would ignore. The lengths of payloads it does not judge beyond the largest path MTU: a legal
 //! length depends on the QP, and the responder answers for it.
 //!
-//! A packet of native InfiniBand ([`encode_ib`], [`decode_ib`]) has an LRH in front and a VCRC behind
-//! the ICRC instead.
+//! A packet of native InfiniBand ([`encode_ib`], [`decode_ib`]) has an LRH in front and a VCRC
+//! behind the ICRC instead.
 //!
 //! Not there: GRH, RoCEv1, FLUSH, Reliable Datagram, XRC.
 //!

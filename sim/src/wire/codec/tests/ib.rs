@@ -1,4 +1,5 @@
-//! Native InfiniBand: there and back, both CRCs against a plain reckoning, both sides of each limit.
+//! Native InfiniBand: there and back, both CRCs against a plain reckoning, both sides of each
+//! limit.
 
 use doorbell_core::verbs::{Msn, Opcode, PKey, Rkey, Syndrome};
 

@@ -1,0 +1,137 @@
+//! Contradictions of the switches: keys without a use, thresholds above buffers.
+
+use doorbell_sim::fabric::{ConfigError, EcnError, Fabric};
+
+use super::check::{Checked, refuse};
+use super::{Scenario, SharingMode, Switch, SwitchMode, TopologyKind};
+use crate::profile::Profile;
+use crate::run::network::network_of;
+
+/// Refuses a `[switch]` that contradicts itself or the network.
+pub(super) fn check_switch(s: &Scenario, profile: &Profile) -> Checked {
+    let (t, switch) = (&s.topology, &s.switch);
+    let pfc = t.switch_mode() == SwitchMode::Pfc;
+    if *switch == Switch::default() && !pfc {
+        return check_links(s, false);
+    }
+    if t.kind == TopologyKind::BackToBack {
+        let text = "`[switch]` is about switches, and `back-to-back` has none".to_owned();
+        return refuse("switch", text, "write `kind = \"switch\"` in [topology]");
+    }
+    if pfc && t.buffer.is_some() {
+        let text = "`buffer` is that of a port, and with `pfc` ports share one".to_owned();
+        return refuse("topology.buffer", text, "write `buffer` in [switch] instead");
+    }
+    check_links(s, pfc)?;
+    check_keys(switch, pfc)?;
+    check_classes(switch, pfc)?;
+    let config = network_of(s, profile)
+        .or_else(|w| refuse(w.path, w.message, w.help).map(|()| unreachable!("it is refused")))?;
+    match Fabric::new(&config, 0) {
+        Ok(_) => Ok(()),
+        Err(error) => refuse_config(switch, &error),
+    }
+}
+
+fn check_links(s: &Scenario, pfc: bool) -> Checked {
+    match s.topology.link.iter().position(|l| l.pfc.is_some()) {
+        Some(i) if !pfc => {
+            let text = "`pfc` of a link, and no switch pauses anybody".to_owned();
+            refuse(format!("topology.link.{i}.pfc"), text, "write `switch = \"pfc\"`")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_keys(switch: &Switch, pfc: bool) -> Checked {
+    let fixed = switch.sharing == Some(SharingMode::Static);
+    let used = [
+        ("buffer", switch.buffer.is_some()),
+        ("sharing", switch.sharing.is_some()),
+        ("alpha", switch.alpha.is_some()),
+        ("reserved", switch.reserved.is_some()),
+        ("headroom", switch.headroom.is_some()),
+        ("xoff", switch.xoff.is_some()),
+        ("xon", switch.xon.is_some()),
+        ("reaction", switch.reaction.is_some()),
+        ("quanta", switch.quanta.is_some()),
+        ("lapse", switch.lapse),
+        ("watchdog", switch.watchdog.is_some()),
+    ];
+    if let Some((key, _)) = used.iter().find(|(_, used)| *used && !pfc) {
+        let text = format!("`{key}` is about a shared buffer with pauses");
+        return refuse(format!("switch.{key}"), text, "write `switch = \"pfc\"` in [topology]");
+    }
+    if fixed && switch.alpha.is_some() {
+        let text = "`alpha` has no use in a static split".to_owned();
+        return refuse("switch.alpha", text, "leave it out, or write `sharing = \"dynamic\"`");
+    }
+    if switch.xon.is_some() && switch.xoff.is_none() {
+        let text = "`xon` without `xoff`".to_owned();
+        return refuse("switch.xon", text, "say at how many bytes it pauses: xoff = \"200KB\"");
+    }
+    if switch.storm.is_some() && switch.watchdog.is_none() {
+        let text = "`storm`, and nobody looks for one".to_owned();
+        return refuse("switch.storm", text, "say how long is too long: watchdog = \"10ms\"");
+    }
+    Ok(())
+}
+
+fn check_classes(switch: &Switch, pfc: bool) -> Checked {
+    let most = doorbell_sim::fabric::MAX_CLASSES;
+    if switch.class.len() > most {
+        let text = format!("{} traffic classes", switch.class.len());
+        return refuse("switch.class", text, format!("at most {most}"));
+    }
+    let mut taken = [None; 16];
+    for (i, class) in switch.class.iter().enumerate() {
+        let path = |key: &str| format!("switch.class.{i}.{key}");
+        if class.strict && class.weight.is_some() {
+            let text = "`weight` of a strict class".to_owned();
+            return refuse(path("weight"), text, "leave out one of `strict` and `weight`");
+        }
+        if class.lossless.is_some() && !pfc {
+            let text = "`lossless` is about pauses".to_owned();
+            return refuse(path("lossless"), text, "write `switch = \"pfc\"` in [topology]");
+        }
+        for sl in class.sl.iter().flatten() {
+            let before = taken[sl.value() as usize].replace(i);
+            if let Some(before) = before {
+                let text = format!("service level {} is in class {before} already", sl.value());
+                return refuse(path("sl"), text, "name each level once");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn refuse_config(switch: &Switch, error: &ConfigError) -> Checked {
+    let (path, help) = match error {
+        ConfigError::NothingShared { taken, .. } => {
+            let key = if switch.buffer.is_some() { "buffer" } else { "headroom" };
+            (format!("switch.{key}"), format!("buffer: more than {taken}B"))
+        }
+        ConfigError::BufferTooSmall { .. } => ("switch.buffer".to_owned(), "raise it".to_owned()),
+        ConfigError::XonAboveXoff { xoff, .. } => {
+            ("switch.xon".to_owned(), format!("at most {xoff}B"))
+        }
+        ConfigError::XoffAboveBuffer { pool, .. } => {
+            ("switch.xoff".to_owned(), format!("at most {pool}B, or raise `buffer`"))
+        }
+        ConfigError::Ecn { class, error } => {
+            let key = match error {
+                EcnError::KminAboveKmax { .. } => "kmin",
+                EcnError::KmaxAboveBuffer { .. } => "kmax",
+                EcnError::PmaxAboveOne { .. } => "pmax",
+            };
+            let own = switch.class.get(usize::from(*class)).is_some_and(|c| c.ecn.is_some());
+            let path = match own {
+                true => format!("switch.class.{class}.ecn.{key}"),
+                false => format!("switch.ecn.{key}"),
+            };
+            (path, format!("change `{key}`"))
+        }
+        _ => ("switch".to_owned(), "change it".to_owned()),
+    };
+    refuse(path, error.to_string(), help)
+}

@@ -1,0 +1,188 @@
+//! Flows against closed forms, and what they promise about draws.
+
+use super::flows::{Flow, flows};
+use super::simulate_tests::{number, outcome};
+use crate::testing::expanded;
+
+const HEAD: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\nhost = 'ideal'\n";
+
+/// The flows of the only program.
+#[track_caller]
+fn list(text: &str, set: &[&str]) -> Vec<Flow> {
+    let points =
+        expanded(&format!("{HEAD}{text}"), set).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
+    flows(&points[0].point, 0).unwrap()
+}
+
+#[track_caller]
+fn refused(text: &str, set: &[&str]) -> String {
+    match expanded(&format!("{HEAD}{text}"), set) {
+        Ok(_) => panic!("accepted {set:?}"),
+        Err(e) => {
+            assert!(e.remedy().is_some_and(|r| !r.is_empty()), "{}", e.message());
+            e.message().to_owned()
+        }
+    }
+}
+
+const SWITCH: &str = "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 9\nrate = '100Gbps'\n\
+                      propagation = '1us'\n[[program]]\nkind = 'flows'\n";
+
+fn among(pattern: &str) -> String {
+    let topology = SWITCH.strip_prefix("host = 'ideal'\n").unwrap();
+    format!("{topology}hosts = 8\nsize = '1MB'\nflows = {{ pattern = '{pattern}' }}\n")
+}
+
+/// 1 MB: 245 packets of 82 B around, a RETH of 16 B: 1,020,106 B at 100 Gb/s. Two links of 1 us and
+/// a switch of 0.3 us each way; a READ asks first, over the same way.
+#[test]
+fn every_operation_takes_its_bytes_and_its_way() {
+    for (op, us) in [("write", 86.22), ("send", 86.22), ("read", 86.24)] {
+        let text = format!(
+            "{SWITCH}host = 1\npeer = 0\nop = '{op}'\nsize = '1MB'\n\
+                            flows = {{ pattern = 'incast' }}\n"
+        );
+        let o = outcome(&text, &[]);
+        let fct = number(&o, "fct_max") * 1e6;
+        assert!((fct - us).abs() < 0.09, "{op}: {fct}");
+        assert!((number(&o, "slowdown_max") - 1.0).abs() < 0.002, "{op}");
+        let placed = number(&o, "last_placed") * 1e6;
+        let back = if op == "read" { 0.0 } else { 2.3 };
+        assert!((fct - placed - back).abs() < 0.06, "{op}: {fct} {placed}");
+    }
+}
+
+/// Eight flows to one host have an eighth of its link each, and all end together.
+#[test]
+fn equal_flows_share_evenly() {
+    let text = format!(
+        "{SWITCH}host = 1\nhosts = 8\npeer = 0\nsize = '4MB'\n\
+                        flows = {{ pattern = 'incast' }}\n"
+    );
+    let o = outcome(&text, &["qp.timeout=20"]);
+    assert!(number(&o, "jain") > 0.9999, "{}", number(&o, "jain"));
+    let (half, last) = (number(&o, "fct_p50"), number(&o, "fct_max"));
+    assert!(last / half < 1.01, "{half} {last}");
+    // 8 x 4,080,130 B at 100 Gb/s, and the way.
+    assert!((last * 1e6 / (2611.28 + 4.6) - 1.0).abs() < 0.002, "{last}");
+    assert_eq!(number(&o, "victims"), 0.0);
+}
+
+#[test]
+fn a_ring_passes_on_what_it_has_got() {
+    let one = outcome(
+        &format!(
+            "{SWITCH}hosts = 4\nsize = '4MiB'\n\
+                                flows = {{ pattern = 'ring-allreduce' }}\n"
+        ),
+        &[],
+    );
+    // 6 steps of 1 MiB: 85.58 us and 2.3 us of way; the last acknowledgement 2.3 us more.
+    let last = number(&one, "last_completion") * 1e6;
+    assert!((last / (6.0 * 87.88 + 2.3) - 1.0).abs() < 0.01, "{last}");
+    assert_eq!(number(&one, "received"), 24.0);
+    let parts = outcome(
+        &format!(
+            "{SWITCH}hosts = 4\nsize = '4MiB'\nflows = {{ pattern = \
+                                  'ring-allreduce', chunk = '128KiB' }}\n"
+        ),
+        &[],
+    );
+    assert_eq!(number(&parts, "received"), 192.0);
+    // Chunks overlap the ways: what is left is the time of the bytes.
+    let overlapped = number(&parts, "last_completion") * 1e6;
+    assert!(overlapped < last && overlapped > 6.0 * 85.5, "{overlapped} {last}");
+}
+
+#[test]
+fn several_queue_pairs_share_a_flow() {
+    let text = format!(
+        "{SWITCH}host = 1\npeer = 0\nsize = '1MB'\nqps = 3\n\
+                        flows = {{ pattern = 'incast' }}\n"
+    );
+    let o = outcome(&text, &[]);
+    assert_eq!((number(&o, "messages"), number(&o, "flows")), (3.0, 1.0));
+    assert_eq!(number(&o, "payload_bytes"), 1e6);
+}
+
+#[test]
+fn seeds_and_programs_decide_draws_and_nothing_else_does() {
+    let permutation = among("permutation");
+    let one = list(&permutation, &[]);
+    assert!(one.iter().all(|f| f.src != f.dst));
+    assert_eq!(one, list(&permutation, &[]));
+    assert!((2..9).any(|seed| list(&permutation, &[&format!("seed={seed}")]) != one));
+    let poisson = format!(
+        "{}load = '50%'\nduration = '1ms'\nsizes = 'hadoop'\n",
+        among("poisson")
+            .replace("size = '1MB'\n", "")
+            .replace("flows = { pattern = 'poisson' }", "[program.flows]\npattern = 'poisson'")
+    );
+    let eight = list(&poisson, &[]);
+    assert_eq!(eight, list(&poisson, &[]));
+    assert!(eight.is_sorted_by_key(|f| f.start));
+    // Half of 100 Gb/s for 1 ms on 8 hosts, 120,420 B each: 415 flows on average.
+    assert!((300..540).contains(&eight.len()), "{}", eight.len());
+    // A host more: the starts of the others stay.
+    let starts = |l: &[Flow]| l.iter().filter(|f| f.src == 2).map(|f| f.start).collect::<Vec<_>>();
+    assert_eq!(starts(&eight), starts(&list(&poisson, &["program.0.hosts=9"])));
+}
+
+#[test]
+fn programs_run_side_by_side_on_the_same_hosts() {
+    let text = format!(
+        "{SWITCH}name = 'east'\nhosts = 8\nsize = '100KB'\n\
+                        flows = {{ pattern = 'all-to-all' }}\n[[program]]\nname = 'north'\n\
+                        kind = 'flows'\nhosts = 8\npeer = 8\nsize = '1MB'\n\
+                        flows = {{ pattern = 'incast', start = '10us' }}\n[[program]]\n\
+                        name = 'tool'\nkind = 'latency'\nhost = 0\npeer = 1\n"
+    );
+    let o = outcome(&text, &["qp.timeout=20"]);
+    assert_eq!((number(&o, "east.flows"), number(&o, "north.flows")), (56.0, 8.0));
+    assert_eq!(number(&o, "flows"), 64.0);
+    assert!(number(&o, "north.fct_p50") > number(&o, "east.fct_p50"));
+    assert!(number(&o, "tool.latency.p50") > 0.0);
+    assert_eq!(o.flows.as_ref().map(|f| (f.flows.len(), f.left_out)), Some((64, 0)));
+}
+
+/// A flow whose packets never arrive is unfinished, and the run says why.
+#[test]
+fn a_flow_that_cannot_end_is_counted() {
+    let text = format!(
+        "{SWITCH}host = 1\npeer = 0\nsize = '1MB'\n\
+                        flows = {{ pattern = 'incast' }}\n[[fault]]\nid = 'cut'\n\
+                        kind = 'drop'\nlink = 'host1-switch0'\n"
+    );
+    let o = outcome(&text, &["qp.timeout=8", "qp.retry_cnt=1"]);
+    assert_eq!(number(&o, "flows_unfinished"), 1.0);
+    assert_ne!(o.exit.kind, super::ExitKind::Ok);
+}
+
+#[test]
+fn contradictions_have_a_place_and_a_remedy() {
+    let p = among("permutation");
+    assert_eq!(refused(&p, &["program.0.hosts=1"]), "`permutation` among 1 host");
+    assert!(refused(&p, &["program.0.hosts=10"]).starts_with("`hosts` is 10 from host 0 on"));
+    assert!(list(&p, &["program.0.hosts=9"]).len() == 9);
+    assert_eq!(refused(&p, &["program.0.iterations=5"]), "`iterations` has no use in `flows`");
+    assert_eq!(refused(&p, &["program.0.op=fetch-add"]), "flows by `fetch-add`");
+    let chunk = refused(&p, &["program.0.flows.chunk=1KB"]);
+    assert_eq!(chunk, "`chunk` has no use in the pattern `permutation`");
+    assert_eq!(refused(&p, &["qp.type=UC"]), "flows are between RC queue pairs");
+    let i = among("incast");
+    assert!(refused(&i, &["program.0.peer=7"]).starts_with("host 7 gets the bytes"));
+    assert!(refused(&i, &["program.0.peer=9"]).starts_with("`peer` is 9"));
+    assert_eq!(list(&i, &["program.0.peer=8"]).len(), 8);
+    assert_eq!(refused(&among("poisson"), &[]), "the pattern `poisson` needs `load`");
+    assert_eq!(refused(&among("trace"), &[]), "the pattern `trace` needs `file`");
+    let r = among("ring-allreduce");
+    assert!(refused(&r, &["program.0.flows.chunk=125001B"]).starts_with("a `chunk` of"));
+    assert_eq!(list(&r, &["program.0.flows.chunk=125000B"]).len(), 8);
+    let load = |l: &str| {
+        refused(
+            &among("poisson"),
+            &[&format!("program.0.flows.load={l}"), "program.0.flows.duration=1us"],
+        )
+    };
+    assert!(load("0%").starts_with("a load of") && load("101%").starts_with("a load of"));
+}

@@ -1,0 +1,184 @@
+//! Ports of the network: what each sent, held, waited for and dropped.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use doorbell_core::units::{Span, Time};
+use doorbell_sim::fabric::{DropCause, Drops, MAX_CLASSES};
+use doorbell_sim::wire::{NodeId, PortId};
+use doorbell_sim::world::{World, port_name};
+use serde::Serialize;
+
+use super::{Metric, Outcome};
+
+/// Ports that are kept, those with drops and waits before those that were busy.
+pub const MAX_NETWORK_PORTS: usize = 1024;
+
+/// An output port of a host or a switch, with the link behind it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct NetworkPort {
+    /// `switch0.port3`, `host1.port0`; for drops that belong to no port, `switch0`.
+    pub name: String,
+    /// The port at the other end of its link; empty for a whole switch.
+    pub to: String,
+    /// Rate of the link, bits per second.
+    pub rate_bps: u64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Time spent sending.
+    pub busy_ps: u64,
+    /// Time of the run.
+    pub of_ps: u64,
+    /// Most bytes in its queue.
+    pub queue_max: u64,
+    /// Time for which a packet waited, the link was free, and the far end had no room or had paused it;
+    /// absent where the far end never pushes back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starved_ps: Option<u64>,
+    /// Packets that got an ECN mark here.
+    pub marks: u64,
+    /// Pause frames sent because an input was full.
+    pub pause_frames: u64,
+    /// Time for which classes were paused here, summed over them.
+    pub paused_ps: u64,
+    /// Packets dropped, by cause: for want of room here, and on the link that ends here.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
+impl NetworkPort {
+    const FIGURES: [&'static str; 9] = [
+        "bytes",
+        "packets",
+        "busy",
+        "queue_max",
+        "starved",
+        "marks",
+        "pause_frames",
+        "paused",
+        "drops",
+    ];
+
+    /// All drops.
+    pub fn dropped(&self) -> u64 {
+        self.drops.values().sum()
+    }
+
+    /// Share of the run for which it was sending.
+    pub fn busy(&self) -> Metric {
+        Metric::ratio(self.busy_ps, self.of_ps)
+    }
+
+    fn figure(&self, name: &str) -> Option<Metric> {
+        let time = |ps| Metric::time(Span::from_ps(ps));
+        if let Some(cause) = name.strip_prefix("drops.") {
+            let known = DropCause::ALL.iter().any(|c| c.name() == cause);
+            return known.then(|| Metric::count(self.drops.get(cause).copied().unwrap_or(0)));
+        }
+        Some(match name {
+            "bytes" => Metric::bytes(self.bytes),
+            "packets" => Metric::count(self.packets),
+            "busy" => self.busy(),
+            "queue_max" => Metric::bytes(self.queue_max),
+            "starved" => time(self.starved_ps.unwrap_or(0)),
+            "marks" => Metric::count(self.marks),
+            "pause_frames" => Metric::count(self.pause_frames),
+            "paused" => time(self.paused_ps),
+            "drops" => Metric::count(self.dropped()),
+            _ => return None,
+        })
+    }
+}
+
+/// `NAME.FIGURE`, such as `switch0.port3.queue_max`.
+pub(super) fn find(ports: &[NetworkPort], name: &str) -> Option<Metric> {
+    let fits = |p: &&NetworkPort| name.strip_prefix(&p.name).is_some_and(|r| r.starts_with('.'));
+    let port = ports.iter().filter(fits).max_by_key(|p| p.name.len())?;
+    port.figure(&name[port.name.len() + 1..])
+}
+
+/// Names of figures for "did you mean".
+pub(super) fn names(ports: &[NetworkPort]) -> impl Iterator<Item = String> {
+    ports.iter().flat_map(|p| NetworkPort::FIGURES.map(|f| format!("port.{}.{f}", p.name)))
+}
+
+/// Fills in the ports of a run.
+pub(super) fn collect(world: &World, out: &mut Outcome) {
+    let fabric = world.fabric();
+    let mut all: Vec<NetworkPort> =
+        fabric.ports().map(|(node, port)| network_port(world, node, port)).collect();
+    let hosts = fabric.hosts().iter().enumerate().map(|(i, h)| (format!("host{i}"), h.refused()));
+    let switches = fabric.switches().iter().enumerate();
+    let switches = switches.map(|(i, s)| (format!("switch{i}"), s.refused()));
+    for (name, refused) in hosts.chain(switches).filter(|(_, d)| d.total().packets > 0) {
+        let drops = by_cause(&[refused]);
+        all.push(NetworkPort { name, drops, ..NetworkPort::default() });
+    }
+    all.sort_by_key(|p| Reverse((p.dropped(), p.starved_ps, p.busy_ps)));
+    all.truncate(MAX_NETWORK_PORTS);
+    out.network_ports = all;
+}
+
+fn network_port(world: &World, node: NodeId, port: PortId) -> NetworkPort {
+    let (fabric, now) = (world.fabric(), world.now());
+    let egress = fabric.egress_of(node, port);
+    let counters = egress.counters(now);
+    let (peer, peer_port) = egress.peer();
+    let pushes_back = egress.credits().is_some() || egress.knows_pauses();
+    let pauses: Vec<_> = (0..MAX_CLASSES as u8).map(|c| egress.pauses(now, c)).collect();
+    NetworkPort {
+        name: port_name(fabric, node, port),
+        to: port_name(fabric, peer, peer_port),
+        rate_bps: egress.rate().as_bps(),
+        packets: counters.sent.packets,
+        bytes: counters.sent.bytes,
+        busy_ps: egress.busy(now).as_ps(),
+        of_ps: now.since(Time::ZERO).as_ps(),
+        queue_max: counters.max_queue_bytes,
+        starved_ps: pushes_back.then(|| counters.blocked.as_ps()),
+        marks: counters.marked,
+        pause_frames: pauses.iter().map(|p| p.xoff_sent).sum(),
+        paused_ps: pauses.iter().map(|p| p.paused.as_ps()).sum(),
+        drops: by_cause(&[&counters.dropped, fabric.ingress_of(node, port).lost()]),
+    }
+}
+
+fn by_cause(all: &[&Drops]) -> BTreeMap<&'static str, u64> {
+    let of = |cause: DropCause| all.iter().map(|d| d.of(cause).packets).sum();
+    let causes = DropCause::ALL.into_iter().map(|cause| (cause.name(), of(cause)));
+    causes.filter(|(_, n)| *n > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_name_is_the_port_that_is_meant() {
+        let port = |name: &str, bytes, drops: &[(&'static str, u64)]| NetworkPort {
+            name: name.into(),
+            bytes,
+            drops: drops.iter().copied().collect(),
+            ..NetworkPort::default()
+        };
+        let all = [
+            port("switch0", 0, &[("no_route", 2)]),
+            port("switch0.port1", 7, &[("tail_drop", 3), ("link_down", 1)]),
+            port("switch0.port11", 8, &[]),
+        ];
+        let found = |name: &str| find(&all, name).map(|m| m.number());
+        assert_eq!(found("switch0.port1.bytes"), Some(7.0));
+        assert_eq!(found("switch0.port11.bytes"), Some(8.0));
+        assert_eq!(found("switch0.port1.drops"), Some(4.0));
+        assert_eq!(found("switch0.port1.drops.tail_drop"), Some(3.0));
+        assert_eq!(found("switch0.port1.drops.oversize"), Some(0.0), "known, and none");
+        assert_eq!(found("switch0.drops.no_route"), Some(2.0));
+        assert_eq!(found("switch0.port1.drops.tail"), None, "a slip is not zero");
+        assert_eq!((found("switch0.port2.bytes"), found("switch0.port1")), (None, None));
+        for name in names(&all) {
+            assert!(find(&all, name.strip_prefix("port.").unwrap()).is_some(), "{name}");
+        }
+    }
+}

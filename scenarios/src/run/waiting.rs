@@ -1,0 +1,152 @@
+//! Where the packets of queue pairs wait at the end of a run that did not go on.
+
+use std::collections::BTreeMap;
+
+use doorbell_sim::wire::{NodeId, PortId};
+use doorbell_sim::world::{World, port_name};
+
+use super::{ExitKind, Outcome};
+
+/// Ports on the way from a packet that waits to the one that all wait for.
+const MAX_WAY: usize = 32;
+
+/// Queue pairs that the exit's reason names; the rest is counted.
+const MAX_NAMED: usize = 4;
+
+/// Adds to each queue pair that died or stalled, and to the reason of a run that could not go on,
+/// the port where its packets wait, and why.
+pub(super) fn collect(world: &World, out: &mut Outcome) {
+    let waits = waits(world);
+    for row in &mut out.qps {
+        let Some(wait) = waits.get(&(row.host, row.qpn)) else { continue };
+        if let Some(death) = &mut row.death {
+            death.other_side.push(format!("{}; {}", wait.here, wait.why));
+        }
+    }
+    if out.exit.kind != ExitKind::NoProgress {
+        return;
+    }
+    for ((host, qpn), wait) in waits.iter().take(MAX_NAMED) {
+        out.exit.reason += &format!("\nhost {host}, QP {qpn}: {}", wait.here);
+    }
+    if let Some(more) = waits.len().checked_sub(MAX_NAMED).filter(|n| *n > 0) {
+        out.exit.reason += &format!("\nand packets of {more} more queue pairs wait in the network");
+    }
+    if let Some((_, wait)) = waits.first_key_value() {
+        out.exit.reason += &format!("\n{}", wait.why);
+    }
+}
+
+/// Where packets wait, and what that port waits for.
+struct Wait {
+    here: String,
+    why: String,
+}
+
+/// For each host and queue pair number, the first port where its packets wait.
+fn waits(world: &World) -> BTreeMap<(u32, u32), Wait> {
+    let fabric = world.fabric();
+    let mut all: BTreeMap<(u32, u32), (NodeId, PortId, u64)> = BTreeMap::new();
+    for (node, port) in fabric.ports() {
+        for (packet, _) in fabric.egress_of(node, port).waiting() {
+            let Some(p) = world.packet(packet) else { continue };
+            let Some(q) = world.hosts()[p.src.index()].nic(p.src_port.index()).qp(p.src_qp) else {
+                continue;
+            };
+            let key = (p.src.0, q.qpn.value());
+            all.entry(key).or_insert((node, port, 0)).2 += 1;
+        }
+    }
+    let wait = |(node, port, n): (NodeId, PortId, u64)| {
+        let packets =
+            if n == 1 { "1 packet waits".to_owned() } else { format!("{n} packets wait") };
+        let name = port_name(fabric, node, port);
+        let egress = fabric.egress_of(node, port);
+        let state = match (egress.is_blocked(), egress.credits()) {
+            (true, Some(_)) => "no room at the far end (no credits)",
+            (true, None) => "the far end has paused it",
+            (false, _) => "its turn has not come",
+        };
+        let here = format!("{packets} in the network, the first at {name}: {state}");
+        Wait { here, why: way(world, node, port) }
+    };
+    all.into_iter().map(|(key, at)| (key, wait(at))).collect()
+}
+
+/// From port to port what a port waits for, to the one that all wait for.
+fn way(world: &World, mut node: NodeId, mut port: PortId) -> String {
+    let fabric = world.fabric();
+    let mut seen: Vec<(NodeId, PortId)> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
+    let end = loop {
+        let name = port_name(fabric, node, port);
+        if let Some(first) = seen.iter().position(|p| *p == (node, port)) {
+            let circle = seen.len() - first;
+            break format!("{name} again: {circle} ports wait for each other in a circle");
+        }
+        let egress = fabric.egress_of(node, port);
+        if !egress.is_blocked() {
+            break format!("{name}, which sends");
+        }
+        seen.push((node, port));
+        names.push(name);
+        let (peer, peer_port) = egress.peer();
+        let next = fabric.ports().find(|(n, p)| {
+            *n == peer && fabric.egress_of(*n, *p).waiting().any(|(_, from)| from == peer_port)
+        });
+        match next.filter(|_| seen.len() < MAX_WAY) {
+            Some((_, next)) => (node, port) = (peer, next),
+            None if seen.len() == MAX_WAY => break "others".to_owned(),
+            None => {
+                let far = port_name(fabric, peer, peer_port);
+                break format!("{far}, which gives no room back or has paused it");
+            }
+        }
+    };
+    format!("{} waits for {end}", names.join(" waits for "))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::run::Outcome;
+    use crate::run::simulate_tests::outcome;
+
+    /// Five lossless switches in a ring, each with a host that sends to the next but one: every
+    /// link of the ring is asked for twice its rate, and each waits for the next.
+    fn ring(buffer: &str) -> Outcome {
+        let mut text = format!(
+            "[topology]\nkind = 'explicit'\nhosts = 5\nswitches = 5\nswitch = 'lossless'\n\
+             buffer = '{buffer}'\n"
+        );
+        for i in 0..5 {
+            let (next, to) = ((i + 1) % 5, (i + 2) % 5);
+            text += &format!("[[topology.link]]\nbetween = 'host{i}-switch{i}'\n");
+            text += &format!("[[topology.link]]\nbetween = 'switch{i}-switch{next}'\n");
+            text += &format!(
+                "[[program]]\nname = 'p{i}'\nkind = 'bandwidth'\nhost = {i}\npeer = {to}\n\
+                 size = '200KB'\niterations = 1\n"
+            );
+        }
+        outcome(&text, &[])
+    }
+
+    #[test]
+    fn a_circle_of_ports_that_wait_for_each_other_is_named() {
+        let o = ring("16KiB");
+        assert_eq!(o.exit.kind.word(), "no-progress");
+        let reason = &o.exit.reason;
+        assert!(reason.contains("5 ports wait for each other in a circle"), "{reason}");
+        assert!(reason.contains("at host0.port0: no room at the far end (no credits)"), "{reason}");
+        assert!(reason.contains("switch2.port"), "{reason}");
+        let deaths: Vec<_> = o.qps.iter().filter_map(|q| q.death.as_ref()).collect();
+        assert_eq!(deaths.len(), 5);
+        let told = |d: &&&crate::run::DeathRow| d.other_side.iter().any(|l| l.contains("circle"));
+        assert_eq!(deaths.iter().filter(told).count(), 5);
+    }
+
+    #[test]
+    fn a_ring_with_room_for_all_waits_for_nobody() {
+        let o = ring("1MiB");
+        assert_eq!((o.exit.kind.word(), o.exit.reason.as_str()), ("ok", ""));
+    }
+}
