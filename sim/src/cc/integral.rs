@@ -1,8 +1,8 @@
 //! An integral controller on the deviation of the round trip time.
 //!
-//! No device has it; it is here for the question how the gain of a closed loop has to fit the round
-//! trip time. Its one state is F, the bytes that the flow wants in flight. With each sample R of the
-//! round trip time, dt after the last one,
+//! No device has it; it is here for the question how the gain of a closed loop has to fit the
+//! round trip time. Its one state is F, the bytes that the flow wants in flight. With each sample R
+//! of the round trip time, dt after the last one,
 //!
 //! F += gain · dt · F · (target - R) / target
 //!
@@ -12,8 +12,8 @@
 //! **Why not a rate that integrates the deviation alone.** A queue is itself the integral of the
 //! rate. Two integrators in a loop with a delay have no gain at which they come to rest.
 //!
-//! **The gain's unit** is 1/s: with a deviation of the whole target, F changes by the share gain · t
-//! in a time t that is short. When the network is loaded, R is F of all flows over the bottleneck's
+//! **The gain's unit** is 1/s: with a deviation of the whole target, F changes by the share
+//! gain · t in a time t that is short. When the network is loaded, R is F of all flows over the bottleneck's
 //! rate, one round trip ago, so that the loop is an integrator with a delay T = target: gain / s ·
 //! e^(-sT). It is damped without overshoot up to gain · T = 1/e = 0.37, rings beyond, and
 //! oscillates for ever from gain · T = π/2 on. 1 / (2π T) is 0.16 of a target: calm, and 2.3 times

@@ -22,7 +22,7 @@ use super::env::{Env, NicEvent, kind};
 use super::{Nic, NicQp};
 use crate::cc::{CcEvent, CnpScope, CongestionControl, Flow, FlowScope};
 use crate::engine::Class;
-use crate::rc::{Ext, PacketDesc, Received, RecoverCause};
+use crate::rc::{Accept, Ext, PacketDesc, Received, RecoverCause};
 use crate::wire::codec::{CNP_BODY, Ecn};
 use crate::wire::{Encapsulation, HostId, Packet, PacketId, Payload, PortId};
 
@@ -378,11 +378,20 @@ impl Nic {
     }
 
     /// A gap was found, and a sequence NAK leaves: with some devices, a CNP too.
-    pub(super) fn notify_of_gap(&mut self, env: &mut Env<'_>, qp: u32, packet: (&PacketDesc, u8)) {
-        if self.rc.congestion.notify.is_some_and(|n| n.with_nak)
+    pub(super) fn notify_of_gap(
+        &mut self,
+        env: &mut Env<'_>,
+        qp: u32,
+        verdict: &Accept,
+        packet: PacketId,
+    ) {
+        let revealed = matches!(verdict, Accept::Hold | Accept::Gap { nak: true });
+        if revealed
+            && self.rc.congestion.notify.is_some_and(|n| n.with_nak)
             && let Some(from) = self.qp(qp).map(|q| (q.peer, q.peer_port))
         {
-            self.notify(env, qp, packet.0, (from, packet.1));
+            let Packet { desc, sl, .. } = env.packets[packet.0];
+            self.notify(env, qp, &desc, (from, sl));
         }
     }
 

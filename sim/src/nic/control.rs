@@ -195,6 +195,7 @@ impl Nic {
                     nak_repeat: rc.nak_repeat,
                     rules: rc.rules,
                 }));
+                self.join_flow(env, qp);
             }
             (QpState::Rtr, QpState::Rts) => {
                 q.requester = Some(requester(q, &rc, q.attr.sq_psn, seed));
@@ -210,9 +211,6 @@ impl Nic {
             (QpState::Sqd, QpState::Rts) => self.end_drain(env, qp),
             (_, QpState::Reset) => return self.reset_qp(env, qp),
             _ => {}
-        }
-        if (from, attr.state) == (QpState::Init, QpState::Rtr) {
-            self.join_flow(env, qp);
         }
         let Some(q) = self.qp_mut(qp) else { return };
         let a = &q.attr;

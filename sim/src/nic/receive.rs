@@ -213,10 +213,7 @@ impl Nic {
         };
         let verdict = responder.on_packet(now, &desc, posted || held);
         self.established(env, qp, &verdict);
-        if matches!(verdict, Accept::Hold | Accept::Gap { nak: true }) {
-            let sl = env.packets[packet.0].sl;
-            self.notify_of_gap(env, qp, (&desc, sl));
-        }
+        self.notify_of_gap(env, qp, &verdict, packet);
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         if verdict == Accept::Hold {
             q.kept.push((desc.psn, packet));
