@@ -9,6 +9,7 @@ use doorbell_core::verbs::QpState;
 use doorbell_sim::fabric::{DropCause, Noise as FabricNoise};
 use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::host::{Host, InitiatorStats, StallReason};
+use doorbell_sim::nic::WQEBB;
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{RunEnd, SwitchPortUse, World, WorldConfig};
 
@@ -353,11 +354,12 @@ fn oversize(world: &World, out: &mut Outcome) {
 /// States and fills of queues, and asynchronous events.
 fn queue_metrics(world: &World, out: &mut Outcome) {
     let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
-    let (mut in_error, mut cq_fill, mut reads) = (0, 0, 0);
+    let (mut in_error, mut cq_fill, mut reads, mut rings) = (0, 0, 0, 0);
     for host in world.hosts() {
         for (_, q) in host.nic().qps() {
             in_error += u64::from(q.state == QpState::Err);
             reads = reads.max(q.stats.rd_atomic_peak.into());
+            rings += u64::from(q.caps.sq_blocks.unwrap_or(0)) * u64::from(WQEBB);
         }
         for (kind, n) in host.nic().async_events() {
             sum(&format!("async_{}", kind.as_str_name().to_ascii_lowercase()), n);
@@ -369,6 +371,7 @@ fn queue_metrics(world: &World, out: &mut Outcome) {
     put("qps_in_error", in_error);
     put("cq_fill_max", cq_fill);
     put("rd_atomic_max", reads);
+    out.metrics.insert("sq_memory".to_owned(), Metric::bytes(rings));
 }
 
 /// End of the time in which resources could have been busy. What a queue pair sends again until it
