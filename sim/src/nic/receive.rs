@@ -221,6 +221,7 @@ impl Nic {
         }
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
         let arrived = Arrived::of(&env.packets[packet.0]);
+        let fresh = env.packets[packet.0].reason.is_none();
         env.packets.remove(packet.0);
         let Sender { host, port, qp: from } = arrived.from;
         let subject = subject(host, port, from, desc.wqe);
@@ -259,6 +260,7 @@ impl Nic {
             Accept::RnrNak => self.note_fill(qp),
             // The QP goes to ERR when the NAK has left.
             Accept::Nak(code) => self.refused(env, qp, code, false),
+            Accept::Duplicate if fresh => q.note_fresh_duplicate(now),
             Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}
             Accept::Drop(why) => {
                 let expected = q.attr.qkey;
