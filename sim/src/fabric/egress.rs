@@ -264,8 +264,8 @@ impl EgressPort {
         &self.counters.dropped
     }
 
-    /// Packets that wait, first to leave first, each with the port that it came in by; at a host that
-    /// port means nothing.
+    /// Packets that wait, first to leave first, each with the port that it came in by; at a host
+    /// that port means nothing.
     pub fn waiting(&self) -> impl Iterator<Item = (PacketId, PortId)> {
         self.queued().map(|q| (q.packet, q.ingress))
     }

@@ -206,8 +206,7 @@ impl Nic {
         let posted = !self.recv_queue(qp).is_empty();
         let now = env.now;
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
-        let held = q.current_recv.is_some();
-        let state = q.state;
+        let (held, state) = (q.current_recv.is_some(), q.state);
         let Some(responder) = q.responder.as_mut() else {
             return self.discard(env, packet, Refused::State(state));
         };
