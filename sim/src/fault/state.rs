@@ -465,6 +465,14 @@ impl FaultState {
         })
     }
 
+    /// Hosts whose NICs a fault of the plan stalls at some time.
+    pub fn nic_stalls(&self) -> impl Iterator<Item = HostId> + '_ {
+        self.faults.iter().filter_map(|active| match &active.fault.what {
+            What::Host(h) if matches!(h.action, HostAction::NicStall) => Some(h.host),
+            _ => None,
+        })
+    }
+
     /// When a stage of the NIC may end, if it is put off.
     pub fn nic_put_off(&mut self, now: Time, host: HostId) -> Option<(u32, Time)> {
         self.put_off(now, host, |action| matches!(action, HostAction::NicStall))

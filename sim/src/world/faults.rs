@@ -70,6 +70,11 @@ impl World {
         if let Some(capture) = &mut self.shared.capture {
             capture.name_faults(faults.state.ids());
         }
+        for host in faults.state.nic_stalls() {
+            if let Some(host) = self.hosts.get_mut(host.index()) {
+                host.keep_stages_apart();
+            }
+        }
         let component = self.shared.engine.add_component("faults");
         faults.component = Some(component);
         for change in faults.state.changes() {
