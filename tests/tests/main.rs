@@ -22,6 +22,7 @@ mod peer_gone;
 mod properties;
 mod rc;
 mod revoked;
+mod series;
 mod srq;
 mod stalls;
 mod tour;

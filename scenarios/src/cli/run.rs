@@ -40,32 +40,7 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
         Ok(report) => report,
         Err(status) => return status,
     };
-    if let Some(folder) = &args.out {
-        for (ending, text) in [("json", to_json(&report)), ("txt", to_text(&report))] {
-            let path = folder.join(format!("{}.{ending}", report.name));
-            if let Err(error) = write_whole(&path, &text) {
-                return cannot_write(&path, &error);
-            }
-        }
-    }
-    if let Some(path) = &args.figure {
-        let rows = report.runs.first().and_then(|r| r.outcome.timeline.as_deref());
-        let Some(svg) = timeline_svg(&report.title, rows.unwrap_or_default()) else {
-            let error = InputError::new("--figure, but the scenario records no timeline");
-            return complain(&error.help("add `--set record.timeline=true`"));
-        };
-        if let Err(error) = write_whole(path, &svg) {
-            return cannot_write(path, &error);
-        }
-    }
-    if let Some(path) = &args.html
-        && let Err(error) = write_whole(path, &to_html(&report))
-    {
-        return cannot_write(path, &error);
-    }
-    if let Some(folder) = &args.series
-        && let Err(status) = write_series(folder, &report)
-    {
+    if let Err(status) = write_files(args, &report) {
         return status;
     }
     let printed = match (args.json, args.quiet) {
@@ -81,6 +56,34 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
         .max(ExitStatus::of_runs(&report.runs))
         .max(hash)
         .max(printed)
+}
+
+/// Writes the files that were asked for.
+fn write_files(args: &RunArgs, report: &Report) -> Result<(), ExitStatus> {
+    if let Some(folder) = &args.out {
+        for (ending, text) in [("json", to_json(report)), ("txt", to_text(report))] {
+            let path = folder.join(format!("{}.{ending}", report.name));
+            if let Err(error) = write_whole(&path, &text) {
+                return Err(cannot_write(&path, &error));
+            }
+        }
+    }
+    if let Some(path) = &args.figure {
+        let rows = report.runs.first().and_then(|r| r.outcome.timeline.as_deref());
+        let Some(svg) = timeline_svg(&report.title, rows.unwrap_or_default()) else {
+            let error = InputError::new("--figure, but the scenario records no timeline");
+            return Err(complain(&error.help("add `--set record.timeline=true`")));
+        };
+        if let Err(error) = write_whole(path, &svg) {
+            return Err(cannot_write(path, &error));
+        }
+    }
+    if let Some(path) = &args.html
+        && let Err(error) = write_whole(path, &to_html(report))
+    {
+        return Err(cannot_write(path, &error));
+    }
+    args.series.as_ref().map_or(Ok(()), |folder| write_series(folder, report))
 }
 
 /// Writes the series of all points, a file for each point and group.

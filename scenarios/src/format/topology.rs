@@ -156,8 +156,8 @@ pub struct TopologyLink {
     /// MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Positive<Bytes>>,
-    /// Whether its ports know pause frames, with `switch = "pfc"`; without it yes. `false` is a port
-    /// that was forgotten: a lossless class drops there.
+    /// Whether its ports know pause frames, with `switch = "pfc"`; without it yes. `false` is a
+    /// port that was forgotten: a lossless class drops there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pfc: Option<bool>,
 }

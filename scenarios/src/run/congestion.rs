@@ -7,7 +7,7 @@ use doorbell_sim::cc::{
     CnpScope, Congestion as Settings, Control, Dcqcn, FlowScope, Ibcc, Integral, Notification,
     Timely,
 };
-use doorbell_sim::wire::{HostId, PortId};
+use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
 
 use super::{Metric, MetricUnit, MetricValue, Outcome};
@@ -157,11 +157,11 @@ pub(crate) fn settings(c: &Congestion) -> Settings {
 pub(super) fn metrics(world: &World, out: &mut Outcome) {
     let (mut cuts, mut paced, mut lowest) = (0, 0, None::<BitRate>);
     for (h, host) in world.hosts().iter().enumerate() {
-        for (port, nic) in (0..).zip(host.nics()) {
+        for nic in host.nics() {
             if matches!(nic.rc_config().congestion.control, Control::None) {
                 continue;
             }
-            let line = world.fabric().tx_port(HostId(h as u32), PortId(port)).rate();
+            let line = world.fabric().tx_port(HostId(h as u32), nic.port()).rate();
             let (n, low) = nic.rates();
             cuts += n;
             paced += nic.stats.paced;

@@ -1,12 +1,13 @@
 //! Times of flows, against those of the same flows in an idle network.
 //!
 //! *Completion time* (FCT): from the start that was planned to the moment at which the host that
-//! posted sees its last completion, the acknowledgement's way included. *Placed*: when its last byte
-//! lay in the destination's memory.
+//! posted sees its last completion, the acknowledgement's way included. *Placed*: when its last
+//! byte lay in the destination's memory.
 //!
-//! *Alone*: what the bytes with their headers take over the links of the flow's own way, and the way
-//! of the acknowledgement (of a READ: of its request) in an idle network, exact within one packet.
-//! Hosts are not in it. Of a ring it is the time of its bytes without the waiting for neighbours.
+//! *Alone*: what the bytes with their headers take over the links of the flow's own way, and the
+//! way of the acknowledgement (of a READ: of its request) in an idle network, exact within one
+//! packet. Hosts are not in it. Of a ring it is the time of its bytes without the waiting for
+//! neighbours.
 //!
 //! *Victim*: flows that meet at the source or at the destination of a flow share that host's link,
 //! and n of them can take n times as long. A flow that takes more than twice as long as that was
@@ -252,7 +253,7 @@ fn message_bytes(rc: &RcConfig, op: Op, len: u64, payload: u32) -> u64 {
     wire(first, full) + (packets - 2) * wire(middle, full) + wire(last, rest)
 }
 
-/// Bytes on the wire of its largest packet but for the headers of the first one: that of the middle.
+/// Bytes on the wire of a full packet in the middle of it, or of its only one.
 fn first_bytes(rc: &RcConfig, op: Op, len: u64, payload: u32) -> u64 {
     let [_, middle, _, only] = opcodes(op);
     let opcode = if len <= payload.into() { only } else { middle };

@@ -33,8 +33,8 @@ pub struct NetworkPort {
     pub of_ps: u64,
     /// Most bytes in its queue.
     pub queue_max: u64,
-    /// Time for which a packet waited, the link was free, and the far end had no room or had paused it;
-    /// absent where the far end never pushes back.
+    /// Time for which a packet waited, the link was free, and the far end had no room or had paused
+    /// it; absent where the far end never pushes back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starved_ps: Option<u64>,
     /// Packets that got an ECN mark here.
@@ -126,7 +126,6 @@ fn network_port(world: &World, node: NodeId, port: PortId) -> NetworkPort {
     let egress = fabric.egress_of(node, port);
     let counters = egress.counters(now);
     let (peer, peer_port) = egress.peer();
-    let pushes_back = egress.credits().is_some() || egress.knows_pauses();
     let pauses: Vec<_> = (0..MAX_CLASSES as u8).map(|c| egress.pauses(now, c)).collect();
     NetworkPort {
         name: port_name(fabric, node, port),
@@ -137,7 +136,7 @@ fn network_port(world: &World, node: NodeId, port: PortId) -> NetworkPort {
         busy_ps: egress.busy(now).as_ps(),
         of_ps: now.since(Time::ZERO).as_ps(),
         queue_max: counters.max_queue_bytes,
-        starved_ps: pushes_back.then(|| counters.blocked.as_ps()),
+        starved_ps: egress.pushes_back().then(|| counters.blocked.as_ps()),
         marks: counters.marked,
         pause_frames: pauses.iter().map(|p| p.xoff_sent).sum(),
         paused_ps: pauses.iter().map(|p| p.paused.as_ps()).sum(),

@@ -98,6 +98,7 @@ pub(super) fn script_metrics(prefix: &str, results: &Results, out: &mut Outcome)
     }
     status_metrics(&format!("{prefix}wc_"), &[results], out);
     out.words.insert(format!("{prefix}statuses"), results.statuses.to_string());
+    out.words.insert(format!("{prefix}wr_ids"), results.statuses.wr_ids());
 }
 
 /// What the peers of scripts saw: statuses of their receives.
@@ -154,6 +155,7 @@ mod tests {
         assert_eq!(out.metrics["a.step.1.count"], Metric::count(1));
         assert_eq!(out.counters["a.wc_wr_flush_err"], 1);
         assert_eq!(out.words["a.statuses"], "5");
+        assert_eq!(out.words["a.wr_ids"], "1");
         peer_metrics("a.", &[&results, &Results::default()], &mut out);
         assert_eq!(out.counters["a.peer_wc_wr_flush_err"], 1);
         assert_eq!(out.words["a.peer_statuses"], "5; ");

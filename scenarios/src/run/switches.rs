@@ -150,8 +150,8 @@ pub(crate) fn metrics(world: &World, wanted: bool, ports: usize, out: &mut Outco
 
 fn storm_note(count: u64, out: &mut Outcome) {
     if count > 0 {
-        let text = "classes of switch ports that were paused for longer than `switch.watchdog`: look \
-                    at `switchN.portM.paused` for where it began";
+        let text = "classes of switch ports that were paused for longer than `switch.watchdog`: \
+                    look at `switchN.portM.paused` for where it began";
         let (name, text) = ("pause-storm".to_owned(), text.to_owned());
         out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
     }

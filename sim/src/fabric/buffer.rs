@@ -305,7 +305,10 @@ mod tests {
         /// The accounts are those of the packets inside, and no part passes its size.
         #[test]
         fn accounts_are_those_of_the_packets(
-            steps in prop::collection::vec((0usize..3, 0u8..2, 0usize..3, 1u64..9_000, any::<bool>()), 1..300),
+            steps in prop::collection::vec(
+                (0usize..3, 0u8..2, 0usize..3, 1u64..9_000, any::<bool>()),
+                1..300,
+            ),
             fixed in any::<bool>(), reserved in 0u64..3_000,
         ) {
             let pause_at = if fixed {

@@ -193,6 +193,11 @@ impl EgressPort {
         self.wiring.lanes.as_ref().map_or(0, |l| l.count())
     }
 
+    /// Whether the far end can hold packets back: by room, by pauses, or by credits of lanes.
+    pub const fn pushes_back(&self) -> bool {
+        self.wiring.credits.is_some() || self.wiring.pauses.is_some() || self.wiring.lanes.is_some()
+    }
+
     /// Credits of a virtual lane, in blocks; `None` when this is no InfiniBand link.
     pub fn lane_credits(&self, lane: u8) -> Option<u16> {
         self.wiring.lanes.as_deref().map(|l| l.credits(lane))
@@ -259,8 +264,8 @@ impl EgressPort {
         &self.counters.dropped
     }
 
-    /// Packets that wait, first to leave first, each with the port that it came in by; at a host that
-    /// port means nothing.
+    /// Packets that wait, first to leave first, each with the port that it came in by; at a host
+    /// that port means nothing.
     pub fn waiting(&self) -> impl Iterator<Item = (PacketId, PortId)> {
         self.queued().map(|q| (q.packet, q.ingress))
     }

@@ -96,8 +96,8 @@ impl HostNode {
     }
 
     /// Puts a packet into the transmit queue of `port`. `wire_bytes` is the size of the packet on
-    /// the wire and stays the same on all its way; `sl` is its service level. Gives when its last bit leaves, or `None` when
-    /// it has to wait for others or for room at the far end; then
+    /// the wire and stays the same on all its way; `sl` is its service level. Gives when its
+    /// last bit leaves, or `None` when it has to wait for others or for room at the far end; then
     /// `take_started` tells.
     ///
     /// # Errors

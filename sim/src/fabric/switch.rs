@@ -11,7 +11,7 @@ use super::ingress::Ingress;
 use super::mmu::Mmu;
 use super::routes::RouteTable;
 use crate::engine::{Class, Out, Slab};
-use crate::wire::{NodeId, Packet, PortId};
+use crate::wire::{NodeId, Packet, PacketId, PortId};
 
 /// One port of a switch.
 #[derive(Clone, Debug)]
@@ -86,27 +86,7 @@ impl SwitchNode {
     ) -> Outcome {
         match ev {
             FabricEvent::Arrive { port, packet, wire_bytes, .. } => {
-                let p = &packets[packet.0];
-                let class = self.class_of_sl[usize::from(p.sl & 15)];
-                let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
-                ingress.arrived(wire_bytes, class);
-                ingress.tell(now, egress.free_at(), class, out);
-                let small = wire_bytes <= ingress.max_packet_bytes;
-                let item = Queued { packet, wire_bytes, ingress: port, class };
-                let Some(to) = self.route(now, p) else {
-                    return self.refuse(now, item, DropCause::NoRoute, out);
-                };
-                if !small || !self.ports[to.index()].egress.takes(wire_bytes) {
-                    return self.refuse(now, item, DropCause::Oversize, out);
-                }
-                if let Some(refused) = self.admit(now, item, to, out) {
-                    return refused;
-                }
-                if self.cut_through && self.is_faster(to, port) {
-                    self.store(now, item, to, out);
-                    return Outcome::Nothing;
-                }
-                self.forward(now, item, to, packets, out)
+                self.arrive(now, (port, packet, wire_bytes), packets, out)
             }
             FabricEvent::Stored { port, to, packet, .. } => {
                 let Packet { wire_bytes, sl, .. } = packets[packet.0];
@@ -159,6 +139,37 @@ impl SwitchNode {
                 Outcome::Nothing
             }
         }
+    }
+
+    /// A packet has come in.
+    fn arrive(
+        &mut self,
+        now: Time,
+        (port, packet, wire_bytes): (PortId, PacketId, u32),
+        packets: &mut Slab<Packet>,
+        out: &mut Out<FabricEvent>,
+    ) -> Outcome {
+        let p = &packets[packet.0];
+        let class = self.class_of_sl[usize::from(p.sl & 15)];
+        let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
+        ingress.arrived(wire_bytes, class);
+        ingress.tell(now, egress.free_at(), class, out);
+        let small = wire_bytes <= ingress.max_packet_bytes;
+        let item = Queued { packet, wire_bytes, ingress: port, class };
+        let Some(to) = self.route(now, p) else {
+            return self.refuse(now, item, DropCause::NoRoute, out);
+        };
+        if !small || !self.ports[to.index()].egress.takes(wire_bytes) {
+            return self.refuse(now, item, DropCause::Oversize, out);
+        }
+        if let Some(refused) = self.admit(now, item, to, out) {
+            return refused;
+        }
+        if self.cut_through && self.is_faster(to, port) {
+            self.store(now, item, to, out);
+            return Outcome::Nothing;
+        }
+        self.forward(now, item, to, packets, out)
     }
 
     fn route(&self, now: Time, p: &Packet) -> Option<PortId> {

@@ -335,7 +335,7 @@ impl Nic {
     /// A CNP has come.
     pub(super) fn on_cnp(&mut self, env: &mut Env<'_>, packet: PacketId) {
         let desc = env.packets.remove(packet.0).desc;
-        let index = Self::qp_index(desc.dest);
+        let index = self.own_qp_index(desc.dest);
         let Some((qp, q)) = index.and_then(|i| Some((i, self.qp_mut(i)?))) else {
             self.gone.rp_cnp_ignored += 1;
             return;
@@ -352,7 +352,7 @@ impl Nic {
     /// A CNP that no QP takes.
     pub(super) fn ignore_cnp(&mut self, env: &mut Env<'_>, packet: PacketId) {
         let desc = env.packets.remove(packet.0).desc;
-        match Self::qp_index(desc.dest).and_then(|i| self.qp_mut(i)) {
+        match self.own_qp_index(desc.dest).and_then(|i| self.qp_mut(i)) {
             Some(q) => q.counters.rp_cnp_ignored += 1,
             None => self.gone.rp_cnp_ignored += 1,
         }
@@ -362,7 +362,7 @@ impl Nic {
     pub(super) fn on_marked(&mut self, env: &mut Env<'_>, packet: PacketId) {
         let p = &env.packets[packet.0];
         let (desc, from, sl) = (p.desc, (p.src, p.src_port), p.sl);
-        let Some(qp) = Self::qp_index(desc.dest) else { return };
+        let Some(qp) = self.own_qp_index(desc.dest) else { return };
         let becn = self.rc.congestion.notify.is_some_and(|n| n.becn_in_acks);
         let Some(q) = self.qp_mut(qp) else { return };
         q.counters.np_ecn_marked_roce_packets += 1;

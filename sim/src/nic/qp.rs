@@ -183,6 +183,11 @@ pub struct NicQp {
     /// Receives that its queue held when it last refused a packet for want of one: more than none
     /// where a planned fault withholds them.
     pub fill_at_rnr: Option<u32>,
+    /// When it was last reset.
+    pub reset_at: Option<Time>,
+    /// Requests that were sent for the first time and that this side took for duplicates: how many
+    /// and when the last one came. After a loss of order, or after a copy, they are harmless.
+    pub fresh_duplicates: Option<(u64, Time)>,
     /// Since when it takes packets; `None`: it never did in this life.
     pub accepts_since: Option<Time>,
     /// How it came to ERR, in this life.
@@ -254,6 +259,12 @@ impl NicQp {
         let reason = (desc.psn != new).then(|| requester.resend_reason(&desc)).flatten();
         self.stats.rd_atomic_peak = self.stats.rd_atomic_peak.max(requester.rd_atomic());
         Some(NextPacket { desc, read: None, reason })
+    }
+
+    /// A request that was sent for the first time was taken for a duplicate.
+    pub(super) fn note_fresh_duplicate(&mut self, now: Time) {
+        let before = self.fresh_duplicates.map_or(0, |(n, _)| n);
+        self.fresh_duplicates = Some((before + 1, now));
     }
 
     /// Whether requests went out whose answers the QP needs to go on.

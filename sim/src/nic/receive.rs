@@ -206,8 +206,7 @@ impl Nic {
         let posted = !self.recv_queue(qp).is_empty();
         let now = env.now;
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
-        let held = q.current_recv.is_some();
-        let state = q.state;
+        let (held, state) = (q.current_recv.is_some(), q.state);
         let Some(responder) = q.responder.as_mut() else {
             return self.discard(env, packet, Refused::State(state));
         };
@@ -221,6 +220,7 @@ impl Nic {
         }
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
         let arrived = Arrived::of(&env.packets[packet.0]);
+        let fresh = env.packets[packet.0].reason.is_none();
         env.packets.remove(packet.0);
         let Sender { host, port, qp: from } = arrived.from;
         let subject = subject(host, port, from, desc.wqe);
@@ -259,6 +259,7 @@ impl Nic {
             Accept::RnrNak => self.note_fill(qp),
             // The QP goes to ERR when the NAK has left.
             Accept::Nak(code) => self.refused(env, qp, code, false),
+            Accept::Duplicate if fresh => q.note_fresh_duplicate(now),
             Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}
             Accept::Drop(why) => {
                 let expected = q.attr.qkey;

@@ -127,6 +127,11 @@ impl PortView<'_> {
         self.fabric.egress_of(self.node, self.port)
     }
 
+    fn lane_credits(&self) -> Option<u64> {
+        let lanes = self.fabric.hosts().first()?.classes() as u8;
+        (0..lanes).filter_map(|lane| self.egress().lane_credits(lane)).map(u64::from).min()
+    }
+
     /// Something about pauses, summed over classes; `None` where the link knows none.
     fn pauses(&self, of: fn(&PauseCounters) -> u64) -> Option<u64> {
         let egress = self.egress();
@@ -156,11 +161,12 @@ use SeriesUnit::{Bytes, Count as Things, Rate, Time as Duration};
 /// | `busy` | time spent sending |
 /// | `starved` | time for which a packet waited and only the far end held it back: no room, or a pause |
 /// | `credits` | bytes that the far end still has room for |
+/// | `lane_credits` | credits of the virtual lane with the fewest, in blocks of 64 bytes |
 /// | `marks` | packets that got an ECN mark |
 /// | `paused` | time for which classes were paused, summed over them |
 /// | `pause_frames` | pause frames sent because an input was full, refreshes included |
 /// | `drops` | packets that found no room, and those that faults took from the link behind it |
-const PORT: [(Quantity, OfPort); 10] = [
+const PORT: [(Quantity, OfPort); 11] = [
     (quantity("queues", "queue", Bytes, Level), |v| Some(v.egress().queue_bytes(v.now))),
     (quantity("queues", "queue_max", Bytes, Peak), |v| {
         Some(v.fabric.take_peak(v.now, v.node, v.port))
@@ -168,10 +174,10 @@ const PORT: [(Quantity, OfPort); 10] = [
     (quantity("links", "sent", Bytes, Count), |v| Some(v.egress().counters(v.now).sent.bytes)),
     (quantity("links", "busy", Duration, Count), |v| Some(v.egress().busy(v.now).as_ps())),
     (quantity("links", "starved", Duration, Count), |v| {
-        let pushes_back = v.egress().credits().is_some() || v.egress().knows_pauses();
-        pushes_back.then(|| v.egress().counters(v.now).blocked.as_ps())
+        v.egress().pushes_back().then(|| v.egress().counters(v.now).blocked.as_ps())
     }),
     (quantity("links", "credits", Bytes, Level), |v| v.egress().credits()),
+    (quantity("links", "lane_credits", Things, Level), |v| v.lane_credits()),
     (quantity("links", "marks", Things, Count), |v| v.egress().marks()),
     (quantity("links", "paused", Duration, Count), |v| v.pauses(|p| p.paused.as_ps())),
     (quantity("links", "pause_frames", Things, Count), |v| v.pauses(|p| p.xoff_sent)),

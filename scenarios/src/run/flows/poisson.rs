@@ -31,8 +31,8 @@ const FRACTION: u32 = 32;
 /// ln 2 with [`FRACTION`] bits behind the point.
 const LN_2: u64 = 2_977_044_472;
 
-/// Minus ln((x + 1) / 2^64), with [`FRACTION`] bits behind the point: the logarithm to base 2 bit by
-/// bit, by squaring, times ln 2.
+/// Minus ln((x + 1) / 2^64), with [`FRACTION`] bits behind the point: the logarithm to base 2 bit
+/// by bit, by squaring, times ln 2.
 fn minus_ln(x: u64) -> u64 {
     let value = u128::from(x) + 1;
     let whole = 127 - value.leading_zeros();

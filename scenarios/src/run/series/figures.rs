@@ -47,7 +47,7 @@ pub(super) fn figure(
     match (figure, threshold) {
         ("max", None) => Some(whole(values().max()?, unit)),
         ("min", None) => Some(whole(values().min()?, unit)),
-        ("last", None) => Some(whole(values().last()?, unit)),
+        ("last", None) => Some(whole(values().next_back()?, unit)),
         ("mean", None) => Some(whole(mean(&counted)?, unit)),
         ("time_at_zero", None) => time(time_for(&all, |value| value == 0)),
         ("time_above", Some(text)) => {
@@ -164,8 +164,8 @@ struct Waves {
 ///
 /// A wave is counted when the value has gone from a quarter of the range below the mean to as much
 /// above it: what wavers less is noise. The period is the mean time between such rises, and the
-/// amplitude half of the mean way from trough to crest. A value that rises once, or only drifts, has
-/// neither.
+/// amplitude half of the mean way from trough to crest. A value that rises once, or only drifts,
+/// has neither.
 fn waves(all: &[Sample]) -> Option<Waves> {
     let values = || all.iter().map(|s| s.value);
     let (least, most, mean) = (values().min()?, values().max()?, mean(all)?);

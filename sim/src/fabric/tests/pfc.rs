@@ -373,7 +373,10 @@ proptest! {
     #[test]
     fn pauses_lose_nothing_and_end(
         c in networks(), seed in any::<u64>(), every in 1u32..100,
-        flows in prop::collection::vec((0u32..5, 1u32..5, 0u64..20_000, 1u32..400, 64u32..4_224, 0u8..2), 1..8),
+        flows in prop::collection::vec(
+            (0u32..5, 1u32..5, 0u64..20_000, 1u32..400, 64u32..4_224, 0u8..2),
+            1..8,
+        ),
     ) {
         let flows: Vec<_> = flows
             .into_iter()

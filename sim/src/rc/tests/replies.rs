@@ -202,7 +202,6 @@ fn a_read_is_remembered_after_its_last_response() {
 
 #[test]
 fn an_idle_responder_is_small() {
-    // 240 of it are counters.
     assert!(size_of::<Responder>() <= 520, "{}", size_of::<Responder>());
 }
 
