@@ -246,7 +246,9 @@ fn losses(world: &World) -> String {
         }
     }
     let lost = world.fabric().dropped();
-    for cause in [DropCause::Fault, DropCause::LinkDown, DropCause::PeerDead] {
+    let planned =
+        [DropCause::Fault, DropCause::LinkDown, DropCause::PeerDead, DropCause::SwitchReboot];
+    for cause in planned {
         let n = lost.of(cause).packets;
         if n > 0 {
             text += &format!("planned faults took {n} packets from links ({})\n", cause.name());

@@ -480,6 +480,40 @@ impl EgressPort {
         self.go_on(now, out)
     }
 
+    /// The port forgets the pauses of the far end and sends none of its own that still wait: its
+    /// link comes up anew. What it may send by that begins.
+    pub(super) fn forget_pauses(
+        &mut self,
+        now: Time,
+        out: &mut Out<FabricEvent>,
+    ) -> Option<Started> {
+        self.wiring.pauses.as_mut()?.frames.clear();
+        let mut freed = None;
+        for class in 0..MAX_CLASSES as u8 {
+            freed = freed.or(self.end_pause(now, class, out));
+            if let Some(p) = &mut self.wiring.pauses {
+                p.paused[usize::from(class)].ignored = false;
+            }
+        }
+        freed
+    }
+
+    /// Everything that waits, which is dropped for this cause.
+    pub(super) fn clear(&mut self, now: Time, cause: DropCause) -> Vec<Queued> {
+        self.settle(now);
+        self.unblock(now);
+        let mut items = Vec::with_capacity(self.queues.len());
+        while let Some(item) = self.queues.pop(|_| true) {
+            self.counters.dropped.add(cause, item.wire_bytes);
+            items.push(item);
+        }
+        self.waiting = 0;
+        for lane in 0..self.lanes() {
+            self.watch_credit(now, lane);
+        }
+        items
+    }
+
     /// The watchdog looks at the pauses of the port: one that has lasted for `watchdog.after` is a
     /// storm.
     pub(super) fn watch(

@@ -13,5 +13,6 @@ mod loss;
 mod oversize;
 mod pfc;
 mod properties;
+mod resets;
 mod routing;
 mod shapes;
