@@ -275,7 +275,7 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
             kind: ExitKind::NoProgress,
             reason: "the time limit of the run was reached; raise run.limit or ask for less".into(),
         },
-        RunEnd::PauseDeadlock(d) => {
+        RunEnd::Deadlock(d) => {
             Exit { kind: ExitKind::NoProgress, reason: losses(world) + &d.to_string() }
         }
         RunEnd::Livelock(e) => Exit { kind: ExitKind::NoProgress, reason: e.to_string() },

@@ -47,7 +47,7 @@ pub use config::{
     HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
 };
 pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, MAX_CREDIT, blocks};
-pub use deadlock::{PauseDeadlock, Waiting};
+pub use deadlock::{Deadlock, HeldBy, Waiting};
 pub use ecn::{EcnConfig, EcnError, MarkAt};
 pub use egress::EgressPort;
 pub use event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, PortCounters, Tally};

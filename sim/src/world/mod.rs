@@ -23,8 +23,7 @@ use crate::capture::{Capture, CaptureSink};
 use crate::engine::{ComponentId, Engine, EngineError, Out, Slab, Timeline, TraceHash};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{
-    ConfigError, Dropped, Fabric, FabricConfig, FabricEvent, HostNode, Outcome,
-    PauseDeadlock,
+    ConfigError, Deadlock, Dropped, Fabric, FabricConfig, FabricEvent, HostNode, Outcome,
 };
 use crate::host::{Host, HostConfig, InitiatorConfig, MAX_NICS, Shared, SimProgram, StallReason};
 use crate::nic::{Nic, NicEvent};
@@ -93,8 +92,8 @@ pub enum RunEnd {
     TimeLimit,
     /// Time does not move on.
     Livelock(EngineError),
-    /// Switches pause each other in a circle.
-    PauseDeadlock(PauseDeadlock),
+    /// Switches hold each other back in a circle.
+    Deadlock(Deadlock),
 }
 
 /// A simulated world.
@@ -234,7 +233,7 @@ impl World {
                 }
                 Ok(Some((now, _, Event::Watch))) => {
                     if let Some(deadlock) = self.watch(now) {
-                        return RunEnd::PauseDeadlock(deadlock);
+                        return RunEnd::Deadlock(deadlock);
                     }
                 }
                 Ok(Some((now, class, event))) if self.comes(now, class, event) => {
