@@ -11,6 +11,7 @@ mod harness;
 mod link_credits;
 mod loss;
 mod oversize;
+mod pauses;
 mod pfc;
 mod properties;
 mod resets;

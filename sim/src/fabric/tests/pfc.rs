@@ -372,7 +372,7 @@ fn buffers_and_thresholds_are_checked() {
 }
 
 /// Hosts over one to three switches in a row, small buffers, two classes of which one is lossless.
-fn networks() -> impl Strategy<Value = FabricConfig> {
+pub(super) fn networks() -> impl Strategy<Value = FabricConfig> {
     let shared = (0u64..200_000, 1u64..8, any::<bool>(), any::<bool>(), 0u64..4_000);
     let cables = prop::collection::vec((0usize..3, 1u64..2_000), 8);
     (shared, cables, 1u32..4, any::<bool>()).prop_map(|(s, cables, switches, noise)| {
