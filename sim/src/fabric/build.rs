@@ -179,12 +179,16 @@ const fn bytes_of(blocks: u32) -> u64 {
     blocks as u64 * BLOCK_BYTES as u64
 }
 
-/// Most bytes that may wait for an output port of a switch.
-const fn largest_queue(switch: &SwitchConfig, ports: u64) -> u64 {
+/// Most bytes that may wait in a class for an output port of a switch.
+fn largest_queue(c: &FabricConfig, plugs: &[Plug], switch: &SwitchConfig, class: usize) -> u64 {
+    let ports = plugs.len() as u64;
     match switch.buffering {
         Buffering::TailDrop { port_bytes } => port_bytes,
         Buffering::Lossless { port_bytes } => port_bytes.saturating_mul(ports),
-        Buffering::Shared(shared) => shared.total_bytes,
+        Buffering::Shared(shared) => {
+            let lossless = c.classes.each[class].lossless;
+            sizes(c, plugs, switch, &shared).largest_queue(class, lossless)
+        }
         Buffering::Credits { blocks } => bytes_of(blocks).saturating_mul(ports),
     }
 }
@@ -289,14 +293,16 @@ fn check_classes(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
             return Err(ConfigError::NoSuchClass { sl, class: *class });
         }
     }
-    let switches = c.switches.iter().zip(&g.switches);
-    let room = switches.map(|(s, ports)| largest_queue(s, ports.len() as u64)).min();
+    let room = |class| {
+        let switches = c.switches.iter().zip(&g.switches);
+        switches.map(|(s, plugs)| largest_queue(c, plugs, s, class)).min().unwrap_or(u64::MAX)
+    };
     for (class, config) in (0..).zip(each) {
         if config.service == Service::Weighted(0) {
             return Err(ConfigError::NoWeight { class });
         }
         if let Some(ecn) = &config.ecn {
-            let checked = ecn.check(room.unwrap_or(u64::MAX));
+            let checked = ecn.check(room(usize::from(class)));
             checked.map_err(|error| ConfigError::Ecn { class, error })?;
         }
     }
