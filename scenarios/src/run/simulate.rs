@@ -246,7 +246,9 @@ fn losses(world: &World) -> String {
         }
     }
     let lost = world.fabric().dropped();
-    for cause in [DropCause::Fault, DropCause::LinkDown, DropCause::PeerDead] {
+    let planned =
+        [DropCause::Fault, DropCause::LinkDown, DropCause::PeerDead, DropCause::SwitchReboot];
+    for cause in planned {
         let n = lost.of(cause).packets;
         if n > 0 {
             text += &format!("planned faults took {n} packets from links ({})\n", cause.name());
@@ -273,7 +275,7 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
             kind: ExitKind::NoProgress,
             reason: "the time limit of the run was reached; raise run.limit or ask for less".into(),
         },
-        RunEnd::PauseDeadlock(d) => {
+        RunEnd::Deadlock(d) => {
             Exit { kind: ExitKind::NoProgress, reason: losses(world) + &d.to_string() }
         }
         RunEnd::Livelock(e) => Exit { kind: ExitKind::NoProgress, reason: e.to_string() },

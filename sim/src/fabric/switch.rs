@@ -38,6 +38,8 @@ pub struct SwitchNode {
     pub(super) storing: Tally,
     /// Drops that belong to no output port.
     pub(super) dropped: Drops,
+    /// Faults that keep it down now.
+    pub(super) down: u32,
 }
 
 impl SwitchNode {
@@ -93,6 +95,10 @@ impl SwitchNode {
                 self.storing.remove(wire_bytes);
                 let class = self.class_of_sl[usize::from(sl & 15)];
                 let item = Queued { packet, wire_bytes, ingress: port, class };
+                if self.is_down() {
+                    self.leaves(now, item, to, out);
+                    return self.refuse_late(item, to);
+                }
                 self.forward(now, item, to, packets, out)
             }
             FabricEvent::PortFree { port, .. } => {
@@ -100,6 +106,7 @@ impl SwitchNode {
                 self.left(now, started, port, packets, out);
                 Outcome::Nothing
             }
+            FabricEvent::Pause { .. } if self.is_down() => Outcome::Nothing,
             FabricEvent::Pause { port, class, quanta, .. } => {
                 let started = self.ports[port.index()].egress.on_pause(now, class, quanta, out);
                 self.left(now, started, port, packets, out);
@@ -265,6 +272,59 @@ impl SwitchNode {
                 mmu.resume_if_room(now, (item.ingress, item.class), reverse, out);
             }
         }
+    }
+
+    /// Whether a fault keeps the switch down.
+    pub const fn is_down(&self) -> bool {
+        self.down > 0
+    }
+
+    /// Its buffers are lost, and its ports forget what they were told and what they told. Gives
+    /// what waited in them. The credit of what is lost goes back: a link that comes up begins with
+    /// all of it.
+    pub(super) fn go_down(&mut self, now: Time, out: &mut Out<FabricEvent>) -> Vec<Dropped> {
+        self.down += 1;
+        let mut lost = Vec::new();
+        for port in (0..self.ports.len() as u16).map(PortId) {
+            let items = self.ports[port.index()].egress.clear(now, DropCause::SwitchReboot);
+            for item in items {
+                self.leaves(now, item, port, out);
+                lost.push(self.lost(item, port));
+            }
+        }
+        for p in &mut self.ports {
+            let started = p.egress.forget_pauses(now, out);
+            debug_assert!(started.is_none(), "nothing waits");
+        }
+        if let Some(mmu) = &mut self.mmu {
+            mmu.inputs.iter_mut().for_each(|input| input.now = 0);
+        }
+        lost
+    }
+
+    /// One fault less keeps it down.
+    pub(super) const fn come_up(&mut self) {
+        self.down = self.down.checked_sub(1).expect("it was down");
+    }
+
+    /// A packet that was to leave by `port` leaves the buffers unsent.
+    fn leaves(&mut self, now: Time, item: Queued, port: PortId, out: &mut Out<FabricEvent>) {
+        let input = &mut self.ports[item.ingress.index()].ingress;
+        input.give_back(now, (item.wire_bytes, item.class), out);
+        if let Some(mmu) = &mut self.mmu {
+            mmu.release(item, port);
+        }
+    }
+
+    /// A packet that was being stored when the switch went down.
+    fn refuse_late(&mut self, item: Queued, port: PortId) -> Outcome {
+        self.ports[port.index()].egress.count_drop(DropCause::SwitchReboot, item.wire_bytes);
+        Outcome::Dropped(self.lost(item, port))
+    }
+
+    const fn lost(&self, item: Queued, port: PortId) -> Dropped {
+        let Queued { packet, wire_bytes, .. } = item;
+        Dropped { node: self.id, port, packet, wire_bytes, cause: DropCause::SwitchReboot }
     }
 
     /// Takes a packet into the shared buffer, if there is one; gives its loss if there is no room.

@@ -15,6 +15,7 @@ use super::qp::{Deferred, HostWrite};
 use super::queues::{CqeKind, RecvQueue};
 use super::{Nic, NicQp};
 use crate::engine::Class;
+use crate::fabric::PauseReason;
 use crate::memory::{MemoryError, Pd, RegionId, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{
@@ -22,6 +23,10 @@ use crate::rc::{
 };
 use crate::wire::codec::Ecn;
 use crate::wire::{PacketId, Payload};
+
+/// Bytes that must be free again in the receive buffer before a paused link goes on: two packets
+/// of the largest MTU. Less: more pause frames.
+const PAUSE_HYSTERESIS: u64 = 2 * 4096;
 
 /// Payload on its way to memory.
 #[derive(Debug)]
@@ -72,10 +77,13 @@ impl Nic {
     }
 
     /// Takes a packet into the receive buffer, or leaves it in front of the port when PCIe does
-    /// not drain the buffer fast enough: the link's flow control holds the sender back.
+    /// not drain the buffer fast enough. A link that knows priority flow control pauses the class
+    /// of such a packet, and what still comes is the headroom; another link is held back by nobody.
     pub(super) fn rx_buffer(&mut self, env: &mut Env<'_>, packet: PacketId) {
         if !self.rx_held.is_empty() || self.rx_full() {
             self.stats.rx_buffer_waits += 1;
+            let sl = env.packets[packet.0].sl;
+            env.port.pause_full(env.now, self.port(), sl, env.fabric_out);
             return self.rx_held.push_back(packet);
         }
         self.rx_queue(env, packet);
@@ -92,6 +100,12 @@ impl Nic {
             && let Some(packet) = self.rx_held.pop_front()
         {
             self.rx_queue(env, packet);
+        }
+        let low =
+            self.rx_bytes == 0 || self.rx_bytes + PAUSE_HYSTERESIS <= u64::from(self.cfg.tx_buffer);
+        let port = self.port();
+        if low && self.rx_held.is_empty() && env.port.is_pausing(port, PauseReason::Full) {
+            env.port.pause(env.now, port, PauseReason::Full, 0, env.fabric_out);
         }
     }
 
