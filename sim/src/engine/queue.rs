@@ -200,9 +200,9 @@ impl<E: Copy> Queue<E> {
         match (near, self.crowd.peek()) {
             (Some(a), Some(b)) => Some(least(a, b)),
             (Some(key), None) | (None, Some(key)) => Some(key),
-            (None, None) => self.earliest_slot().and_then(|(level, slot)| {
-                self.chunks.keys(self.slots[level][slot]).reduce(least)
-            }),
+            (None, None) => self
+                .earliest_slot()
+                .and_then(|(level, slot)| self.chunks.keys(self.slots[level][slot]).reduce(least)),
         }
     }
 
