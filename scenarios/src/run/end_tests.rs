@@ -15,6 +15,27 @@ fn a_poll_that_lets_time_pass_is_no_spin() {
     assert_eq!(number(&o, "received"), 2.0);
 }
 
+/// The same at the sender: a message each 1.2 s, and a look at the queue each microsecond.
+#[test]
+fn a_sender_that_polls_between_its_messages_is_no_stall() {
+    let rate = "[[program]]\nkind = 'message-rate'\nop = 'write'\nsize = '64B'\niterations = 2\n\
+                warmup = 0\npoll_interval = '1us'\ninterval = '1200ms'\n";
+    let o = outcome(rate, &["run.limit=10s"]);
+    assert_eq!((o.exit.kind, o.exit.reason.as_str()), (ExitKind::Ok, ""));
+    assert_eq!(number(&o, "messages"), 2.0);
+}
+
+/// Polls of a sender whose completion never comes: it has nothing to do by itself any more.
+#[test]
+fn a_sender_that_polls_in_vain_is_a_stall() {
+    let rate = "[qp]\ntimeout = 0\n[[program]]\nkind = 'message-rate'\nop = 'write'\n\
+                size = '64B'\niterations = 2\nwarmup = 0\npoll_interval = '1us'\n\
+                interval = '2us'\n[[fault]]\nid = 'f0'\nkind = 'drop'\nclass = 'write'\nnth = 2\n";
+    let o = outcome(rate, &["run.limit=60s"]);
+    assert_eq!(o.exit.kind, ExitKind::NoProgress, "{}", o.exit.reason);
+    assert!(!o.exit.reason.contains("time limit"), "{}", o.exit.reason);
+}
+
 /// The ring is missing: the peer polls for a message that nobody will ever send.
 #[test]
 fn polls_of_what_can_never_come_are_a_stall() {
