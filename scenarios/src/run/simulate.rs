@@ -550,8 +550,10 @@ fn oracles(world: &World, out: &mut Outcome) {
         "byte-balance",
         "data-errors",
         "psn-mismatch",
+        receives::OVERTAKEN,
     ];
     out.oracles = watching.map(str::to_owned).to_vec();
+    receives::overtaken(world, out);
     if let Err(e) = world.fabric().balance() {
         let (name, text) = ("byte-balance".to_owned(), e.to_string());
         out.notes.push(Note { kind: NoteKind::Violation, name, text, count: 1 });

@@ -3,7 +3,7 @@
 
 use doorbell_core::transport::{ModifyError, PostRecvCause, RingCause, RingError, StageError};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::WcStatus;
+use doorbell_core::verbs::{TransitionError, WcStatus};
 
 use super::{Metric, Note, NoteKind, Outcome};
 use crate::workloads::{Outcome as Logged, Results};
@@ -63,6 +63,10 @@ const fn recv_word(cause: PostRecvCause) -> &'static str {
 
 const fn modify_word(e: &ModifyError) -> &'static str {
     match e {
+        ModifyError::Transition(TransitionError::MissingAttributes { .. }) => "missing-attributes",
+        ModifyError::Transition(TransitionError::ForbiddenAttributes { .. }) => {
+            "forbidden-attributes"
+        }
         ModifyError::Transition(_) => "no-such-transition",
         _ => "refused",
     }

@@ -695,6 +695,7 @@ impl Host {
         let mut t = SimTransport::new(self, s, initiator, now, jitter);
         let next = catch_unwind(AssertUnwindSafe(|| program.step_on(&mut t)));
         let (end, active) = (t.local(), t.active());
+        let acts_at = program.will_act_at();
         self.initiators[i].program = Some(program);
         let next = match next {
             Ok(next) => next,
@@ -705,7 +706,7 @@ impl Host {
             Err(cause) => resume_unwind(cause),
         };
         self.initiators[i].stats.work += end.since(now);
-        self.watch_progress(i, next, end, active);
+        self.watch_progress(i, next, end, (active, acts_at));
         self.initiators[i].activity = Activity::Acting { next, end };
         if self.initiators[i].effects.is_empty() {
             self.finish_step(s, now, initiator);
@@ -727,8 +728,11 @@ impl Host {
     }
 
     /// Finds programs that turn without doing anything. One that waits for a time turns no faster
-    /// than it says; whether it waits in vain is a question about the whole world.
-    fn watch_progress(&mut self, i: usize, next: Next, end: Time, active: bool) {
+    /// than it says; whether it waits in vain is a question about the whole world, unless it says when it
+    /// will act by itself. `did`: whether it did anything, and when it will.
+    fn watch_progress(&mut self, i: usize, next: Next, end: Time, did: (bool, Option<Time>)) {
+        let (active, acts_at) = did;
+        let acts = acts_at.is_some_and(|at| at > end);
         let rank = self.initiators[i].rank;
         let ready = match next {
             Next::Wait { on, .. } => self.ready_cq(i, on),
@@ -738,6 +742,7 @@ impl Host {
         let timed = matches!(next, Next::Wait { until: Some(until), .. } if until > end);
         (init.idle_steps, init.idle_polls) = match (active, timed) {
             (true, _) => (0, 0),
+            (false, true) if acts => (0, 0),
             (false, true) => (0, init.idle_polls.saturating_add(1)),
             (false, false) => (init.idle_steps + 1, init.idle_polls),
         };

@@ -83,6 +83,7 @@ impl Nic {
             stats: QpStats::default(),
             last_progress: Time::ZERO,
             last_placed: Time::ZERO,
+            placing: Default::default(),
             acknowledged: None,
             last_request: None,
             fill_at_rnr: None,

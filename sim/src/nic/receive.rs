@@ -36,6 +36,8 @@ pub(super) struct RxWrite {
     addr: u64,
     len: u32,
     payload: Payload,
+    /// Of a request of the peer, else of an answer.
+    inbound: bool,
     /// Message, for the timeline.
     subject: u64,
     submitted: Time,
@@ -436,6 +438,7 @@ impl Nic {
                 addr,
                 len: p.len,
                 payload,
+                inbound: true,
                 subject: p.subject,
                 submitted: env.now,
             };
@@ -687,12 +690,13 @@ impl Nic {
                 lost = true;
                 return;
             };
-            let piece = match payload.bytes() {
+            let payload = match payload.bytes() {
                 Some(b) => Payload::copy_from(&b[from..done]),
                 None => Payload::Lengths,
             };
             let submitted = env.now;
-            let write = RxWrite { qp, region, addr, len: n, payload: piece, subject, submitted };
+            let inbound = false;
+            let write = RxWrite { qp, region, addr, len: n, payload, inbound, subject, submitted };
             self.rx_bytes += u64::from(n);
             let id = self.rx_writes.insert(write);
             let kind = if hit { HostWrite::Response(id) } else { HostWrite::AwaitsWqe(id) };
@@ -783,12 +787,14 @@ impl Nic {
             HostWrite::Inbound(id) | HostWrite::Response(id) | HostWrite::AwaitsWqe(id) => {
                 let w = &mut self.rx_writes[id];
                 w.submitted = env.now;
-                let (addr, len) = (w.addr, w.len);
+                let (qp, addr, len, inbound) = (w.qp, w.addr, w.len, w.inbound);
+                self.payload_issued(qp, inbound);
                 let space = self.space(env, self.rx_writes[id].region);
                 let tag = Tag::RxWrite(id).pack();
                 env.dma(node, Kind::Write, space, addr, len, Cause::PayloadWrite, tag);
             }
             HostWrite::Cqe(id) => {
+                self.cqes[id].1.follows = self.payload_before(&self.cqes[id].1);
                 let bytes = self.cfg.cqe_bytes;
                 let here = RegionKind::Host { numa: self.numa };
                 let space = self.cq(self.cqes[id].0).map_or(here, |q| q.space);
@@ -809,6 +815,7 @@ impl Nic {
         env.trace(kind::PLACED, w.addr, u64::from(w.len));
         env.wakes.push(Wake::Memory { addr: w.addr, len: u64::from(w.len) });
         env.timeline.stage(w.subject, "payload write (PCIe)", w.submitted, env.now, 0);
+        self.payload_landed(env.now, w.qp, w.inbound);
         self.rx_leaves(env, w.len);
     }
 
