@@ -244,8 +244,8 @@ impl Capture {
         self.transmissions += 1;
     }
 
-    /// A pause takes effect `at` a time at the output `to`: the port at the other end of its link has
-    /// just begun to send the frame. Pauses that end because a link comes up anew have no frame.
+    /// A pause takes effect at a time at an output: the port at the other end of its link has just
+    /// begun to send the frame. Pauses that end because a link comes up anew have no frame.
     fn pause(
         &mut self,
         fabric: &Fabric,

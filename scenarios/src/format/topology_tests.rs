@@ -258,7 +258,8 @@ fn static_routes_name_what_there_is() {
     assert!(e.to_string().contains("never reach"), "{e}");
     assert!(e.remedy().is_some_and(|r| r.contains("host 2")), "{:?}", e.remedy());
     let e = expanded(
-        "kind = 'switch'\nhosts = 2\n[[topology.route]]\nat = 'switch0'\nto = 'host0'\nvia = 'host0'",
+        "kind = 'switch'\nhosts = 2\n[[topology.route]]\nat = 'switch0'\nto = 'host0'\n\
+         via = 'host0'",
     );
     assert!(e.expect_err("no use").to_string().contains("`route` has no use in `switch`"));
 }

@@ -549,6 +549,7 @@ impl Builder<'_> {
         Some(Mmu {
             buffer: Buffer::new(sizes(self.c, plugs, &self.c.switches[switch], shared))?,
             inputs: plugs.iter().map(|plug| self.pausing(plug, shared)).collect(),
+            pausing: 0,
             watchdog: shared.watchdog,
         })
     }

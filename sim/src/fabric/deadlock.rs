@@ -1,5 +1,5 @@
-//! The search for a deadlock: ports that all wait for each other, held back by pauses or for lack of
-//! credit.
+//! The search for a deadlock: ports that all wait for each other, held back by pauses or for lack
+//! of credit.
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};

@@ -398,8 +398,8 @@ impl EgressPort {
         self.paused >> class & 1 == 1
     }
 
-    /// Of a pause frame that the port is sending: when its last bit leaves, when it arrives, and when
-    /// it takes effect.
+    /// Of a pause frame that the port is sending: when its last bit leaves, when it arrives, and
+    /// when it takes effect.
     pub(crate) fn pause_times(&self) -> (Time, Time, Time) {
         let arrives = self.free_at + self.wiring.propagation;
         let reaction = self.wiring.pauses.as_ref().map_or(Span::ZERO, |p| p.reaction);

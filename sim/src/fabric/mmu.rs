@@ -91,6 +91,8 @@ impl Pausing {
 pub(super) struct Mmu {
     pub buffer: Buffer,
     pub inputs: Vec<Pausing>,
+    /// Input queues that pause their senders.
+    pub pausing: u32,
     pub watchdog: Option<Watchdog>,
 }
 
@@ -125,6 +127,7 @@ impl Mmu {
         let holds = self.buffer.input(queue) != (0, 0);
         if self.buffer.must_pause(queue) || refused && holds {
             state.begin(now, (node, port, class), reverse, out);
+            self.pausing += 1;
         }
     }
 
@@ -162,6 +165,7 @@ impl Mmu {
         let bit = 1 << class;
         if state.now & bit != 0 && self.buffer.may_resume((port.index(), class)) {
             state.end(now, class, reverse, out);
+            self.pausing -= 1;
         }
     }
 }

@@ -4,6 +4,7 @@ use doorbell_core::units::Time;
 
 use super::buffer::Buffer;
 use super::choice::Choice;
+use super::classes::MAX_CLASSES;
 use super::ecn::MarkAt;
 use super::egress::{EgressPort, Queued, Started};
 use super::event::{DropCause, Dropped, Drops, FabricEvent, Outcome, Tally};
@@ -106,46 +107,57 @@ impl SwitchNode {
                 self.left(now, started, port, packets, out);
                 Outcome::Nothing
             }
-            FabricEvent::Pause { .. } if self.is_down() => Outcome::Nothing,
-            FabricEvent::Pause { port, class, quanta, .. } => {
-                let started = self.ports[port.index()].egress.on_pause(now, class, quanta, out);
-                self.left(now, started, port, packets, out);
+            _ => {
+                self.on_flow_control(now, ev, packets, out);
                 Outcome::Nothing
             }
+        }
+    }
+
+    /// Pauses and credits, which say who may send.
+    fn on_flow_control(
+        &mut self,
+        now: Time,
+        ev: FabricEvent,
+        packets: &mut Slab<Packet>,
+        out: &mut Out<FabricEvent>,
+    ) {
+        let (port, started) = match ev {
+            FabricEvent::Pause { .. } if self.is_down() => return,
+            FabricEvent::Pause { port, class, quanta, .. } => {
+                let egress = &mut self.ports[port.index()].egress;
+                (port, egress.on_pause(now, class, quanta, out))
+            }
             FabricEvent::PauseEnd { port, class, .. } => {
-                let started = self.ports[port.index()].egress.on_pause_end(now, class, out);
-                self.left(now, started, port, packets, out);
-                Outcome::Nothing
+                (port, self.ports[port.index()].egress.on_pause_end(now, class, out))
             }
             FabricEvent::Refresh { port, class, .. } => {
                 let reverse = &mut self.ports[port.index()].egress;
                 if let Some(mmu) = &mut self.mmu {
                     mmu.refresh(now, (self.id, port, class), reverse, out);
                 }
-                Outcome::Nothing
+                return;
             }
             FabricEvent::Credit { port, bytes, .. } => {
-                let started = self.ports[port.index()].egress.on_credit(now, bytes, out);
-                self.left(now, started, port, packets, out);
-                Outcome::Nothing
+                (port, self.ports[port.index()].egress.on_credit(now, bytes, out))
             }
             FabricEvent::FlowControl { port, lane, fccl, .. } => {
                 let egress = &mut self.ports[port.index()].egress;
-                let started = egress.on_flow_control(now, (lane, fccl), out);
-                self.left(now, started, port, packets, out);
-                Outcome::Nothing
+                (port, egress.on_flow_control(now, (lane, fccl), out))
             }
             FabricEvent::Freed { port, lane, wire_bytes, .. } => {
                 let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
-                ingress.freed(now, egress.free_at(), (wire_bytes, lane), out);
-                Outcome::Nothing
+                return ingress.freed(now, egress.free_at(), (wire_bytes, lane), out);
             }
             FabricEvent::FlowControlDue { port, lane, .. } => {
                 let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
-                ingress.refresh(now, egress.free_at(), lane, out);
-                Outcome::Nothing
+                return ingress.refresh(now, egress.free_at(), lane, out);
             }
-        }
+            FabricEvent::Arrive { .. }
+            | FabricEvent::Stored { .. }
+            | FabricEvent::PortFree { .. } => unreachable!("packets are no flow control"),
+        };
+        self.left(now, started, port, packets, out);
     }
 
     /// A packet has come in.
@@ -264,12 +276,22 @@ impl SwitchNode {
                 let behind = egress.waiting_bytes_of(item.class);
                 egress.mark(MarkAt::Dequeue, item.class, behind, &mut packets[item.packet.0].ecn);
             }
-            let SwitchPort { egress: reverse, ingress: input } =
-                &mut self.ports[item.ingress.index()];
+            let input = &mut self.ports[item.ingress.index()].ingress;
             input.give_back(end, (item.wire_bytes, item.class), out);
             if let Some(mmu) = &mut self.mmu {
                 mmu.release(item, port);
-                mmu.resume_if_room(now, (item.ingress, item.class), reverse, out);
+                self.resume(now, out);
+            }
+        }
+    }
+
+    /// Lets every paused sender go on that may: what leaves from one input raises the share of all.
+    fn resume(&mut self, now: Time, out: &mut Out<FabricEvent>) {
+        let Some(mmu) = self.mmu.as_mut().filter(|mmu| mmu.pausing > 0) else { return };
+        for (port, p) in (0..).map(PortId).zip(&mut self.ports) {
+            let paused = mmu.inputs[port.index()].now;
+            for class in (0..MAX_CLASSES as u8).filter(|class| paused >> class & 1 == 1) {
+                mmu.resume_if_room(now, (port, class), &mut p.egress, out);
             }
         }
     }
@@ -298,6 +320,7 @@ impl SwitchNode {
         }
         if let Some(mmu) = &mut self.mmu {
             mmu.inputs.iter_mut().for_each(|input| input.now = 0);
+            mmu.pausing = 0;
         }
         lost
     }

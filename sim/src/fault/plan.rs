@@ -96,8 +96,8 @@ impl What {
 }
 
 /// A switch that reboots. When the window opens, what it holds is lost; while it is open, so is
-/// what is on its links, counted as `switch_reboot`. Hosts at its links hear `IBV_EVENT_PORT_ERR` and
-/// `IBV_EVENT_PORT_ACTIVE` as with [`PacketVerdict::LinkDown`].
+/// what is on its links, counted as `switch_reboot`. Hosts at its links hear `IBV_EVENT_PORT_ERR`
+/// and `IBV_EVENT_PORT_ACTIVE` as with [`PacketVerdict::LinkDown`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Reboot {
     /// The switch, from 0.
@@ -385,8 +385,8 @@ impl fmt::Display for PlanError {
             ),
             Self::NoPauses { id, host } => write!(
                 f,
-                "fault \"{id}\": no link of {host} knows pause frames for the class; use a lossless \
-                 class and switches with priority flow control"
+                "fault \"{id}\": no link of {host} knows pause frames for the class; use a \
+                 lossless class and switches with priority flow control"
             ),
             Self::Zero { id, field } => {
                 write!(f, "fault \"{id}\": `{field}` is 0 and is counted from 1")

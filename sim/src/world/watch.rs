@@ -1,5 +1,5 @@
-//! Looking at a network that holds packets back, at fixed instants: storms of pauses, and circles of
-//! waiting.
+//! Looking at a network that holds packets back, at fixed instants: storms of pauses, and circles
+//! of waiting.
 
 use doorbell_core::units::{Span, Time};
 

@@ -80,7 +80,9 @@ proptest! {
     #[test]
     fn pauses_alternate_and_have_a_reason_whatever_goes_wrong(
         c in networks(), seed in any::<u64>(), blows in blows(), every in 3u64..50,
-        flows in prop::collection::vec((0u32..5, 1u32..5, 0u64..20_000, 1u32..200, 64u32..4_224, 0u8..2), 1..6),
+        flows in prop::collection::vec(
+            (0u32..5, 1u32..5, 0u64..20_000, 1u32..200, 64u32..4_224, 0u8..2), 1..6,
+        ),
     ) {
         let mut c = c;
         for s in &mut c.switches {

@@ -68,18 +68,26 @@ fn an_incast_ends_when_the_link_has_sent_all() {
     }
 }
 
-/// Up to the end of the first, equal flows have got equal shares within 1 %. (Shares differ by
-/// what a pause lasts, whatever the length of the run.)
+/// Up to the end of the first, equal flows have got equal shares within 1 %. What a flow gets more in
+/// one pause it does not give back, so the difference walks at random and grows with the root of the
+/// length: mean 185 packets of 40,000 and 358 of 160,000 with 8 packets between pause and resume. With
+/// 32 packets a step counts for less, and all are within 0.4 %: unless a sender is let go only when
+/// a packet of its own leaves, and not when others have left it a larger share. Then bursts keep
+/// out of each other's way for ever, and one flow has up to 18 % less.
 #[test]
 fn equal_flows_share_a_link() {
-    for seed in 0..5 {
-        let c = FabricConfig { noise: Noise::OnePacket, ..network(5, small()) };
-        let net = run(&c, seed, &incast(4, 40_000));
-        let ends: Vec<Time> = (0..4).map(|f| *net.arrivals(f).last().expect("all")).collect();
-        let first = *ends.iter().min().expect("four");
-        for flow in 0..4 {
-            let got = net.arrivals(flow).iter().filter(|at| **at <= first).count() as u32;
-            assert!(got >= 39_600, "seed {seed}: flow {flow} has {got} of 40000 by then");
+    for (hysteresis, least) in [(2 * 4_224, 39_600), (8 * 4_224, 39_840)] {
+        for seed in 0..5 {
+            let pause_at = PauseAt::Share { hysteresis };
+            let shared = SharedConfig { pause_at, ..small() };
+            let c = FabricConfig { noise: Noise::OnePacket, ..network(5, shared) };
+            let net = run(&c, seed, &incast(4, 40_000));
+            let ends: Vec<Time> = (0..4).map(|f| *net.arrivals(f).last().expect("all")).collect();
+            let first = *ends.iter().min().expect("four");
+            for flow in 0..4 {
+                let got = net.arrivals(flow).iter().filter(|at| **at <= first).count() as u32;
+                assert!(got >= least, "{hysteresis}, seed {seed}: flow {flow} has {got} by then");
+            }
         }
     }
 }
