@@ -383,6 +383,25 @@ fn a_receive_queue_that_ran_dry_is_a_warning() {
     assert_eq!(o.find("note.receives-too-few").unwrap().text(), "0");
 }
 
+/// The depth that the warning names is enough, and it is named only where all was delivered.
+#[test]
+fn a_depth_that_is_enough_is_named() {
+    let burst = |depth: u32| {
+        let text = format!(
+            "title = 't'\nprofile = 'generic-400g'\n[qp]\nrq_depth = {depth}\n[[program]]\n\
+             kind = 'message-rate'\nop = 'send'\nsize = '64B'\niterations = 50\nwarmup = 0\n"
+        );
+        let points = expanded(&text, &[]).expect("it is sound");
+        Simulator.run(&points[0].point).expect("it runs")
+    };
+    let o = burst(1);
+    let text = note(&o, "receives-too-few").expect("it ran dry");
+    assert!(text.contains("; 50 are enough however fast they come"), "{text}");
+    assert_eq!(burst(50).find("note.receives-too-few").unwrap().text(), "0");
+    let o = run("'post send 8B', 'ring', 'wait'", "", &[]);
+    assert!(!note(&o, "receives-too-few").expect("it has none").contains("enough"));
+}
+
 #[test]
 fn a_stall_without_a_receive_is_no_death() {
     let o = run("'post send 8B', 'ring', 'wait'", "", &[]);
