@@ -171,10 +171,10 @@ fn timers(world: &World, duration: Span, out: &mut Outcome) {
     let Some((time, h, q)) = worst else { return };
     let (_, parts) = stood(world, h, q);
     let text = format!(
-        "{} stood still for at least {} of {} while timers ran: {}. The ack timer waits for what no \
-         later packet shows to be lost: the last of what is in flight. Keep more in flight, which \
-         takes as many receives at the peer (`qp.rq_depth`), or lower `qp.timeout`; against RNR \
-         NAKs post more receives, or lower `qp.min_rnr_timer`",
+        "{} stood still for at least {} of {} while timers ran: {}. The ack timer waits for what \
+         no later packet shows to be lost: the last of what is in flight. Keep more in flight, \
+         which takes as many receives at the peer (`qp.rq_depth`), or lower `qp.timeout`; against \
+         RNR NAKs post more receives, or lower `qp.min_rnr_timer`",
         qp_name(h, q.qpn),
         Metric::time(time).text(),
         Metric::time(duration).text(),

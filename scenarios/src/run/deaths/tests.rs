@@ -249,9 +249,10 @@ fn a_message_of_a_new_life_that_is_taken_for_one_of_the_old_is_a_warning() {
 /// Two links are small; the connection meets the larger one of them, and that one is to be named.
 #[test]
 fn of_several_small_links_the_one_on_the_way_is_named() {
-    let text = "title = 't'\nprofile = 'generic-400g'\n[topology]\nkind = 'explicit'\nhosts = 4\nswitches = 1\n\
-                link = [{ between = 'host0..1-switch0' }, { between = 'host2-switch0', mtu = \
-                '2200B' }, { between = 'host3-switch0', mtu = '600B' }]\n\
+    let text = "title = 't'\nprofile = 'generic-400g'\n[topology]\nkind = 'explicit'\nhosts = 4\n\
+                switches = 1\nlink = [{ between = 'host0..1-switch0' }, \
+                { between = 'host2-switch0', mtu = '2200B' }, \
+                { between = 'host3-switch0', mtu = '600B' }]\n\
                 [qp]\nmtu = '4KiB'\ntimeout = 8\n\
                 [[program]]\nkind = 'script'\npeer = 2\n\
                 steps = ['post write 64KiB', 'ring', 'wait']\n";
