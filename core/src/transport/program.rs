@@ -170,8 +170,8 @@ pub trait Program {
     /// due. Asked after each step. `None`: it acts only on what it is told.
     ///
     /// Only a program that polls on a period needs it, since its [`Next::Wait`] names the next poll
-    /// and not what lies behind: without it, a million polls in vain while nobody else does anything
-    /// are a stall to a back end that looks for stalls. Nothing else depends on it.
+    /// and not what lies behind: without it, a million polls in vain while nobody else does
+    /// anything are a stall to a back end that looks for stalls. Nothing else depends on it.
     fn acts_at(&self) -> Option<Time> {
         None
     }

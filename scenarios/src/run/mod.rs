@@ -21,6 +21,7 @@ pub mod hardware;
 #[cfg(test)]
 mod initiator_tests;
 mod latency;
+mod limits;
 #[cfg(test)]
 mod mechanism_tests;
 mod metric;

@@ -7,7 +7,6 @@ use std::io::{self, Write};
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState};
 use doorbell_sim::fabric::{DropCause, FabricConfig};
-use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
 use doorbell_sim::nic::{Nic, WQEBB};
 use doorbell_sim::wire::{HostId, PortId};
@@ -21,7 +20,7 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    congestion, credits, deaths, effective, faults, flow_figures, ports, receives, series,
+    congestion, credits, deaths, effective, faults, flow_figures, limits, ports, receives, series,
     switches, timeline, waiting, watch,
 };
 use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind, Switch};
@@ -213,6 +212,7 @@ fn collect(
     resources(world, busy_until(world, last).since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
+    limits::collect(world, point, last.since(first), &mut out);
     receives::lost_completions(world, &mut out);
     receives::cq_rule(&point.scenario, &mut out);
     faults::collect(world, &mut out);
@@ -447,9 +447,8 @@ fn switch_ports(mut ports: Vec<SwitchPortUse>, of: Span, out: &mut Outcome) {
     ports.retain(|p| p.served > 0);
     ports.sort_by_key(|p| (Reverse(p.busy), p.switch, p.port));
     for p in ports.into_iter().take(MAX_SWITCH_PORTS) {
-        let SwitchPortUse { switch, port: PortId(port), busy, served, waited, .. } = p;
-        let to = LinkEnd { node: p.peer, port: None };
-        let (name, of) = (format!("switch{switch}.port {port} to {to}"), of.max(busy));
+        let SwitchPortUse { busy, served, waited, .. } = p;
+        let (name, of) = (limits::port_name(&p), of.max(busy));
         out.resources.push(ResourceUse { name, busy, of, served, waited });
     }
 }

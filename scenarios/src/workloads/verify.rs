@@ -7,7 +7,9 @@
 //! Messages of a producer are expected in order. One that is whole but of an earlier number is
 //! *stale*: its WQE or its buffer was read before the new bytes were there. One that is not whole
 //! is *corrupt*. In the memory of a GPU it may be on its way still when its completion is in host
-//! memory: there one that is not good is looked at again, and is *early* if it has become so. A latency is the time from "ready", as the producer wrote it into the message, to
+//! memory: there one that is not good is looked at again, and is *early* if it has become so.
+//!
+//! A latency is the time from "ready", as the producer wrote it into the message, to
 //! the step that has checked it. It means something only where both sides have one clock, as in
 //! the simulator.
 

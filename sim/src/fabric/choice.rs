@@ -28,11 +28,20 @@ impl Choice {
         }
     }
 
+    /// The way that all packets of a flow take, if it does not depend on what else goes on.
+    pub(super) fn of_flow(self, ways: &[PortId], address: usize, tuple: u64) -> Option<PortId> {
+        match self {
+            Self::Destination => Some(by_destination(ways, address)),
+            Self::Hash(seed) => Some(by_hash(ways, seed, tuple)),
+            Self::LeastLoaded(_) => None,
+        }
+    }
+
     /// One of `ways`, which has at least two; `load` is what waits at a port.
     pub(super) fn among(self, ways: &[PortId], p: &Packet, load: impl Fn(PortId) -> u64) -> PortId {
         match self {
             Self::Destination => by_destination(ways, p.dst.index() + p.dst_port.index()),
-            Self::Hash(seed) => ways[scale(mix64(five_tuple(p) ^ seed), ways.len())],
+            Self::Hash(seed) => by_hash(ways, seed, five_tuple(p)),
             Self::LeastLoaded(seed) => {
                 let least = ways.iter().map(|w| load(*w)).min().expect("at least two ways");
                 let mut equal = ways.iter().copied().filter(|w| load(*w) == least);
@@ -42,6 +51,11 @@ impl Choice {
             }
         }
     }
+}
+
+/// The way of everything with one five-tuple.
+fn by_hash(ways: &[PortId], seed: u64, tuple: u64) -> PortId {
+    ways[scale(mix64(tuple ^ seed), ways.len())]
 }
 
 /// The way of everything for one address.

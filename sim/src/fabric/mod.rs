@@ -63,7 +63,7 @@ pub use routes::RouteTable;
 pub use schedule::{Schedule, Service};
 pub use shape::{FatTree, LeafSpine, Rails, ShapeError};
 pub use switch::SwitchNode;
-pub use way::{Hop, time_alone};
+pub use way::{Hop, Turn, time_alone};
 
 use crate::engine::{Class, Out, Slab};
 use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};

@@ -12,7 +12,7 @@ use super::ingress::Ingress;
 use super::mmu::Mmu;
 use super::routes::RouteTable;
 use crate::engine::{Class, Out, Slab};
-use crate::wire::{NodeId, Packet, PacketId, PortId};
+use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 
 /// One port of a switch.
 #[derive(Clone, Debug)]
@@ -200,6 +200,18 @@ impl SwitchNode {
                 Some(self.choice.among(ways, p, load))
             }
         }
+    }
+
+    /// Where all packets of a flow leave, and among how many ways; `None` without a route, and
+    /// where it depends on the load.
+    pub(super) fn turn(&self, to: (HostId, PortId), tuple: u64) -> Option<(PortId, usize)> {
+        let ways = self.routes.ways(to.0, to.1);
+        let port = match ways {
+            [] => None,
+            [only] => Some(*only),
+            ways => self.choice.of_flow(ways, to.0.index() + to.1.index(), tuple),
+        };
+        Some((port?, ways.len()))
     }
 
     fn is_faster(&self, output: PortId, input: PortId) -> bool {

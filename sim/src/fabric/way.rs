@@ -3,7 +3,7 @@
 use doorbell_core::units::{BitRate, Span};
 
 use super::Fabric;
-use crate::wire::{HostId, PortId};
+use crate::wire::{HostId, PortId, five_tuple_of};
 
 /// One link of a way.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -14,6 +14,17 @@ pub struct Hop {
     pub delay: Span,
     /// Whether the switch at its end forwards a packet from its first bit on.
     pub cut_through: bool,
+}
+
+/// What a switch does with the packets of a flow.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// The switch, from 0.
+    pub switch: u32,
+    /// The port by which they leave.
+    pub port: PortId,
+    /// Equally short ways among which it chose.
+    pub ways: usize,
 }
 
 /// Most links that a way is followed: static routes may lead in a circle.
@@ -41,6 +52,33 @@ impl Fabric {
     }
 }
 
+impl Fabric {
+    /// What the switches do with the packets that one port sends to another from a UDP source
+    /// port, in order. It ends before a switch that chooses by load, and where there is no route.
+    pub fn turns(
+        &self,
+        from: (HostId, PortId),
+        to: (HostId, PortId),
+        udp_source_port: u16,
+    ) -> Vec<Turn> {
+        let tuple = five_tuple_of(from, to, udp_source_port);
+        let mut turns = Vec::new();
+        let there = |h: (HostId, PortId)| {
+            self.hosts.get(h.0.index()).filter(|host| h.1.index() < host.ports())
+        };
+        let (Some(sender), Some(_)) = (there(from), there(to)) else { return turns };
+        let mut node = sender.egress(from.1).peer().0.index();
+        while turns.len() < MAX_HOPS
+            && let Some(switch) = node.checked_sub(self.hosts.len())
+            && let Some((port, ways)) = self.switches[switch].turn(to, tuple)
+        {
+            turns.push(Turn { switch: switch as u32, port, ways });
+            node = self.switches[switch].egress(port).peer().0.index();
+        }
+        turns
+    }
+}
+
 /// Time from the first bit of `bytes` in packets of at most `packet` bytes, all counted on the
 /// wire, to the arrival of their last bit: the slowest link carries them all, every other link that
 /// is stored whole adds one packet. Exact for links of one rate and packets of one size, else
@@ -59,7 +97,9 @@ pub fn time_alone(hops: &[Hop], bytes: u64, packet: u64) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::{FabricConfig, FatTree, Forwarding, LeafSpine, Link, SwitchConfig};
+    use crate::fabric::{
+        FabricConfig, FatTree, Forwarding, HashSeed, LeafSpine, Link, Routing, SwitchConfig,
+    };
 
     fn switch(forwarding: Forwarding) -> SwitchConfig {
         SwitchConfig { forwarding, transit: Span::ZERO, ..SwitchConfig::default() }
@@ -97,6 +137,37 @@ mod tests {
             None,
             "there is no such host"
         );
+    }
+
+    /// The first leaf chooses, a spine has one way down; a flow keeps its way, others have others.
+    #[test]
+    fn turns_are_those_of_the_hash_and_end_where_the_load_decides() {
+        let c = LeafSpine {
+            leaves: 2,
+            hosts_per_leaf: 2,
+            spines: 2,
+            links_per_pair: 1,
+            host_link: link(),
+            spine_link: link(),
+            switch: switch(Forwarding::CutThrough),
+        };
+        let turns = |routing, to, port| {
+            let f = fabric(&FabricConfig { routing, ..c.config().unwrap() });
+            f.turns((HostId(0), PortId(0)), (HostId(to), PortId(0)), port)
+        };
+        let hash = Routing::Ecmp(HashSeed::PerSwitch);
+        let flow = |port| {
+            let t = turns(hash, 2, port);
+            assert_eq!(t.iter().map(|t| t.ways).collect::<Vec<_>>(), [2, 1, 1]);
+            assert_eq!((t[0].switch, t[2].switch), (0, 1));
+            t[1].switch
+        };
+        let spines: Vec<u32> = (0xC000..0xC010).map(flow).collect();
+        assert!(spines.contains(&2) && spines.contains(&3), "{spines:?}");
+        assert_eq!(turns(hash, 1, 0xC000).len(), 1, "below the same leaf");
+        assert_eq!(turns(Routing::Adaptive, 2, 0xC000), []);
+        assert_eq!(turns(Routing::Adaptive, 1, 0xC000).len(), 1);
+        assert_eq!(turns(hash, 4, 0xC000), [], "there is no such host");
     }
 
     #[test]

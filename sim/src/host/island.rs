@@ -728,8 +728,8 @@ impl Host {
     }
 
     /// Finds programs that turn without doing anything. One that waits for a time turns no faster
-    /// than it says; whether it waits in vain is a question about the whole world, unless it says when it
-    /// will act by itself. `did`: whether it did anything, and when it will.
+    /// than it says; whether it waits in vain is a question about the whole world, unless it says
+    /// when it will act by itself. `did`: whether it did anything, and when it will.
     fn watch_progress(&mut self, i: usize, next: Next, end: Time, did: (bool, Option<Time>)) {
         let (active, acts_at) = did;
         let acts = acts_at.is_some_and(|at| at > end);

@@ -12,7 +12,9 @@ pub trait SimProgram: Any + Send {
     /// One step.
     fn step_on(&mut self, t: &mut SimTransport<'_>) -> Next;
     /// When it will act by itself, see [`Program::acts_at`].
-    fn will_act_at(&self) -> Option<Time>;
+    fn will_act_at(&self) -> Option<Time> {
+        None
+    }
     /// For reading results after the run.
     fn as_any(&self) -> &dyn Any;
 }

@@ -5,7 +5,7 @@
 /// `IB_ROCE_UDP_ENCAP_VALID_PORT_MIN`).
 pub const UDP_SOURCE_PORT_MIN: u16 = 0xC000;
 
-use super::id::address;
+use super::id::{HostId, PortId, address};
 use super::packet::Packet;
 
 const FLOW_LABEL_MASK: u64 = 0xF_FFFF;
@@ -38,8 +38,13 @@ pub const fn udp_source_port(label: u32, local_qpn: u32, remote_qpn: u32) -> u16
 /// The label is the same in both directions of a connection, the five-tuple is not: requests and
 /// acknowledgements may take different ways.
 pub fn five_tuple(p: &Packet) -> u64 {
-    let (src, dst) = (address(p.src, p.src_port), address(p.dst, p.dst_port));
-    u64::from(src) << 40 | u64::from(dst) << 16 | u64::from(p.udp_source_port)
+    five_tuple_of((p.src, p.src_port), (p.dst, p.dst_port), p.udp_source_port)
+}
+
+/// [`five_tuple`] of the packets that a port sends to another from a UDP source port.
+pub fn five_tuple_of(from: (HostId, PortId), to: (HostId, PortId), udp_source_port: u16) -> u64 {
+    let (src, dst) = (address(from.0, from.1), address(to.0, to.1));
+    u64::from(src) << 40 | u64::from(dst) << 16 | u64::from(udp_source_port)
 }
 
 #[cfg(test)]

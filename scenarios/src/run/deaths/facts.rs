@@ -2,21 +2,20 @@
 //! its packets on the way. Gathered at the end of the run.
 
 use doorbell_core::transport::QpAttr;
-use doorbell_core::units::{Bytes, Ratio, Time};
-use doorbell_core::verbs::{Opcode, QpState, QpType, Qpn, WcStatus, WrOpcode};
+use doorbell_core::units::{Ratio, Time};
+use doorbell_core::verbs::{QpState, QpType, Qpn, WcStatus, WrOpcode};
 use doorbell_sim::fabric::DropCause;
 use doorbell_sim::host::StallReason;
 use doorbell_sim::memory::MemoryError;
 use doorbell_sim::nic::{Dropped, Episode, Nic, NicQp, Refused, Sender, Why};
 use doorbell_sim::rc::{HwCounters, RetrySeven, Stall, Standing, TimeoutMode};
-use doorbell_sim::wire::{HostId, wire_bytes};
+use doorbell_sim::wire::HostId;
 use doorbell_sim::world::{LossPlace, Lost, World};
 
 use super::super::Point;
 use super::super::faults::{HostTrouble, troubles};
-use super::super::hardware::encapsulation;
+use super::small_link::{self, SmallLink};
 use crate::format::{Fault, Scenario};
-use crate::quantity::Unit;
 
 /// How a queue pair came to be in this list.
 #[derive(Clone, Debug)]
@@ -56,15 +55,6 @@ pub(super) struct LossFault {
     pub end: Option<Time>,
     /// The chance of each packet, if it takes some of them by a chance that the file names.
     pub chance: Option<Ratio>,
-}
-
-/// The link with the smallest MTU.
-#[derive(Clone, Debug)]
-pub(super) struct SmallLink {
-    /// As the file has it, with its MTU in the words of the link layer.
-    pub name: String,
-    /// The largest path MTU, in bytes, whose packets all pass.
-    pub path: Option<u32>,
 }
 
 /// Where packets of one kind went.
@@ -255,20 +245,6 @@ fn loss_fault(f: &Fault) -> LossFault {
     LossFault { id: f.id.clone(), end: end_of(f), chance: f.chance.map(|c| c.0) }
 }
 
-/// The link of the file with the smallest MTU.
-fn small_link(point: &Point) -> Option<SmallLink> {
-    let t = &point.scenario.topology;
-    let all = t.mtu.map(|m| ("topology.mtu".to_owned(), m.0.0));
-    let each = t.link.iter().filter_map(|l| Some((format!("link {}", l.between), l.mtu?.0.0)));
-    let (name, mtu) = all.into_iter().chain(each).min_by_key(|(_, mtu)| *mtu)?;
-    let encap = encapsulation(&point.profile);
-    let most = encap.largest_packet(u32::try_from(mtu).unwrap_or(u32::MAX / 2));
-    let fits = |m: &u32| wire_bytes(encap, Opcode::RcRdmaWriteOnlyImm, *m) <= most;
-    let path = [4096, 2048, 1024, 512, 256].into_iter().find(fits);
-    let name = format!("{name} ({})", Bytes(mtu).print());
-    Some(SmallLink { name, path })
-}
-
 /// When a fault that takes every packet ends; one that takes some of them has no such end.
 fn end_of(f: &Fault) -> Option<Time> {
     let some = f.chance.is_some() || f.burst.is_some() || f.budget.is_some();
@@ -369,7 +345,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         requests_under_way: world.under_way_of(me),
         peer: peer(world, host, q),
         troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
-        small_link: small_link(point),
+        small_link: small_link::of(world, point, host, q),
         end: world.now(),
     }
 }

@@ -12,6 +12,7 @@
 mod facts;
 mod notes;
 mod settings;
+mod small_link;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -29,6 +30,7 @@ use super::{Metric, Outcome, Point};
 use facts::{Facts, How};
 pub use settings::OtherSetting;
 use words::gap;
+pub(super) use words::qp_name;
 
 /// A queue pair at the end of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -216,7 +218,7 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
     }
     notes::psn_mismatch(world, out);
     notes::unreliable_drops(world, out);
-    notes::receives_too_few(world, out);
+    notes::receives_too_few(world, !stalled, out);
     for f in facts::gather(world, point, stalled) {
         // A queue pair that its program moved to ERR, with nothing under way, has not died.
         let idle = f.work.is_none() && f.counters.req_cqe_flush_error == 0;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use doorbell_core::verbs::{QpType, Qpn};
 use doorbell_sim::host::StallReason;
-use doorbell_sim::nic::{Dropped, Nic, NicQp, Refused, Sender};
+use doorbell_sim::nic::{Dropped, Nic, NicQp, RecvQueue, Refused, Sender};
 use doorbell_sim::rc::DropReason;
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
@@ -125,8 +125,11 @@ fn dropped_text(
 }
 
 /// Receive queues that ran dry: each refusal costs the sender an RNR timer.
-pub(super) fn receives_too_few(world: &World, out: &mut Outcome) {
+/// `ended`: every program has done all that it was to do, so as many receives were taken as any
+/// other depth would have to serve.
+pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
     let mut all = Vec::new();
+    let taken = |q: &RecvQueue| ended.then(|| q.posted() - u64::from(q.len()));
     for (h, host) in (0..).zip(world.hosts()) {
         let mut shared: BTreeMap<(PortId, u32), u64> = BTreeMap::new();
         for (_, q) in host.qps() {
@@ -138,12 +141,14 @@ pub(super) fn receives_too_few(world: &World, out: &mut Outcome) {
                 Some(srq) => *shared.entry((Nic::port_of(q.qpn), srq)).or_default() += naks,
                 None => {
                     let name = format!("the receive queue of {}", qp_name(h, q.qpn));
-                    all.push((dry_text(&name, q.rq.depth(), "qp.rq_depth", naks), naks));
+                    let depth = (q.rq.depth(), taken(&q.rq));
+                    all.push((dry_text(&name, depth, "qp.rq_depth", naks), naks));
                 }
             }
         }
         for ((port, srq), naks) in shared {
-            let depth = host.nic(port.index()).srq(srq).map_or(0, |q| q.depth());
+            let Some(queue) = host.nic(port.index()).srq(srq) else { continue };
+            let depth = (queue.depth(), taken(queue));
             let name = format!("SRQ {srq} of host {h}");
             all.push((dry_text(&name, depth, "srq.depth", naks), naks));
         }
@@ -151,10 +156,17 @@ pub(super) fn receives_too_few(world: &World, out: &mut Outcome) {
     warn(out, "receives-too-few", all);
 }
 
-fn dry_text(name: &str, depth: u32, setting: &str, naks: u64) -> String {
+fn dry_text(name: &str, (depth, enough): (u32, Option<u64>), setting: &str, naks: u64) -> String {
+    let bound = match enough {
+        Some(n) if n > u64::from(depth) => format!(
+            "; {n} are enough however fast they come, since that many are taken in all: fewer will \
+             do if the receiver keeps up"
+        ),
+        _ => String::new(),
+    };
     format!(
         "{name} ran dry: {} sent, lowest fill 0 of {depth}; post receives faster, or more of them \
-         (`{setting}`)",
+         (`{setting}`){bound}",
         plural(naks, "RNR NAK")
     )
 }

@@ -246,6 +246,26 @@ fn a_message_of_a_new_life_that_is_taken_for_one_of_the_old_is_a_warning() {
     assert_eq!(o.find("note.psn-mismatch").unwrap().text(), "0");
 }
 
+/// Two links are small; the connection meets the larger one of them, and that one is to be named.
+#[test]
+fn of_several_small_links_the_one_on_the_way_is_named() {
+    let text = "title = 't'\nprofile = 'generic-400g'\n[topology]\nkind = 'explicit'\nhosts = 4\n\
+                switches = 1\nlink = [{ between = 'host0..1-switch0' }, \
+                { between = 'host2-switch0', mtu = '2200B' }, \
+                { between = 'host3-switch0', mtu = '600B' }]\n\
+                [qp]\nmtu = '4KiB'\ntimeout = 8\n\
+                [[program]]\nkind = 'script'\npeer = 2\n\
+                steps = ['post write 64KiB', 'ring', 'wait']\n";
+    for (peer, link, passes) in
+        [(2, "link host2-switch0 (2200B)", "2048"), (3, "link host3-switch0 (600B)", "512")]
+    {
+        let points = expanded(text, &[&format!("program.0.peer={peer}")]).expect("it is sound");
+        let d = died(&Simulator.run(&points[0].point).expect("it runs"), "requests-lost", "mtu");
+        assert!(d.verdict.contains(link), "{}", d.verdict);
+        says(&d.remedy, &format!("path MTU <= {passes} B"));
+    }
+}
+
 #[test]
 fn an_unequal_mtu_is_the_cause_only_of_what_is_longer_than_a_packet() {
     let with = |post: &str| {
@@ -362,6 +382,25 @@ fn a_receive_queue_that_ran_dry_is_a_warning() {
     assert!(text.contains("receive queue of host 1 QP 16 ran dry: "), "{text}");
     let o = run("'recv 8B', 'post send 8B', 'ring', 'wait'", "", &[]);
     assert_eq!(o.find("note.receives-too-few").unwrap().text(), "0");
+}
+
+/// The depth that the warning names is enough, and it is named only where all was delivered.
+#[test]
+fn a_depth_that_is_enough_is_named() {
+    let burst = |depth: u32| {
+        let text = format!(
+            "title = 't'\nprofile = 'generic-400g'\n[qp]\nrq_depth = {depth}\n[[program]]\n\
+             kind = 'message-rate'\nop = 'send'\nsize = '64B'\niterations = 50\nwarmup = 0\n"
+        );
+        let points = expanded(&text, &[]).expect("it is sound");
+        Simulator.run(&points[0].point).expect("it runs")
+    };
+    let o = burst(1);
+    let text = note(&o, "receives-too-few").expect("it ran dry");
+    assert!(text.contains("; 50 are enough however fast they come"), "{text}");
+    assert_eq!(burst(50).find("note.receives-too-few").unwrap().text(), "0");
+    let o = run("'post send 8B', 'ring', 'wait'", "", &[]);
+    assert!(!note(&o, "receives-too-few").expect("it has none").contains("enough"));
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub(super) fn plural(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-pub(super) fn qp_name(host: u32, qpn: Qpn) -> String {
+pub(in crate::run) fn qp_name(host: u32, qpn: Qpn) -> String {
     format!("host {host} QP {}", qpn.value())
 }
 

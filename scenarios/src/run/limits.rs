@@ -1,0 +1,300 @@
+//! What is behind the limit of a run: flows that share a link between switches, and READs that
+//! wait for an answer where no resource is busy.
+
+use doorbell_core::units::Span;
+use doorbell_sim::fabric::End;
+use doorbell_sim::fault::LinkEnd;
+use doorbell_sim::nic::{Nic, NicQp};
+use doorbell_sim::rc::AckTimeoutMode;
+use doorbell_sim::wire::{HostId, PortId};
+use doorbell_sim::world::{SwitchPortUse, World};
+
+use super::deaths::qp_name;
+use super::{Metric, Note, NoteKind, Outcome, Point};
+
+/// Flows named in a note; the rest is counted.
+const MAX_NAMED: usize = 8;
+
+/// Name of the note about flows that share a link.
+const SHARED: &str = "shared-link";
+
+/// Name of the note about READs that wait for answers.
+const WINDOW: &str = "read-window";
+
+/// Name of the note about queue pairs that wait for timers.
+const TIMERS: &str = "timer-waits";
+
+/// The name of an output port of a switch among the resources.
+pub(super) fn port_name(p: &SwitchPortUse) -> String {
+    let to = LinkEnd { node: p.peer, port: None };
+    format!("switch{}.port {} to {to}", p.switch, p.port.0)
+}
+
+/// Says more about the limit, once it is known. `duration`: the measured time.
+pub(super) fn collect(world: &World, point: &Point, duration: Span, out: &mut Outcome) {
+    out.oracles.extend([SHARED, WINDOW, TIMERS].map(str::to_owned));
+    if out.limiting.is_none() {
+        timers(world, duration, out);
+        window(world, point, duration, out);
+    }
+    let Some(limiting) = &out.limiting else { return };
+    let report = world.report_after_set_up();
+    let port = report.switch_ports.iter().find(|p| port_name(p) == *limiting);
+    if let Some(p) = port.filter(|p| matches!(p.peer, End::Switch(_))) {
+        shared(world, p, out);
+    }
+}
+
+/// A queue pair's port.
+fn own_port(host: usize, q: &NicQp) -> (HostId, PortId) {
+    (HostId(host as u32), Nic::port_of(q.qpn))
+}
+
+/// Payload that a queue pair has sent, requests and answers: what its peer has taken.
+fn sent(world: &World, from: (HostId, PortId), q: &NicQp) -> u64 {
+    let there = world.hosts()[q.peer.index()].nic(q.peer_port.index());
+    let peer = there.own_qp_index(q.attr.dest_qpn).and_then(|i| there.qp(i));
+    let mutual = |p: &&NicQp| p.attr.dest_qpn == q.qpn && (p.peer, p.peer_port) == from;
+    peer.filter(mutual).map_or(0, |p| p.stats.rx_payload)
+}
+
+/// Names the flows that the switches' choice has put on one link, with the largest first.
+fn shared(world: &World, link: &SwitchPortUse, out: &mut Outcome) {
+    let (mut flows, mut without_choice) = (Vec::new(), 0_u64);
+    for (h, host) in world.hosts().iter().enumerate() {
+        for (_, q) in host.qps() {
+            let from = own_port(h, q);
+            let bytes = sent(world, from, q);
+            if bytes == 0 {
+                continue;
+            }
+            let turns = world.fabric().turns(from, (q.peer, q.peer_port), q.udp_source_port);
+            let Some(at) =
+                turns.iter().position(|t| (t.switch, t.port) == (link.switch, link.port))
+            else {
+                continue;
+            };
+            // A choice further up leads here as well: what comes down has one way only.
+            match turns[..=at].iter().any(|t| t.ways > 1) {
+                true => flows.push((bytes, h as u32, q.qpn, q.peer.0)),
+                false => without_choice += 1,
+            }
+        }
+    }
+    if flows.len() < 2 {
+        return;
+    }
+    flows.sort_by_key(|(bytes, h, qpn, _)| (std::cmp::Reverse(*bytes), *h, *qpn));
+    let name = |(bytes, h, qpn, to): &(u64, u32, _, u32)| {
+        format!("{} to host {to} ({})", qp_name(*h, *qpn), Metric::bytes(*bytes).text())
+    };
+    let first: Vec<_> = flows.iter().take(MAX_NAMED).map(name).collect();
+    let more = match flows.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let forced = match without_choice {
+        0 => String::new(),
+        n => format!("; {n} others have no other way"),
+    };
+    let text = format!(
+        "{} limits, and the switches' choice among equally short ways puts {} flows on it: {}{more}\
+         {forced}; more queue pairs for each pair of hosts, or `topology.routing = \"adaptive\"`, \
+         spread them",
+        port_name(link),
+        flows.len(),
+        first.join(", ")
+    );
+    let (name, count) = (SHARED.to_owned(), flows.len() as u64);
+    out.notes.push(Note { kind: NoteKind::Info, name, text, count });
+}
+
+/// READs and atomics that waited most of the time for an answer to an earlier one, while nothing
+/// was busy: names the queue pair that began most of them as what limits.
+fn window(world: &World, point: &Point, duration: Span, out: &mut Outcome) {
+    let mut waiting: Vec<(u64, u32, &NicQp)> = Vec::new();
+    let (mut began, mut waits) = (0, 0);
+    for (h, host) in (0..).zip(world.hosts()) {
+        for (_, q) in host.qps() {
+            let s = &q.stats;
+            // The last ones have nothing behind them.
+            if s.rd_atomics > 1 && s.rd_atomic_waits * 2 > s.rd_atomics {
+                waiting.push((s.rd_atomics, h, q));
+                began += s.rd_atomics;
+                waits += s.rd_atomic_waits;
+            }
+        }
+    }
+    let Some(&(_, h, q)) =
+        waiting.iter().max_by_key(|(n, h, q)| (*n, std::cmp::Reverse((*h, q.qpn))))
+    else {
+        return;
+    };
+    let depth = u64::from(q.attr.max_rd_atomic);
+    let slots = depth * waiting.len() as u64;
+    // Little's law: so many were unanswered all the time, and so many were answered in it.
+    let each = Span::from_ps(duration.as_ps() / began * slots);
+    let max = point.profile.nic.max_rd_atomic;
+    let more = match depth < max {
+        true => format!(
+            "raise `qp.max_rd_atomic` and `qp.max_dest_rd_atomic` (the device has {max}), or use \
+             more queue pairs"
+        ),
+        false => "the device has no more: use more queue pairs, or larger READs".to_owned(),
+    };
+    let text = format!(
+        "{waits} of {began} READs and atomics were ready and waited for an answer to an earlier \
+         one: a queue pair may have {depth} without an answer, and an answer takes {}, so no more \
+         come in that time, whatever the link could carry; {more}",
+        Metric::time(each).text(),
+    );
+    out.limiting = Some(format!("host{h}.max_rd_atomic of QP {}", q.qpn.value()));
+    out.notes.push(Note { kind: NoteKind::Info, name: WINDOW.to_owned(), text, count: waits });
+}
+
+/// A queue pair that stood still for half of the measured time or more, while nothing was busy,
+/// because timers of recovery ran: the worst one, and how many there are.
+fn timers(world: &World, duration: Span, out: &mut Outcome) {
+    let mut worst: Option<(Span, u32, &NicQp)> = None;
+    let mut count = 0;
+    for (h, host) in (0..).zip(world.hosts()) {
+        for (_, q) in host.qps() {
+            let (stood, _) = stood(world, h, q);
+            if stood > Span::ZERO && stood * 2 >= duration {
+                count += 1;
+                if worst.is_none_or(|(most, ..)| stood > most) {
+                    worst = Some((stood, h, q));
+                }
+            }
+        }
+    }
+    let Some((time, h, q)) = worst else { return };
+    let (_, parts) = stood(world, h, q);
+    let text = format!(
+        "{} stood still for at least {} of {} while timers ran: {}. The ack timer waits for what \
+         no later packet shows to be lost: the last of what is in flight. Keep more in flight, \
+         which takes as many receives at the peer (`qp.rq_depth`), or lower `qp.timeout`; against \
+         RNR NAKs post more receives, or lower `qp.min_rnr_timer`",
+        qp_name(h, q.qpn),
+        Metric::time(time).text(),
+        Metric::time(duration).text(),
+        parts.join(", ")
+    );
+    out.notes.push(Note { kind: NoteKind::Info, name: TIMERS.to_owned(), text, count });
+}
+
+/// How long at least a queue pair waited for its timers, and for what.
+fn stood(world: &World, host: u32, q: &NicQp) -> (Span, Vec<String>) {
+    let (counters, mut parts) = (q.hw_counters(), Vec::new());
+    let nic = world.hosts()[host as usize].nic(Nic::port_of(q.qpn).index());
+    let ack = nic.rc_config().timeout_mode.interval(q.attr.timeout, 0);
+    let there = world.hosts()[q.peer.index()].nic(q.peer_port.index());
+    let peer = there.own_qp_index(q.attr.dest_qpn).and_then(|i| there.qp(i));
+    let rnr = peer.map(|p| p.attr.min_rnr_timer.duration());
+    let mut sum = Span::ZERO;
+    for (n, each, what) in [
+        (counters.local_ack_timeout_err, ack.map(|i| i.least), "expiries of the ack timer"),
+        (counters.rnr_nak_received, rnr, "RNR NAKs"),
+    ] {
+        let Some(each) = each.filter(|_| n > 0) else { continue };
+        sum += each * n;
+        parts.push(format!("{n} {what} of {}", Metric::time(each).text()));
+    }
+    (sum, parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Outcome;
+    use super::super::simulate_tests::{number, outcome};
+
+    fn note<'a>(o: &'a Outcome, name: &str) -> &'a str {
+        let note = o.notes.iter().find(|n| n.name == name);
+        &note.unwrap_or_else(|| panic!("no {name}: {:?}", o.notes)).text
+    }
+
+    fn reads(depth: u32, window: u32) -> Outcome {
+        let text = format!(
+            "[qp]\nmax_rd_atomic = {depth}\nmax_dest_rd_atomic = {depth}\n[[program]]\n\
+             kind = 'bandwidth'\nop = 'read'\nsize = '4KiB'\niterations = 200\nwindow = {window}\n"
+        );
+        outcome(&text, &[])
+    }
+
+    #[test]
+    fn a_window_of_reads_is_what_limits_when_reads_wait_for_it() {
+        let o = reads(1, 16);
+        assert_eq!(o.limiting.as_deref(), Some("host0.max_rd_atomic of QP 16"));
+        assert!(number(&o, "note.read-window") > 190.0);
+        assert!(note(&o, "read-window").contains("raise `qp.max_rd_atomic`"));
+        // The program itself asks for one at a time.
+        let o = reads(1, 1);
+        assert_eq!((o.limiting.as_deref(), number(&o, "note.read-window")), (None, 0.0));
+        // Enough for the link.
+        let o = reads(16, 32);
+        assert_eq!(number(&o, "note.read-window"), 0.0, "{:?}", o.limiting);
+        assert!(!o.limiting.as_deref().unwrap_or("").contains("max_rd_atomic"));
+    }
+
+    /// A receive at a time keeps one message in flight, and of that one no later packet shows a
+    /// loss: the ack timer does. With more of them the next message does.
+    #[test]
+    fn time_that_passes_in_timers_is_named() {
+        let lossy = |depth: u32, chance: &str| {
+            let program = |host: u32| {
+                format!(
+                    "[[program]]\nname = 'p{host}'\nkind = 'message-rate'\nop = 'send'\n\
+                     size = '64B'\niterations = 300\nhost = {host}\npeer = {}\n",
+                    1 - host
+                )
+            };
+            let fault =
+                format!("[[fault]]\nid = 'f'\nkind = 'drop'\nchance = '{chance}'\nmaybe = true\n");
+            let text = format!("[qp]\nrq_depth = {depth}\n{}{}{fault}", program(0), program(1));
+            outcome(&text, &[])
+        };
+        let o = lossy(1, "1/50");
+        assert!(number(&o, "note.timer-waits") >= 1.0, "{:?}", o.notes);
+        let text = note(&o, "timer-waits");
+        assert!(text.contains("RNR NAKs of") && text.contains("`qp.rq_depth`"), "{text}");
+        assert_eq!(number(&lossy(512, "1/1000000000"), "note.timer-waits"), 0.0);
+    }
+
+    /// Two leaves, two spines; a flow from each of two hosts of a leaf to the other leaf.
+    fn fabric(routing: &str, seed: u64) -> Outcome {
+        let pair = |host: u32| {
+            format!(
+                "[[program]]\nname = 'p{host}'\nkind = 'bandwidth'\nsize = '64KiB'\n\
+                 iterations = 200\nhost = {host}\npeer = {}\n",
+                host + 2
+            )
+        };
+        let text = format!(
+            "host = 'ideal'\n[topology]\nkind = 'leaf-spine'\nleaves = 2\n\
+             hosts_per_leaf = 2\nspines = 2\nrate = '100Gbps'\nrouting = '{routing}'\n{}{}",
+            pair(0),
+            pair(1)
+        );
+        outcome(&text, &[&format!("seed={seed}")])
+    }
+
+    #[test]
+    fn flows_that_share_a_link_by_the_switches_choice_are_named() {
+        // With one queue pair each, both fall on one spine for some seeds and not for all.
+        let mut seen = [0; 2];
+        for seed in 1..=8 {
+            let o = fabric("ecmp", seed);
+            let rate = number(&o, "throughput") / 1e9;
+            let shared = number(&o, "note.shared-link");
+            assert_eq!(shared, if rate < 110.0 { 2.0 } else { 0.0 }, "seed {seed}: {rate} Gb/s");
+            seen[usize::from(shared > 0.0)] += 1;
+            if shared > 0.0 {
+                let (text, limit) = (note(&o, "shared-link"), o.limiting.as_deref().unwrap());
+                assert!(text.starts_with(&format!("{limit} limits, ")), "{text}");
+                assert!(text.contains("host 0 QP 16 to host 2") && text.contains("host 1 QP 16"));
+                assert_eq!(number(&fabric("adaptive", seed), "note.shared-link"), 0.0);
+            }
+        }
+        assert!(seen.iter().all(|n| *n > 0), "{seen:?}");
+    }
+}
