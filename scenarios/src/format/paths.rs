@@ -4,9 +4,21 @@ use crate::input::{InputError, Path, Segment, suggestion};
 use crate::profile::{GROUPS, PARAMETERS};
 
 /// Keys of a scenario that may be changed by path.
-pub(crate) const CHANGEABLE: [&str; 13] = [
-    "title", "claim", "profile", "link", "seed", "settings", "run", "topology", "switch", "qp",
-    "srq", "program", "fault",
+pub(crate) const CHANGEABLE: [&str; 14] = [
+    "title",
+    "claim",
+    "profile",
+    "link",
+    "seed",
+    "settings",
+    "run",
+    "topology",
+    "switch",
+    "qp",
+    "congestion",
+    "srq",
+    "program",
+    "fault",
 ];
 
 /// Keys that may not: they are what does the changing, or what is compared with.

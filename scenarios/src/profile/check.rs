@@ -69,8 +69,8 @@ pub(crate) fn contradictions(p: &Profile) -> Option<Contradiction> {
     };
     let pcie = &p.pcie;
     if p.rc.place_on_arrival && p.rc.recovery == RecoveryKind::GoBackN {
-        let message = "`rc.place_on_arrival` is true, and `rc.recovery` \"go-back-n\" keeps no packet \
-                       beyond a gap: take \"selective-repeat\"";
+        let message = "`rc.place_on_arrival` is true, and `rc.recovery` \"go-back-n\" keeps no \
+                       packet beyond a gap: take \"selective-repeat\"";
         return Some(Contradiction { path: "rc.place_on_arrival", message: message.into() });
     }
     at_most("pcie.rcb", pcie.rcb.0, "pcie.c_rc", pcie.c_rc.0)

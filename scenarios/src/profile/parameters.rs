@@ -130,8 +130,8 @@ parameters! {
         posted_data_credits: u64 => [at_least(1)],
         /// Read requests that a receiver holds.
         nonposted_credits: u64 => [at_least(1)],
-        /// What of an adapter carries the attribute relaxed ordering: such a write may be seen before
-        /// earlier ones. CQEs never carry it, so completions tell the truth all the same.
+        /// What of an adapter carries the attribute relaxed ordering: such a write may be seen
+        /// before earlier ones. CQEs never carry it, so completions tell the truth all the same.
         relaxed_ordering: RelaxedKind,
     }
 
@@ -143,8 +143,9 @@ parameters! {
         dram_extra: Span => [short],
         /// Order point to a written line visible to cores.
         write_commit: Span => [short],
-        /// Relaxed ordering: a write is visible up to so much later than alone, drawn evenly. Longer:
-        /// seen in another order more often. 0: only what waits for DRAM or a socket is passed.
+        /// Relaxed ordering: a write is visible up to so much later than alone, drawn evenly.
+        /// Longer: seen in another order more often. 0: only what waits for DRAM or a socket is
+        /// passed.
         relaxed_spread: Span => [short],
         /// Bandwidth of one socket's memory, shared by CPU, DMA and reductions.
         bandwidth: BitRate,
@@ -374,9 +375,9 @@ parameters! {
         timeout_ceiling: Span => [positive],
         /// From a NAK to the first packet that is sent again. Higher: a loss costs more.
         nak_reaction: Span => [short],
-        /// From a sequence NAK to its repetition by a packet that finds the same gap. 0: one NAK per
-        /// gap. A retransmission that is lost too no longer waits for the ack timer. Lower than the
-        /// round trip: the requester goes back several times for one loss; lower than a
+        /// From a sequence NAK to its repetition by a packet that finds the same gap. 0: one
+        /// NAK per gap. A retransmission that is lost too no longer waits for the ack timer. Lower
+        /// than the round trip: the requester goes back several times for one loss; lower than a
         /// `retry_cnt`-th of it: the queue pair dies of one loss.
         nak_repeat: Span => [short],
         /// What goes out again after a loss: all from it on, or only what is missing.
@@ -385,8 +386,9 @@ parameters! {
         /// path's bandwidth times its round trip fills it. Lower: the sender waits for ACKs.
         /// Higher: longer queues, as each packet is sent though earlier ones are on the way.
         recovery_cap: u64 => [within(1, 8_388_607)],
-        /// Selective repeat: a whole WRITE beyond a gap is written to memory when it comes, as adapters
-        /// do whose packets may take several ways. Who polls memory may see it before earlier ones.
+        /// Selective repeat: a whole WRITE beyond a gap is written to memory when it comes, as
+        /// adapters do whose packets may take several ways. Who polls memory may see it before
+        /// earlier ones.
         place_on_arrival: bool,
         /// Whose choices are made where implementations differ.
         rules: RuleSet,

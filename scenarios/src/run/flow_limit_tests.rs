@@ -45,7 +45,7 @@ fn a_lone_flow_takes_its_bytes_and_its_way_over_every_kind_of_link() {
 }
 
 #[test]
-fn an_incast_ends_with_the_bytes_of_all_and_is_shared_evenly_over_every_kind_of_link() {
+fn an_incast_ends_with_the_bytes_of_all_and_is_shared_evenly_over_every_link() {
     for (kind, around) in KINDS {
         let o = incast(kind);
         let (last, half) = (number(&o, "fct_max") / 1e6, number(&o, "fct_p50") / 1e6);
@@ -58,7 +58,7 @@ fn an_incast_ends_with_the_bytes_of_all_and_is_shared_evenly_over_every_kind_of_
     }
 }
 
-/// What is too small is not lossless: the same incast over a tail-drop buffer that does not hold it.
+/// What is too small is not lossless: the same incast over a buffer that does not hold it.
 #[test]
 fn a_buffer_below_the_incast_drops() {
     let small = ["link=roce", "topology.switch=tail-drop", "topology.buffer=1MB"];

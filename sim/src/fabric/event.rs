@@ -181,11 +181,13 @@ pub enum DropCause {
     Oversize,
     /// The input queue of its class had no room, headroom included, in the shared buffer.
     IngressOverflow,
+    /// It was in a switch that a planned fault rebooted, or on a link of it.
+    SwitchReboot,
 }
 
 impl DropCause {
     /// Every cause, in the order of the tables that are indexed by cause.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::TailDrop,
         Self::NoRoute,
         Self::Fault,
@@ -193,6 +195,7 @@ impl DropCause {
         Self::PeerDead,
         Self::Oversize,
         Self::IngressOverflow,
+        Self::SwitchReboot,
     ];
 
     /// The name that reports use.
@@ -205,6 +208,7 @@ impl DropCause {
             Self::PeerDead => "peer_dead",
             Self::Oversize => "oversize",
             Self::IngressOverflow => "ingress_overflow",
+            Self::SwitchReboot => "switch_reboot",
         }
     }
 }
