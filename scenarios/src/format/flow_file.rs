@@ -65,10 +65,14 @@ struct Cell<'a> {
     at: Origin,
 }
 
+/// What some editors put in front of a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// The lines of a CSV file with their cells; comments (`#`) and empty lines are left out.
 fn rows(source: &Arc<Source>) -> impl Iterator<Item = Vec<Cell<'_>>> {
-    let mut offset = 0;
-    source.text.split_inclusive('\n').filter_map(move |line| {
+    let text = source.text.trim_start_matches(BYTE_ORDER_MARK);
+    let mut offset = source.text.len() - text.len();
+    text.split_inclusive('\n').filter_map(move |line| {
         let mut start = offset;
         offset += line.len();
         let line = line.trim_end_matches(['\n', '\r']);
@@ -90,13 +94,25 @@ fn rows(source: &Arc<Source>) -> impl Iterator<Item = Vec<Cell<'_>>> {
 /// The columns of the first line that `names` asks for.
 fn columns(header: &[Cell<'_>], names: &[&str]) -> Result<Vec<usize>, InputError> {
     let find = |name: &&str| {
-        header.iter().position(|c| c.text == *name).ok_or_else(|| {
-            InputError::new(format!("no column `{name}`"))
+        let mut places = (0..header.len()).filter(|i| header[*i].text == *name);
+        match (places.next(), places.next()) {
+            (Some(place), None) => Ok(place),
+            (Some(_), Some(second)) => Err(InputError::new(format!("a second column `{name}`"))
+                .help("name each column once")
+                .at(&header[second].at)),
+            (None, _) => Err(InputError::new(format!("no column `{name}`"))
                 .help(format!("the first line names the columns: {}", names.join(",")))
-                .at(&header[0].at)
-        })
+                .at(&header[0].at)),
+        }
     };
     names.iter().map(find).collect()
+}
+
+/// Refuses a line with more values than columns: most likely a number with commas in it.
+fn no_longer(row: &[Cell<'_>], columns: usize) -> Result<(), InputError> {
+    let Some(beyond) = row.get(columns) else { return Ok(()) };
+    let text = format!("{} values for {columns} columns", row.len());
+    Err(InputError::new(text).help("write numbers without commas: 1000000").at(&beyond.at))
 }
 
 fn number(row: &[Cell<'_>], column: usize, name: &str, most: u64) -> Result<u64, InputError> {
@@ -130,11 +146,16 @@ const STARTS: [(&str, u64); 4] =
 pub fn read_flows(source: &Arc<Source>, hosts: u64) -> Result<Vec<FlowLine>, InputError> {
     let mut rows = rows(source);
     let header = rows.next().ok_or_else(|| empty(source))?;
-    let unit = STARTS.iter().find(|(name, _)| header.iter().any(|c| c.text == *name));
-    let (start, ps) = *unit.unwrap_or(&STARTS[0]);
+    let given = |c: &Cell<'_>| STARTS.iter().find(|(name, _)| c.text == *name);
+    let (start, ps) = *header.iter().find_map(given).unwrap_or(&STARTS[0]);
+    if let Some(second) = header.iter().find(|c| given(c).is_some() && c.text != start) {
+        let text = format!("starts in `{start}` and in `{}`", second.text);
+        return Err(InputError::new(text).help("leave one of them out").at(&second.at));
+    }
     let at = columns(&header, &["src", "dst", "bytes", start])?;
     let mut flows = Vec::new();
     for row in rows {
+        no_longer(&row, header.len())?;
         let (last, longest) = (hosts - 1, u64::MAX / (4 * ps));
         let line = FlowLine {
             src: number(&row, at[0], "src", last)? as u32,
@@ -172,6 +193,7 @@ pub fn read_sizes(source: &Arc<Source>) -> Result<SizeCdf, InputError> {
     let at = columns(&header, &["bytes", "percent"])?;
     let mut corners: Vec<(u64, u32)> = Vec::new();
     for row in rows {
+        no_longer(&row, header.len())?;
         let bytes = number(&row, at[0], "bytes", 1 << 50)?;
         let cell = row.get(at[1]).unwrap_or(&row[0]);
         let share = percent(cell.text).ok_or_else(|| {
@@ -292,6 +314,60 @@ mod tests {
         assert_eq!(wrong("src,dst,bytes,start\n", 2).0, "no column `start_ns`");
         assert_eq!(wrong("", 2).0, "there is no line in it");
         assert_eq!(wrong(head, 2).0, "there is no line in it");
+        assert_eq!(wrong("# nothing\n\r\n", 2).0, "there is no line in it");
+        assert_eq!(wrong("0,1,5,0\n", 2), ("no column `src`".into(), (1, 1)));
+        assert_eq!(wrong("src;dst;bytes;start_ns\n", 2), ("no column `src`".into(), (1, 1)));
+    }
+
+    #[test]
+    fn both_sides_of_the_numbers_of_a_line() {
+        let one =
+            |line: &str| read_flows(&source(&format!("src,dst,bytes,start_ns\n{line}\n")), 8192);
+        let most = 1u64 << 50;
+        assert_eq!(one(&format!("0,8191,{most},0")).unwrap()[0].bytes, most);
+        let longest = u64::MAX / 4000;
+        assert_eq!(one(&format!("0,1,1,{longest}")).unwrap()[0].start_ps, longest * 1000);
+        for bad in [
+            "8192,0,1,0".to_owned(),
+            "0,8192,1,0".into(),
+            "-1,0,1,0".into(),
+            format!("0,1,{},0", most + 1),
+            "0,1,99999999999999999999999,0".into(),
+            "0,1,+5,0".into(),
+            "0,1,1e6,0".into(),
+            "0,1,0x10,0".into(),
+            "0,1,,0".into(),
+            "0,1,5,1.5".into(),
+            format!("0,1,1,{}", longest + 1),
+        ] {
+            let e = one(&bad).unwrap_err();
+            let place = e.origin().map(Origin::line_column).unwrap();
+            assert!(place.0 == 2 && e.remedy().is_some(), "{bad}: {place:?}");
+        }
+    }
+
+    /// Two flows between the same hosts at the same time are two flows.
+    #[test]
+    fn equal_lines_are_flows_of_their_own() {
+        let flows = read_flows(&source("src,dst,bytes,start_ns\n0,1,5,0\n0,1,5,0\n"), 2).unwrap();
+        assert_eq!((flows.len(), flows[0]), (2, flows[1]));
+    }
+
+    #[test]
+    fn what_editors_and_spreadsheets_write_is_read_or_refused_by_name() {
+        let mark = "\u{feff}src,dst,bytes,start_ns\r\n0,1,5,7\r\n";
+        assert_eq!(read_flows(&source(mark), 2).unwrap()[0].start_ps, 7000);
+        let bad = "\u{feff}src,dst,bytes,start_ns\r\n0,1,x,7\r\n";
+        assert_eq!(wrong(bad, 2), ("`bytes` is \"x\"".into(), (2, 5)));
+        let head = "src,dst,bytes,start_ns";
+        let commas = wrong(&format!("{head}\n0,1,1,000,0\n"), 2);
+        assert_eq!(commas, ("5 values for 4 columns".into(), (2, 11)));
+        let twice = wrong("src,dst,bytes,bytes,start_ns\n0,1,5,5,0\n", 2);
+        assert_eq!(twice, ("a second column `bytes`".into(), (1, 15)));
+        let both = wrong(&format!("{head},start_us\n0,1,5,0,0\n"), 2);
+        assert_eq!(both, ("starts in `start_ns` and in `start_us`".into(), (1, 24)));
+        let others = format!("{head},note\n0,1,5,0,first\n");
+        assert_eq!(read_flows(&source(&others), 2).unwrap().len(), 1, "a column of one's own");
     }
 
     #[test]

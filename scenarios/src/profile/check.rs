@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use doorbell_core::units::{Bytes, Span};
 
-use super::Profile;
+use super::{Profile, RecoveryKind};
 use crate::quantity::Unit;
 
 /// At least `min`.
@@ -68,6 +68,11 @@ pub(crate) fn contradictions(p: &Profile) -> Option<Contradiction> {
         })
     };
     let pcie = &p.pcie;
+    if p.rc.place_on_arrival && p.rc.recovery == RecoveryKind::GoBackN {
+        let message = "`rc.place_on_arrival` is true, and `rc.recovery` \"go-back-n\" keeps no \
+                       packet beyond a gap: take \"selective-repeat\"";
+        return Some(Contradiction { path: "rc.place_on_arrival", message: message.into() });
+    }
     at_most("pcie.rcb", pcie.rcb.0, "pcie.c_rc", pcie.c_rc.0)
         .or_else(|| at_most("pcie.mrrs", pcie.mrrs.0, "pcie.read_buffer", pcie.read_buffer.0))
         .or_else(|| {

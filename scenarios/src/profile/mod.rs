@@ -23,7 +23,7 @@ mod tests;
 pub use load::{Profiles, RawProfile};
 pub use param::{
     AckAsk, AckMode, Choice, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles,
-    ReclaimKind, RecoveryKind, RuleSet, TimeoutKind, VendorKind,
+    ReclaimKind, RecoveryKind, RelaxedKind, RuleSet, TimeoutKind, VendorKind,
 };
 pub use parameters::{Bench, Cpu, GROUPS, Gpu, Memory, Nic, PARAMETERS, Pcie, Port, Profile, Rc};
 pub use schema::profile_schema;

@@ -208,6 +208,18 @@ choice! {
 }
 
 choice! {
+    /// Which writes of an adapter carry the PCIe attribute relaxed ordering.
+    RelaxedKind {
+        /// None.
+        Off = "off",
+        /// Those of payload.
+        Payload = "payload",
+        /// And ATOMICs, as where the root complex does them.
+        PayloadAndAtomics = "payload-and-atomics",
+    }
+}
+
+choice! {
     /// What a device makes of the attribute `timeout`.
     TimeoutKind {
         /// A multiple of T.

@@ -10,7 +10,7 @@ use doorbell_core::units::{BitRate, Bytes, Ratio, Span};
 use super::check::{at_least, one_of, positive, short, size_of, size_within, within};
 use super::param::{
     AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles, ReclaimKind,
-    RecoveryKind, RuleSet, TimeoutKind, VendorKind,
+    RecoveryKind, RelaxedKind, RuleSet, TimeoutKind, VendorKind,
 };
 use super::table::{Entries, ParameterInfo, Provenance, parameters, take};
 use crate::input::InputError;
@@ -130,6 +130,9 @@ parameters! {
         posted_data_credits: u64 => [at_least(1)],
         /// Read requests that a receiver holds.
         nonposted_credits: u64 => [at_least(1)],
+        /// What of an adapter carries the attribute relaxed ordering: such a write may be seen
+        /// before earlier ones. CQEs never carry it, so completions tell the truth all the same.
+        relaxed_ordering: RelaxedKind,
     }
 
     /// Host memory.
@@ -140,6 +143,10 @@ parameters! {
         dram_extra: Span => [short],
         /// Order point to a written line visible to cores.
         write_commit: Span => [short],
+        /// Relaxed ordering: a write is visible up to so much later than alone, drawn evenly.
+        /// Longer: seen in another order more often. 0: only what waits for DRAM or a socket is
+        /// passed.
+        relaxed_spread: Span => [short],
         /// Bandwidth of one socket's memory, shared by CPU, DMA and reductions.
         bandwidth: BitRate,
         /// Whether DMA hits the last-level cache (DDIO) and costs no memory bandwidth.
@@ -379,6 +386,10 @@ parameters! {
         /// path's bandwidth times its round trip fills it. Lower: the sender waits for ACKs.
         /// Higher: longer queues, as each packet is sent though earlier ones are on the way.
         recovery_cap: u64 => [within(1, 8_388_607)],
+        /// Selective repeat: a whole WRITE beyond a gap is written to memory when it comes, as
+        /// adapters do whose packets may take several ways. Who polls memory may see it before
+        /// earlier ones.
+        place_on_arrival: bool,
         /// Whose choices are made where implementations differ.
         rules: RuleSet,
         /// End-to-end credits: acknowledgements say how many receives are free, and the requester

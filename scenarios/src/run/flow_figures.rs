@@ -375,8 +375,9 @@ fn jain(rates: impl Iterator<Item = u64>) -> Ratio {
         sum += u128::from(x);
         squares += u128::from(x) * u128::from(x);
     }
-    // In halves of the width, so that the products fit: nine digits are left.
-    let (mut above, mut below) = (sum, n * (squares / sum.max(1)).max(1));
+    // A million flows of 1 Tb/s still fit: 2^20 x 2^20 x (2^30)^2. Halves of both keep their order,
+    // so that the index is never above 1.
+    let (mut above, mut below) = (sum * sum, (n * squares).max(1));
     while above.max(below) > u128::from(u64::MAX) {
         (above, below) = (above / 2, below / 2);
     }
@@ -422,6 +423,10 @@ mod tests {
         assert!((index(&[5; 7]) - 1.0).abs() < 1e-9);
         assert!((index(&[400_000_000, 0, 0, 0]) - 0.25).abs() < 1e-6);
         assert!((index(&[3_000_000, 1_000_000]) - 0.8).abs() < 1e-6);
+        let nearly = [12_401_826, 12_401_827, 12_401_829, 12_401_831];
+        assert!(index(&nearly) <= 1.0 && index(&nearly) > 0.999_999_9, "{}", index(&nearly));
+        let most = vec![1 << 30; 1 << 20];
+        assert!((index(&most) - 1.0).abs() < 1e-9);
     }
 
     #[test]

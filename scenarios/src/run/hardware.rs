@@ -6,7 +6,8 @@ use doorbell_sim::engine::NoiseTable;
 use doorbell_sim::host::{HostConfig, InitiatorCosts};
 use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig, VendorCodes};
 use doorbell_sim::pcie::{
-    Credits, Generation, InterconnectConfig, NodeKind, PcieConfig, SocketConfig, TlpFormat,
+    Credits, Generation, InterconnectConfig, NodeKind, PcieConfig, RelaxedOrdering, RelaxedScope,
+    SocketConfig, TlpFormat,
 };
 use doorbell_sim::rc::{
     AckPolicy, AckReqLast, Recovery, Rules, SelectiveRepeat, SlotReclaim, TimeoutMode,
@@ -17,7 +18,7 @@ use super::places::Places;
 use crate::format::NicPlace;
 use crate::profile::{
     AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, ReclaimKind,
-    RecoveryKind, RuleSet, TimeoutKind, VendorKind,
+    RecoveryKind, RelaxedKind, RuleSet, TimeoutKind, VendorKind,
 };
 
 /// A rate that limits nothing.
@@ -82,6 +83,7 @@ pub fn ideal_host(p: &Profile, places: &[NicPlace]) -> HostConfig {
         socket.mmio_latency = Span::ZERO;
         socket.dram_rate = FAST;
     }
+    h.pcie.relaxed = RelaxedOrdering::default();
     h.pcie.interconnect.latency = Span::ZERO;
     h.pcie.interconnect.rate = FAST;
     for node in &mut h.pcie.nodes {
@@ -357,6 +359,7 @@ fn rc(p: &Profile) -> RcConfig {
         nak_reaction: p.rc.nak_reaction,
         nak_repeat: (p.rc.nak_repeat > Span::ZERO).then_some(p.rc.nak_repeat),
         recovery,
+        place_on_arrival: p.rc.place_on_arrival,
         rules,
         ..RcConfig::new(window, ask, ack, encapsulation(p))
     }
@@ -396,6 +399,14 @@ fn pcie(p: &Profile, noise: bool, places: &[NicPlace]) -> (PcieConfig, Places) {
             latency: p.memory.interconnect_latency,
             rate: p.memory.interconnect_rate,
             request_bytes: bytes(p.memory.interconnect_header),
+        },
+        relaxed: RelaxedOrdering {
+            scope: match c.relaxed_ordering {
+                RelaxedKind::Off => RelaxedScope::None,
+                RelaxedKind::Payload => RelaxedScope::Payload,
+                RelaxedKind::PayloadAndAtomics => RelaxedScope::PayloadAndAtomics,
+            },
+            spread: p.memory.relaxed_spread,
         },
         nodes,
     };

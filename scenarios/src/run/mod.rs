@@ -15,6 +15,8 @@ mod faults;
 mod figures;
 mod flow_figures;
 #[cfg(test)]
+mod flow_limit_tests;
+#[cfg(test)]
 mod flow_tests;
 pub(crate) mod flows;
 pub mod hardware;

@@ -6,7 +6,7 @@ use super::config::HostConfig;
 use crate::engine::{ComponentId, Engine, Out};
 use crate::event::Event;
 use crate::nic::{Nic, NicEvent, Traced};
-use crate::pcie::PcieTree;
+use crate::pcie::{PcieTree, RelaxedScope};
 use crate::wire::{HostId, PortId, address};
 
 /// Most NICs of a host: addresses and queue pair numbers have four bits for them.
@@ -37,8 +37,10 @@ impl Device {
         let port = (host, PortId(n as u16));
         let node = cfg.nic_nodes[n];
         let slot = (node, pcie.socket_of(node));
+        let nic = Nic::new(&cfg.nic, &cfg.rc, port, slot, engine.seed(), &stream);
+        let relaxed = cfg.pcie.relaxed.scope != RelaxedScope::None;
         Self {
-            nic: Nic::new(&cfg.nic, &cfg.rc, port, slot, engine.seed(), &stream),
+            nic: nic.with_relaxed_writes(relaxed),
             out: Out::new(),
             traced: Vec::new(),
             id: engine.add_component(&component),

@@ -239,6 +239,7 @@ impl Nic {
         }
         q.state = QpState::Err;
         q.tells_drained = false;
+        q.sight.forget();
         for (_, packet) in q.kept.drain(..) {
             env.packets.remove(packet.0);
         }

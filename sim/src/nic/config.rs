@@ -148,6 +148,10 @@ pub struct RcConfig {
     pub nak_repeat: Option<Span>,
     /// What goes out again after a loss. The peers of a QP have to agree.
     pub recovery: Recovery,
+    /// A whole WRITE beyond a gap is written to memory when it comes, and not when the gap is
+    /// filled. Of use where packets are kept. Its completion, and everything else of it, waits for
+    /// its turn; a program that polls memory may see it before earlier ones.
+    pub place_on_arrival: bool,
     /// Where implementations differ.
     pub rules: Rules,
     /// How fast flows may send, and what is made of marked packets.
@@ -180,6 +184,7 @@ impl RcConfig {
             nak_reaction: Span::ZERO,
             nak_repeat: None,
             recovery: Recovery::GoBackN,
+            place_on_arrival: false,
             rules: Rules::DEFAULT,
             congestion: Congestion::NONE,
             encapsulation,

@@ -9,6 +9,7 @@ use super::env::{Env, kind};
 use super::postmortem::Why;
 use super::qp::{Context, Deferred, HostWrite, TxFifo};
 use super::queues::{CompletionQueue, RecvQueue, SendQueue};
+use super::sight::Sight;
 use super::wqe::{RqWqe, Wqe};
 use super::{Nic, NicQp, QpStats};
 use crate::memory::RegionKind;
@@ -108,6 +109,7 @@ impl Nic {
             held_writes: Default::default(),
             timers: Vec::new(),
             kept: Vec::new(),
+            sight: Sight::default(),
             recv_cqes: 0,
             tells_drained: false,
             asked_in_port: 0,
@@ -264,6 +266,7 @@ impl Nic {
         (q.accepts_since, q.acknowledged, q.death) = (None, None, None);
         q.bad_memory = None;
         q.current_recv = None;
+        q.sight = Sight::default();
         q.atomics = 0;
         q.tells_drained = false;
         (q.cnp_from, q.owes_becn) = (Time::ZERO, false);

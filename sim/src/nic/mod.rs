@@ -17,6 +17,7 @@
 //! | `control.rs` | creation and states of QPs, CQs, SRQs |
 //! | `faults.rs` | what planned faults do to a NIC |
 //! | `retry.rs` | timers of QPs, packets kept beyond a gap, counters |
+//! | `sight.rs` | the order in which payload becomes visible |
 //! | `check.rs` | whether a packet belongs to a connection of this port |
 //! | `overtaken.rs` | completions that overtake their payload |
 //! | `postmortem.rs` | what is kept for the question why a QP died |
@@ -37,6 +38,7 @@ mod queues;
 mod receive;
 mod regions;
 mod retry;
+mod sight;
 mod transmit;
 mod vendor;
 mod wqe;
@@ -116,6 +118,11 @@ pub struct NicStats {
     pub rx_packets: u64,
     /// Packets that waited in front of the port because PCIe did not drain the receive buffer.
     pub rx_buffer_waits: u64,
+    /// Packets beyond a gap that were written to memory when they came.
+    pub placed_on_arrival: u64,
+    /// Messages whose end was visible in memory before bytes of an earlier one of the same QP. A
+    /// program that polls memory for the one reads what was there before the other.
+    pub seen_early: u64,
     /// Packets dropped without an answer: no such QP, wrong state, stale.
     pub rx_dropped: u64,
     /// Of these, those for a QP that does not exist,
@@ -181,6 +188,8 @@ pub struct Nic {
     /// ATOMICs whose bucket was let go before their word was changed, in order.
     atomic_order: VecDeque<u32>,
     rx_writes: Slab<RxWrite>,
+    /// Payload of a queue pair may become visible in another order than it was sent.
+    orderless: bool,
     /// Payload from the port to its place in memory.
     rx_bytes: u64,
     /// Packets that the receive buffer has no room for, in order.
@@ -265,6 +274,7 @@ impl Nic {
             atomics: Slab::new(),
             atomic_order: VecDeque::new(),
             rx_writes: Slab::new(),
+            orderless: rc.place_on_arrival,
             rx_bytes: 0,
             rx_held: VecDeque::new(),
             cqes: Slab::new(),

@@ -10,6 +10,7 @@ use super::congestion::QpFlow;
 use super::overtaken::Placing;
 use super::postmortem::Death;
 use super::queues::{RecvQueue, SendQueue};
+use super::sight::Sight;
 use super::wqe::RqWqe;
 use crate::memory::{MemoryError, RegionKind};
 use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason, Requester, Responder, Stall};
@@ -227,6 +228,8 @@ pub struct NicQp {
     pub(super) timers: Vec<Time>,
     /// Packets that the responder keeps beyond a gap.
     pub(super) kept: Vec<(Psn, PacketId)>,
+    /// What of its payload is on its way to memory, where that may change its order.
+    pub(super) sight: Sight,
     /// Completions of receives that are on their way to memory.
     pub(super) recv_cqes: u32,
     /// `QP_LAST_WQE_REACHED` was raised in this life.

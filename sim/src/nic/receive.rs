@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use doorbell_core::transport::WorkQueue;
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{
-    AccessFlags, AsyncEventKind, NakCode, Opcode, QKey, QpState, QpType, WcStatus,
+    AccessFlags, AsyncEventKind, NakCode, Opcode, Psn, QKey, QpState, QpType, WcStatus,
 };
 
 use super::doorbell::{subject, wqe_key};
@@ -31,16 +31,16 @@ const PAUSE_HYSTERESIS: u64 = 2 * 4096;
 /// Payload on its way to memory.
 #[derive(Debug)]
 pub(super) struct RxWrite {
-    qp: u32,
-    region: RegionId,
-    addr: u64,
-    len: u32,
-    payload: Payload,
-    /// Of a request of the peer, else of an answer.
-    inbound: bool,
+    pub(super) qp: u32,
+    pub(super) region: RegionId,
+    pub(super) addr: u64,
+    pub(super) len: u32,
+    pub(super) payload: Payload,
     /// Message, for the timeline.
-    subject: u64,
-    submitted: Time,
+    pub(super) subject: u64,
+    pub(super) submitted: Time,
+    /// Of a request: its packet, and whether the message ends there.
+    pub(super) order: Option<(Psn, bool)>,
 }
 
 /// An ATOMIC at the responder.
@@ -53,6 +53,7 @@ pub(super) struct AtomicJob {
     addr: u64,
     operands: Operands,
     bucket: u32,
+    psn: Psn,
 }
 
 /// What an ATOMIC does, and the value that it found.
@@ -231,6 +232,8 @@ impl Nic {
         self.notify_of_gap(env, qp, &verdict, packet);
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         if verdict == Accept::Hold {
+            self.place_on_arrival(env, qp, packet);
+            let q = self.qps[qp as usize].as_deref_mut().expect("checked");
             q.kept.push((desc.psn, packet));
             return self.respond_soon(env, qp);
         }
@@ -242,7 +245,9 @@ impl Nic {
         let subject = subject(host, port, from, desc.wqe);
         match verdict {
             Accept::Place { target, len, first, takes_recv, completes_recv, .. } => {
-                let place = Place { target, len, first, takes_recv, completes_recv, subject };
+                let order = (desc.psn, desc.opcode.operation().ends_message());
+                let place =
+                    Place { target, len, first, takes_recv, completes_recv, subject, order };
                 if let Err((why, told)) = self.place(env, qp, place, payload) {
                     self.note_unplaced(env.now, qp, arrived, why);
                     self.refuse(env, qp, why, told);
@@ -267,7 +272,8 @@ impl Nic {
                     Err(e) => self.refuse(env, qp, of_key(e), false),
                     Ok(region) => {
                         let operands = Operands { add, swap_add, compare, orig };
-                        let job = AtomicJob { qp, life, job, region, addr, operands, bucket };
+                        let psn = desc.psn;
+                        let job = AtomicJob { qp, life, job, region, addr, operands, bucket, psn };
                         self.atomic_arrives(env, job);
                     }
                 }
@@ -432,19 +438,13 @@ impl Nic {
                 Target::Recv { offset } => self.receive_place(env, qp, offset, p.len)?,
             };
             self.count_payload(qp, p.len);
-            let write = RxWrite {
-                qp,
-                region,
-                addr,
-                len: p.len,
-                payload,
-                inbound: true,
-                subject: p.subject,
-                submitted: env.now,
-            };
-            self.rx_bytes += u64::from(p.len);
-            let id = self.rx_writes.insert(write);
-            self.host_write(env, qp, HostWrite::Inbound(id));
+            let (len, subject, submitted) = (p.len, p.subject, env.now);
+            let order = Some(p.order);
+            let write = RxWrite { qp, region, addr, len, payload, subject, submitted, order };
+            let q = self.qps[qp as usize].as_deref_mut().expect("checked");
+            if !q.sight.turn(p.order.0) {
+                self.inbound(env, write);
+            }
         }
         if let Some(mut done) = p.completes_recv {
             if let Some(key) = done.invalidate {
@@ -464,6 +464,17 @@ impl Nic {
             self.recv_done(env, qp, done);
         }
         Ok(())
+    }
+
+    /// Payload of a request goes to memory.
+    pub(super) fn inbound(&mut self, env: &mut Env<'_>, write: RxWrite) {
+        let qp = write.qp;
+        if let Some((psn, _)) = write.order.filter(|_| self.orderless) {
+            self.qps[qp as usize].as_deref_mut().expect("checked").sight.leaves(psn);
+        }
+        self.rx_bytes += u64::from(write.len);
+        let id = self.rx_writes.insert(write);
+        self.host_write(env, qp, HostWrite::Inbound(id));
     }
 
     /// Where in the receive that was taken a payload goes. A receive that is too short, or in
@@ -598,10 +609,12 @@ impl Nic {
             env.regions.cmp_swap(region, addr, compare, swap_add)
         }
         .unwrap_or(0);
-        let (qp, life) = (job.qp, job.life);
+        let (qp, life, psn) = (job.qp, job.life, job.psn);
         let Some(q) = self.qp_mut(qp).filter(|q| q.life == life) else { return };
         q.atomics -= 1;
-        if q.atomics == 0 {
+        let (early, last) = (q.sight.passes(psn), q.atomics == 0);
+        self.stats.seen_early += u64::from(early);
+        if last {
             self.resume_rx(env, qp);
         }
     }
@@ -695,8 +708,8 @@ impl Nic {
                 None => Payload::Lengths,
             };
             let submitted = env.now;
-            let inbound = false;
-            let write = RxWrite { qp, region, addr, len: n, payload, inbound, subject, submitted };
+            let (len, order) = (n, None);
+            let write = RxWrite { qp, region, addr, len, payload, subject, submitted, order };
             self.rx_bytes += u64::from(n);
             let id = self.rx_writes.insert(write);
             let kind = if hit { HostWrite::Response(id) } else { HostWrite::AwaitsWqe(id) };
@@ -787,7 +800,7 @@ impl Nic {
             HostWrite::Inbound(id) | HostWrite::Response(id) | HostWrite::AwaitsWqe(id) => {
                 let w = &mut self.rx_writes[id];
                 w.submitted = env.now;
-                let (qp, addr, len, inbound) = (w.qp, w.addr, w.len, w.inbound);
+                let (qp, addr, len, inbound) = (w.qp, w.addr, w.len, w.order.is_some());
                 self.payload_issued(qp, inbound);
                 let space = self.space(env, self.rx_writes[id].region);
                 let tag = Tag::RxWrite(id).pack();
@@ -812,10 +825,11 @@ impl Nic {
         if let Some(q) = self.qp_mut(w.qp) {
             q.last_placed = env.now;
         }
+        self.seen(w.qp, &w);
         env.trace(kind::PLACED, w.addr, u64::from(w.len));
         env.wakes.push(Wake::Memory { addr: w.addr, len: u64::from(w.len) });
         env.timeline.stage(w.subject, "payload write (PCIe)", w.submitted, env.now, 0);
-        self.payload_landed(env.now, w.qp, w.inbound);
+        self.payload_landed(env.now, w.qp, w.order.is_some());
         self.rx_leaves(env, w.len);
     }
 
@@ -865,4 +879,5 @@ struct Place {
     takes_recv: bool,
     completes_recv: Option<RecvDone>,
     subject: u64,
+    order: (Psn, bool),
 }

@@ -43,6 +43,8 @@ pub(super) struct Burst {
     pub uses_memory: bool,
     /// Has waited for the target's memory.
     pub drained: bool,
+    /// Carries relaxed ordering.
+    pub relaxed: bool,
     /// Has waited for earlier writes to other memory.
     pub parked: bool,
 }

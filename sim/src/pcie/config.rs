@@ -2,7 +2,7 @@
 
 use doorbell_core::units::{BitRate, Span};
 
-use super::NodeId;
+use super::{Cause, NodeId};
 use crate::engine::NoiseTable;
 
 /// Everything that [`PcieTree::new`](super::PcieTree::new) needs.
@@ -14,9 +14,48 @@ pub struct PcieConfig {
     pub sockets: Vec<SocketConfig>,
     /// What connects two sockets. Unused with one socket.
     pub interconnect: InterconnectConfig,
+    /// Which writes of devices need not become visible in their order.
+    pub relaxed: RelaxedOrdering,
     /// Switches and endpoints. Entry `i` is `NodeId(sockets.len() + i)`; a parent comes before
     /// its children.
     pub nodes: Vec<NodeConfig>,
+}
+
+/// The attribute of TLPs that lets a posted write become visible before earlier ones of the same
+/// device. Whatever does not carry it, CQEs and reads among them, stays behind all that was sent
+/// before: a completion still says that the data is there, and only who polls memory can see less.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct RelaxedOrdering {
+    /// What carries it.
+    pub scope: RelaxedScope,
+    /// A write that carries it is visible up to so much later than it would be alone, drawn evenly:
+    /// its lines are asked for at once, and each comes when it comes. 0: only writes that wait for
+    /// DRAM or another socket are passed. Longer: they are seen in another order more often.
+    pub spread: Span,
+}
+
+/// What carries the attribute [`RelaxedOrdering`].
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub enum RelaxedScope {
+    /// Nothing: all writes of a device become visible in their order.
+    #[default]
+    None,
+    /// Writes of payload.
+    Payload,
+    /// And both halves of an ATOMIC, as where the adapter leaves it to the root complex as a PCIe
+    /// AtomicOp: such a request may pass earlier writes, which no RC responder may let happen.
+    PayloadAndAtomics,
+}
+
+impl RelaxedScope {
+    /// Whether TLPs of this cause carry it.
+    pub(super) const fn takes(self, cause: Cause) -> bool {
+        match self {
+            Self::None => false,
+            Self::Payload => matches!(cause, Cause::PayloadWrite),
+            Self::PayloadAndAtomics => matches!(cause, Cause::PayloadWrite | Cause::Atomic),
+        }
+    }
 }
 
 /// Sizes of TLPs and the rules by which transfers are cut into them.

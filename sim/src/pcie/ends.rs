@@ -1,6 +1,6 @@
 //! The two ends of a way: requesters with their tags, targets with their latencies and order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use doorbell_core::units::{Span, Time};
 
@@ -42,12 +42,28 @@ pub(super) struct Terminal {
 pub(super) struct Commit {
     /// Writes that have left the device.
     pub departed: u64,
-    /// Writes that are visible.
+    /// Writes that are visible, with all before them.
     pub committed: u64,
+    /// Numbers of those beyond that are visible too: they carried relaxed ordering.
+    pub ahead: BTreeSet<u64>,
     /// Reads that wait for so many writes, fewest first.
     pub waiting_reads: VecDeque<(u64, u32)>,
     /// Writes that would be visible before an earlier one, by their number.
     pub parked: BTreeMap<u64, u32>,
+}
+
+impl Commit {
+    /// Write number `n` is visible.
+    pub fn reached(&mut self, n: u64) {
+        if n != self.committed {
+            self.ahead.insert(n);
+            return;
+        }
+        self.committed += 1;
+        while self.ahead.remove(&self.committed) {
+            self.committed += 1;
+        }
+    }
 }
 
 /// Times of one way.

@@ -6,7 +6,8 @@
 //!
 //! Simplified: one virtual channel, each link direction a FIFO; completions are accepted without
 //! credits, since a requester keeps room for them; a returned credit is known at once; payloads
-//! are not padded to double words. Absent: IOMMU, ECRC, replay after link errors, reads by cores.
+//! are not padded to double words; relaxed ordering has its effect at the root complex only, on the
+//! links everything keeps its order. Absent: IOMMU, ECRC, replay after link errors, reads by cores.
 
 mod account;
 pub mod bench;
@@ -26,7 +27,7 @@ pub use account::{CauseAccount, Direction, LinkAccount, RequesterAccount};
 
 pub use config::{
     Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeKind,
-    PcieConfig, PcieConfigError, SocketConfig, TlpFormat,
+    PcieConfig, PcieConfigError, RelaxedOrdering, RelaxedScope, SocketConfig, TlpFormat,
 };
 use doorbell_core::units::Time;
 pub use tlp::{Cut, MMIO_LINE, PAGE, to_page_end};

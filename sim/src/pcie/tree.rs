@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use doorbell_core::units::{BitRate, Span, Time};
 
 use super::burst::{Burst, NONE, Whole};
-use super::config::{NodeKind, PcieConfig, PcieConfigError, TlpFormat};
+use super::config::{NodeKind, PcieConfig, PcieConfigError, RelaxedOrdering, TlpFormat};
 use super::ends::{Commit, Order, Requester, Terminal};
 use super::route::{Topology, socket_of};
 use super::station::{Flow, Need};
@@ -39,6 +39,8 @@ pub struct PcieTree {
     wholes: Slab<Whole>,
     pub(super) memory: MemorySystem,
     rng: SimRng,
+    relaxed: RelaxedOrdering,
+    relaxed_rng: SimRng,
     /// Devices and tags of reads whose data was taken from memory in the last event.
     at_memory: Vec<(NodeId, u64)>,
     /// Nothing takes time here,
@@ -80,6 +82,8 @@ impl PcieTree {
             wholes: Slab::new(),
             memory: MemorySystem::new(rates.chain(device_rates)),
             rng: SimRng::stream(seed, component, "pcie read latency"),
+            relaxed: cfg.relaxed,
+            relaxed_rng: SimRng::stream(seed, component, "pcie relaxed writes"),
             at_memory: Vec::new(),
             instant: false,
             ended: VecDeque::new(),
@@ -313,6 +317,7 @@ impl PcieTree {
             cause: t.cause,
             uses_memory: t.uses_memory(),
             drained: false,
+            relaxed: self.relaxed.scope.takes(t.cause),
             parked: false,
         })
     }
@@ -418,6 +423,11 @@ impl PcieTree {
             Flow::Posted => {
                 let effect =
                     if b.kind == Kind::Mmio { Span::ZERO } else { terminal.root + terminal.write };
+                if b.relaxed {
+                    let late = self.relaxed_rng.below(self.relaxed.spread.as_ps() + 1);
+                    let at = arrived + effect + Span::from_ps(late);
+                    return out.at(at, Class::Arrival, PcieEvent::Deliver(burst));
+                }
                 order.visible = order.visible.max(arrived + effect);
                 out.at(order.visible, Class::Arrival, PcieEvent::Deliver(burst));
             }
@@ -428,7 +438,8 @@ impl PcieTree {
                 let miss = if b.uses_memory { terminal.miss } else { Span::ZERO };
                 b.access = terminal.read + miss + noise;
                 let first = Time::from_ps(arrived.as_ps() - b.lag.as_ps());
-                let ready = (first + terminal.root).max(order.visible) + b.access;
+                let before = if b.relaxed { Time::ZERO } else { order.visible };
+                let ready = (first + terminal.root).max(before) + b.access;
                 out.at(ready, Class::Stage, PcieEvent::Ready(burst));
             }
         }
@@ -438,7 +449,7 @@ impl PcieTree {
     fn ready(&mut self, now: Time, burst: u32, out: &mut Out<PcieEvent>) {
         let b = &mut self.bursts[burst];
         let commit = &mut self.commits[commit_index(b, self.sockets, self.terminals.len())];
-        if commit.committed < b.after {
+        if commit.committed < b.after && !b.relaxed {
             // Those of the near socket come before earlier ones of the far one: sorted.
             let at = commit.waiting_reads.partition_point(|&(after, _)| after <= b.after);
             commit.waiting_reads.insert(at, (b.after, burst));
@@ -478,24 +489,28 @@ impl PcieTree {
                 true => self.memory.access(now, MemoryPlace(b.to), b.len),
                 false => Span::ZERO,
             };
+            if b.relaxed && wait > Span::ZERO {
+                out.at(now + wait, Class::Arrival, PcieEvent::Deliver(burst));
+                return None;
+            }
             // A cached write behind one that waits for DRAM waits as well: same order.
-            if wait > Span::ZERO || order.draining > 0 {
+            if !b.relaxed && (wait > Span::ZERO || order.draining > 0) {
                 order.draining += 1;
                 order.drained_at = order.drained_at.max(now + wait);
                 order.visible = order.visible.max(order.drained_at);
                 out.at(order.drained_at, Class::Arrival, PcieEvent::Deliver(burst));
                 return None;
             }
-        } else {
+        } else if !b.relaxed {
             order.draining -= 1;
         }
         let commit = &mut self.commits[commit_index(b, self.sockets, self.terminals.len())];
-        if b.after != commit.committed {
+        if b.after != commit.committed && !b.relaxed {
             b.parked = true;
             commit.parked.insert(b.after, burst);
             return None;
         }
-        commit.committed += 1;
+        commit.reached(b.after);
         if let Some(next) = commit.parked.remove(&commit.committed) {
             out.at(now, Class::Arrival, PcieEvent::Deliver(next));
         }

@@ -106,6 +106,9 @@ pub struct World {
     /// Events that changed nothing: announcements of the end of a program that nobody waited for,
     /// and what a fault plan watches for in vain.
     unheard: u64,
+    /// Only timers are pending, and all of them were overtaken: there is no need to look again at
+    /// every QP with each of them.
+    nothing_due: bool,
     /// Hosts beyond the first that waited for the end of a program and heard of it by one event.
     retold: u64,
     /// Planned faults, if there are any.
@@ -169,6 +172,7 @@ impl World {
             hosts,
             reached: Time::ZERO,
             unheard: 0,
+            nothing_due: false,
             retold: 0,
             faults: None,
             losses: Losses::default(),
@@ -240,7 +244,10 @@ impl World {
                     if now > self.point_at {
                         self.points_before(now, &event);
                     }
+                    let unheard = self.unheard;
                     self.dispatch(now, event);
+                    // What was heard may have set a deadline.
+                    self.nothing_due &= self.unheard > unheard;
                     if self.stopped_by(event)
                         || is_idle(&self.hosts, &event) && self.only_polls_left()
                     {
@@ -299,9 +306,13 @@ impl World {
     /// Whether nothing can happen any more but QPs that resend, without limit, to peers that have
     /// no receive: only timers are pending, the one in hand included, and no program will step and
     /// post one.
-    fn retries_for_ever(&self) -> bool {
-        self.shared.engine.pending() + 1 == self.idle_events()
-            && self.vain_retries().is_some_and(|n| n > 0)
+    fn retries_for_ever(&mut self) -> bool {
+        if self.nothing_due || self.shared.engine.pending() + 1 != self.idle_events() {
+            return false;
+        }
+        let vain = self.vain_retries();
+        self.nothing_due = vain == Some(0);
+        vain.is_some_and(|n| n > 0)
     }
 
     /// Whether nothing can happen any more but that programs look again and again, each having

@@ -187,6 +187,8 @@ pub(super) fn port_counters(nic: &Nic) -> Vec<(&'static str, u64)> {
         ("rx_wrong_state", s.rx_wrong_state),
         ("qkey_viol_cntr", s.qkey_viol_cntr),
         ("rx_buffer_waits", s.rx_buffer_waits),
+        ("placed_on_arrival", s.placed_on_arrival),
+        ("seen_early", s.seen_early),
         ("cq_overruns", s.cq_overruns),
         ("rx_icrc_encapsulated", s.rx_icrc_encapsulated),
         ("doorbell_check_errors", s.doorbell_check_errors),
