@@ -6,7 +6,7 @@ use doorbell_core::units::{Span, Time};
 use super::buffer::{Buffer, NoRoom};
 use super::classes::MAX_CLASSES;
 use super::egress::{EgressPort, Queued};
-use super::event::{DropCause, FabricEvent};
+use super::event::{DropCause, FabricEvent, Tally};
 use super::pfc::{Watchdog, pause_time};
 use crate::engine::{Class, Out};
 use crate::wire::{NodeId, PortId};
@@ -20,6 +20,8 @@ pub(super) struct Pausing {
     pub now: u8,
     /// When the pause of each class is to be renewed.
     pub due: [Time; MAX_CLASSES],
+    /// Packets that found neither room nor headroom, by class.
+    pub overflowed: [Tally; MAX_CLASSES],
 }
 
 /// The shared buffer of a switch at work.
@@ -40,7 +42,10 @@ impl Mmu {
         let (input, output) = ((ingress.index(), class), (to.index(), class));
         self.buffer.admit(input, output, wire_bytes.into(), able).map_err(|full| match full {
             NoRoom::Output => DropCause::TailDrop,
-            NoRoom::Input => DropCause::IngressOverflow,
+            NoRoom::Input => {
+                self.inputs[ingress.index()].overflowed[usize::from(class)].add(wire_bytes);
+                DropCause::IngressOverflow
+            }
         })
     }
 
