@@ -29,7 +29,7 @@ pub(super) fn check_switch(s: &Scenario, profile: &Profile) -> Checked {
         .or_else(|w| refuse(w.path, w.message, w.help).map(|()| unreachable!("it is refused")))?;
     match Fabric::new(&config, 0) {
         Ok(_) => Ok(()),
-        Err(error) => refuse_config(switch, &error),
+        Err(error) => refuse_config(switch, pfc, &error),
     }
 }
 
@@ -57,10 +57,19 @@ fn check_keys(switch: &Switch, pfc: bool) -> Checked {
         ("quanta", switch.quanta.is_some()),
         ("lapse", switch.lapse),
         ("watchdog", switch.watchdog.is_some()),
+        ("storm", switch.storm.is_some()),
     ];
     if let Some((key, _)) = used.iter().find(|(_, used)| *used && !pfc) {
         let text = format!("`{key}` is about a shared buffer with pauses");
         return refuse(format!("switch.{key}"), text, "write `switch = \"pfc\"` in [topology]");
+    }
+    let lossless =
+        switch.class.is_empty() || switch.class.iter().any(|c| c.lossless != Some(false));
+    let pausing = ["headroom", "xoff", "xon", "reaction", "quanta", "lapse", "watchdog", "storm"];
+    let idle = used.iter().find(|(key, used)| *used && !lossless && pausing.contains(key));
+    if let Some((key, _)) = idle {
+        let text = format!("`{key}` is about pauses, and no class is lossless");
+        return refuse(format!("switch.{key}"), text, "leave it out, or make a class lossless");
     }
     if fixed && switch.alpha.is_some() {
         let text = "`alpha` has no use in a static split".to_owned();
@@ -105,13 +114,20 @@ fn check_classes(switch: &Switch, pfc: bool) -> Checked {
     Ok(())
 }
 
-fn refuse_config(switch: &Switch, error: &ConfigError) -> Checked {
+fn refuse_config(switch: &Switch, pfc: bool, error: &ConfigError) -> Checked {
     let (path, help) = match error {
         ConfigError::NothingShared { taken, .. } => {
-            let key = if switch.buffer.is_some() { "buffer" } else { "headroom" };
-            (format!("switch.{key}"), format!("buffer: more than {taken}B"))
+            let key = match switch {
+                Switch { buffer: Some(_), .. } => "buffer",
+                Switch { reserved: Some(_), .. } => "reserved",
+                _ => "headroom",
+            };
+            (format!("switch.{key}"), format!("write `buffer` of more than {taken}B"))
         }
-        ConfigError::BufferTooSmall { .. } => ("switch.buffer".to_owned(), "raise it".to_owned()),
+        ConfigError::BufferTooSmall { needed, .. } => {
+            let table = if pfc { "switch" } else { "topology" };
+            (format!("{table}.buffer"), format!("at least {needed}B"))
+        }
         ConfigError::XonAboveXoff { xoff, .. } => {
             ("switch.xon".to_owned(), format!("at most {xoff}B"))
         }

@@ -48,6 +48,8 @@ mod fault_tests;
 #[cfg(test)]
 mod link_tests;
 #[cfg(test)]
+mod switch_tests;
+#[cfg(test)]
 mod topology_tests;
 
 pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};

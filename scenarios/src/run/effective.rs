@@ -7,6 +7,7 @@ use doorbell_sim::rc::{AckTimeoutMode, Interval, time_to_retry_exc};
 use doorbell_sim::world::World;
 
 use super::programs::{Placed, Role};
+use super::switches;
 use super::{Effective, Point};
 use crate::format::{Initiator, ProgramKind, QpKind, RingMode, TopologyKind};
 use crate::quantity::Unit;
@@ -17,6 +18,7 @@ use crate::workloads::Results;
 pub fn values(point: &Point, world: &World, placed: &[Placed]) -> Vec<Effective> {
     let mut out = Vec::new();
     network(point, world, &mut out);
+    switches::effective(point, world, &mut out);
     let sender = placed.iter().find(|p| p.role == Role::Sender);
     let results = sender.and_then(|p| p.results(world));
     if let Some(caps) = results.and_then(|r| r.granted) {
@@ -29,7 +31,7 @@ pub fn values(point: &Point, world: &World, placed: &[Placed]) -> Vec<Effective>
     out
 }
 
-fn row(name: &str, requested: String, effective: String, reason: &str) -> Effective {
+pub(super) fn row(name: &str, requested: String, effective: String, reason: &str) -> Effective {
     Effective { name: name.into(), requested, effective, reason: reason.into() }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use doorbell_core::units::{Span, Time};
-use doorbell_sim::fabric::{DropCause, Drops, MAX_CLASSES};
+use doorbell_sim::fabric::{DropCause, Drops, Fabric, MAX_CLASSES, Tally};
 use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 use serde::Serialize;
@@ -43,9 +43,99 @@ pub struct NetworkPort {
     pub pause_frames: u64,
     /// Time for which classes were paused here, summed over them.
     pub paused_ps: u64,
-    /// Packets dropped, by cause: for want of room here, and on the link that ends here.
+    /// Packets dropped, by cause: for want of room at the output or at the input of this port, and
+    /// on the link that ends here.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub drops: BTreeMap<&'static str, u64>,
+    /// By traffic class, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<PortClass>,
+}
+
+/// What a port has done in one of several traffic classes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct PortClass {
+    /// Packets sent.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Most bytes that waited, without the packet being sent.
+    pub queue_max: u64,
+    /// Packets that got an ECN mark.
+    pub marks: u64,
+    /// Pause frames sent because the input queue of the class was full.
+    pub pause_frames: u64,
+    /// Time for which the class was paused here.
+    pub paused_ps: u64,
+    /// Packets dropped for want of room, at the output or at the input of this port.
+    pub drops: u64,
+}
+
+impl PortClass {
+    const FIGURES: [&'static str; 7] =
+        ["packets", "bytes", "queue_max", "marks", "pause_frames", "paused", "drops"];
+
+    fn figure(&self, name: &str) -> Option<Metric> {
+        Some(match name {
+            "packets" => Metric::count(self.packets),
+            "bytes" => Metric::bytes(self.bytes),
+            "queue_max" => Metric::bytes(self.queue_max),
+            "marks" => Metric::count(self.marks),
+            "pause_frames" => Metric::count(self.pause_frames),
+            "paused" => Metric::time(Span::from_ps(self.paused_ps)),
+            "drops" => Metric::count(self.drops),
+            _ => return None,
+        })
+    }
+
+    /// What a port has done in `class`; `None` where there is one class, or no such class.
+    fn of(world: &World, node: NodeId, port: PortId, class: u8) -> Option<Self> {
+        let (fabric, now) = (world.fabric(), world.now());
+        let egress = fabric.egress_of(node, port);
+        let (own, pauses) = (egress.class_counters(class)?, egress.pauses(now, class));
+        Some(Self {
+            packets: own.sent.packets,
+            bytes: own.sent.bytes,
+            queue_max: own.max_waiting_bytes,
+            marks: egress.marked(class),
+            pause_frames: pauses.xoff_sent,
+            paused_ps: pauses.paused.as_ps(),
+            drops: own.dropped.packets + overflowed(fabric, node, port, class).packets,
+        })
+    }
+
+    /// Both ports together; of the queues the longer one.
+    fn plus(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+            queue_max: self.queue_max.max(other.queue_max),
+            marks: self.marks + other.marks,
+            pause_frames: self.pause_frames + other.pause_frames,
+            paused_ps: self.paused_ps + other.paused_ps,
+            drops: self.drops + other.drops,
+        }
+    }
+}
+
+/// Packets of a class that the input of a port of a switch had no room for.
+fn overflowed(fabric: &Fabric, node: NodeId, port: PortId, class: u8) -> Tally {
+    let switch = node.index().checked_sub(fabric.hosts().len());
+    switch.map_or(Tally::default(), |s| fabric.switches()[s].overflowed(port, class))
+}
+
+/// The traffic classes of the network: `classN.FIGURE` over all its ports, of queues the longest.
+/// Where there is one class, its figures are those of the network.
+fn class_metrics(world: &World, out: &mut Outcome) {
+    for class in 0..MAX_CLASSES as u8 {
+        let ports = world.fabric().ports();
+        let each = ports.filter_map(|(node, port)| PortClass::of(world, node, port, class));
+        let Some(sum) = each.reduce(PortClass::plus) else { return };
+        for figure in PortClass::FIGURES {
+            let metric = sum.figure(figure).expect("a figure of the list");
+            out.metrics.insert(format!("class{class}.{figure}"), metric);
+        }
+    }
 }
 
 impl NetworkPort {
@@ -73,6 +163,9 @@ impl NetworkPort {
 
     fn figure(&self, name: &str) -> Option<Metric> {
         let time = |ps| Metric::time(Span::from_ps(ps));
+        if let Some((class, figure)) = name.strip_prefix("class").and_then(|n| n.split_once('.')) {
+            return self.classes.get(class.parse::<usize>().ok()?)?.figure(figure);
+        }
         if let Some(cause) = name.strip_prefix("drops.") {
             let known = DropCause::ALL.iter().any(|c| c.name() == cause);
             return known.then(|| Metric::count(self.drops.get(cause).copied().unwrap_or(0)));
@@ -101,7 +194,17 @@ pub(super) fn find(ports: &[NetworkPort], name: &str) -> Option<Metric> {
 
 /// Names of figures for "did you mean".
 pub(super) fn names(ports: &[NetworkPort]) -> impl Iterator<Item = String> {
-    ports.iter().flat_map(|p| NetworkPort::FIGURES.map(|f| format!("port.{}.{f}", p.name)))
+    let of_class = |p: &NetworkPort, class: usize| {
+        let name = p.name.clone();
+        PortClass::FIGURES.map(move |f| format!("port.{name}.class{class}.{f}"))
+    };
+    let whole = |p: &NetworkPort| {
+        let name = p.name.clone();
+        NetworkPort::FIGURES.map(move |f| format!("port.{name}.{f}"))
+    };
+    ports.iter().flat_map(move |p| {
+        whole(p).into_iter().chain((0..p.classes.len()).flat_map(move |c| of_class(p, c)))
+    })
 }
 
 /// Fills in the ports of a run.
@@ -112,13 +215,18 @@ pub(super) fn collect(world: &World, out: &mut Outcome) {
     let hosts = fabric.hosts().iter().enumerate().map(|(i, h)| (format!("host{i}"), h.refused()));
     let switches = fabric.switches().iter().enumerate();
     let switches = switches.map(|(i, s)| (format!("switch{i}"), s.refused()));
-    for (name, refused) in hosts.chain(switches).filter(|(_, d)| d.total().packets > 0) {
-        let drops = by_cause(&[refused]);
-        all.push(NetworkPort { name, drops, ..NetworkPort::default() });
+    for (name, refused) in hosts.chain(switches) {
+        let mut drops = by_cause(&[refused]);
+        // Those are at the input port.
+        drops.remove(DropCause::IngressOverflow.name());
+        if !drops.is_empty() {
+            all.push(NetworkPort { name, drops, ..NetworkPort::default() });
+        }
     }
     all.sort_by_key(|p| Reverse((p.dropped(), p.starved_ps, p.busy_ps)));
     all.truncate(MAX_NETWORK_PORTS);
     out.network_ports = all;
+    class_metrics(world, out);
 }
 
 fn network_port(world: &World, node: NodeId, port: PortId) -> NetworkPort {
@@ -126,7 +234,13 @@ fn network_port(world: &World, node: NodeId, port: PortId) -> NetworkPort {
     let egress = fabric.egress_of(node, port);
     let counters = egress.counters(now);
     let (peer, peer_port) = egress.peer();
-    let pauses: Vec<_> = (0..MAX_CLASSES as u8).map(|c| egress.pauses(now, c)).collect();
+    let every = 0..MAX_CLASSES as u8;
+    let pauses: Vec<_> = every.clone().map(|c| egress.pauses(now, c)).collect();
+    let overflow: u64 = every.clone().map(|c| overflowed(fabric, node, port, c).packets).sum();
+    let mut drops = by_cause(&[&counters.dropped, fabric.ingress_of(node, port).lost()]);
+    if overflow > 0 {
+        drops.insert(DropCause::IngressOverflow.name(), overflow);
+    }
     NetworkPort {
         name: port_name(fabric, node, port),
         to: port_name(fabric, peer, peer_port),
@@ -140,7 +254,8 @@ fn network_port(world: &World, node: NodeId, port: PortId) -> NetworkPort {
         marks: counters.marked,
         pause_frames: pauses.iter().map(|p| p.xoff_sent).sum(),
         paused_ps: pauses.iter().map(|p| p.paused.as_ps()).sum(),
-        drops: by_cause(&[&counters.dropped, fabric.ingress_of(node, port).lost()]),
+        drops,
+        classes: every.map_while(|class| PortClass::of(world, node, port, class)).collect(),
     }
 }
 

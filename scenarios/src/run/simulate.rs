@@ -23,7 +23,7 @@ use super::{
     congestion, credits, deaths, effective, faults, flow_figures, limits, ports, receives, series,
     switches, timeline, waiting, watch,
 };
-use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind, Switch};
+use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -207,8 +207,7 @@ fn collect(
     switch_links(world, &mut out);
     credits::starvation(world, &mut out);
     oversize(world, &mut out);
-    let own = world.fabric().pauses() || point.scenario.switch != Switch::default();
-    switches::metrics(world, own, MAX_SWITCH_PORTS, &mut out);
+    switches::collect(point, world, MAX_SWITCH_PORTS, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
@@ -218,7 +217,7 @@ fn collect(
     faults::collect(world, &mut out);
     deaths::collect(world, point, *end != RunEnd::Done, &mut out);
     waiting::collect(world, &mut out);
-    watch::collect(world, &mut out);
+    watch::collect(world, &point.scenario, &mut out);
     ports::collect(world, &mut out);
     let table = |r| series::collect(point, r, placed, world);
     out.series = recorder.map(table).transpose()?;
@@ -551,7 +550,7 @@ fn oracles(world: &World, out: &mut Outcome) {
         "psn-mismatch",
         receives::OVERTAKEN,
     ];
-    out.oracles = watching.map(str::to_owned).to_vec();
+    out.oracles.extend(watching.map(str::to_owned));
     receives::overtaken(world, out);
     if let Err(e) = world.fabric().balance() {
         let (name, text) = ("byte-balance".to_owned(), e.to_string());

@@ -1,11 +1,14 @@
-//! Settings that the ports of one network should share and do not.
+//! Settings that the ports and classes of one network should share and do not.
 
 use std::collections::BTreeMap;
 
 use doorbell_sim::fabric::{EgressPort, Fabric};
+use doorbell_sim::wire::PortId;
 use doorbell_sim::world::{World, port_name};
 
+use super::switches::classes;
 use super::{Note, NoteKind, Outcome};
+use crate::format::{ControlKind, Scenario};
 
 /// Ports named in a note; the rest is counted.
 const MAX_NAMED: usize = 8;
@@ -16,33 +19,102 @@ struct Setting {
     note: &'static str,
     /// The setting, as people call it.
     what: &'static str,
+    /// Whether the network has a use for it.
+    applies: fn(&Fabric) -> bool,
     /// Its value at a port, as people read it.
     of: fn(&EgressPort) -> String,
+    /// The value that all should have; without it that of most ports.
+    wanted: Option<&'static str>,
     /// What the difference does, and what to do.
     remedy: &'static str,
 }
 
 /// One line for each setting.
-const SETTINGS: [Setting; 1] = [Setting {
-    note: "mixed-mtu",
-    what: "largest packet",
-    of: |port| port.max_packet_bytes().map_or("any".to_owned(), |n| format!("{n} B on the wire")),
-    remedy: "a packet that fits one link and not the next is dropped and nobody is told; give all \
-             links one `mtu`, or keep `qp.mtu` below the smallest",
-}];
+const SETTINGS: [Setting; 2] = [
+    Setting {
+        note: "mixed-mtu",
+        what: "largest packet",
+        applies: |_| true,
+        of: |port| {
+            let most = port.max_packet_bytes();
+            most.map_or("any".to_owned(), |n| format!("{n} B on the wire"))
+        },
+        wanted: None,
+        remedy: "a packet that fits one link and not the next is dropped and nobody is told; give \
+                 all links one `mtu`, or keep `qp.mtu` below the smallest",
+    },
+    Setting {
+        note: "mixed-pfc",
+        what: "priority flow control",
+        applies: pauses_somebody,
+        of: |port| if port.knows_pauses() { PFC } else { "off" }.to_owned(),
+        wanted: Some(PFC),
+        remedy: "nobody can be paused over such a link, so a lossless class drops behind it \
+                 (`tail_drop`); take `pfc = false` from the link",
+    },
+];
+
+/// Priority flow control is on.
+const PFC: &str = "on";
+
+/// Whether a switch pauses anybody.
+fn pauses_somebody(fabric: &Fabric) -> bool {
+    let ports = |ports: usize| (0..ports as u16).map(PortId);
+    fabric.switches().iter().any(|s| ports(s.ports()).any(|port| s.may_pause(port) != 0))
+}
 
 /// Compares the ports of both ends of every link and of all switches, and names those that differ
-/// from what most have.
-pub(super) fn collect(world: &World, out: &mut Outcome) {
+/// from what most have; then the classes that carry data.
+pub(super) fn collect(world: &World, scenario: &Scenario, out: &mut Outcome) {
     for setting in &SETTINGS {
         out.oracles.push(setting.note.to_owned());
-        let Some((text, count)) = odd_ones(world.fabric(), setting) else { continue };
-        let name = setting.note.to_owned();
-        out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
+        let fabric = world.fabric();
+        let Some((text, count)) = odd_ones(fabric, setting).filter(|_| (setting.applies)(fabric))
+        else {
+            continue;
+        };
+        warn(setting.note, text, count, out);
+    }
+    out.oracles.push("unmarked-class".to_owned());
+    if let Some((text, count)) = unmarked(scenario) {
+        warn("unmarked-class", text, count, out);
     }
 }
 
-/// The ports whose value is not that of most; `None` when all have the same.
+fn warn(name: &str, text: String, count: u64, out: &mut Outcome) {
+    out.notes.push(Note { kind: NoteKind::Warning, name: name.to_owned(), text, count });
+}
+
+/// Classes that carry data and are not marked, while others that do are, or while senders wait for
+/// marks.
+fn unmarked(s: &Scenario) -> Option<(String, u64)> {
+    let classes = classes(&s.switch, s.topology.switch_mode());
+    let levels = s.program.iter().map(|p| p.sl.unwrap_or(s.qp.sl).value() as usize);
+    let mut used: Vec<u8> = levels.map(|sl| classes.of_sl[sl]).collect();
+    used.sort_unstable();
+    used.dedup();
+    let marks = |class: &u8| classes.each[usize::from(*class)].ecn.is_some();
+    let (marked, not): (Vec<u8>, Vec<u8>) = used.into_iter().partition(marks);
+    let waits = matches!(s.congestion.control, ControlKind::Dcqcn | ControlKind::Ibcc);
+    if not.is_empty() || marked.is_empty() && !waits {
+        return None;
+    }
+    let list =
+        |classes: &[u8]| classes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let others = match marked.is_empty() {
+        true => format!("`control = \"{}\"` waits for marks", s.congestion.control.word()),
+        false => format!("class {} is marked", list(&marked)),
+    };
+    let text = format!(
+        "no switch marks class {}, which carries data, and {others}: write `[switch.ecn]`, or \
+         `ecn` in that class",
+        list(&not)
+    );
+    Some((text, not.len() as u64))
+}
+
+/// The ports whose value is not that of most, or not the one that is wanted; `None` when all have
+/// the same.
 fn odd_ones(fabric: &Fabric, setting: &Setting) -> Option<(String, u64)> {
     let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (node, port) in fabric.ports() {
@@ -52,7 +124,8 @@ fn odd_ones(fabric: &Fabric, setting: &Setting) -> Option<(String, u64)> {
     if values.len() < 2 {
         return None;
     }
-    let usual = values.iter().max_by_key(|(_, ports)| ports.len())?.0.clone();
+    let most = values.iter().max_by_key(|(_, ports)| ports.len())?.0;
+    let usual = setting.wanted.unwrap_or(most).to_owned();
     let odd: Vec<(String, Vec<String>)> = values.into_iter().filter(|(v, _)| *v != usual).collect();
     let count = odd.iter().map(|(_, ports)| ports.len() as u64).sum();
     let lists: Vec<String> =
@@ -73,26 +146,90 @@ fn named(ports: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::run::Outcome;
     use crate::run::simulate_tests::{number, outcome};
 
-    fn star(mtu: &str) -> crate::run::Outcome {
+    const PROGRAM: &str = "[[program]]\nkind = 'latency'\nsize = '64B'\niterations = 2\n";
+
+    /// Four hosts at a switch, of which the last has a link of its own kind.
+    fn star(topology: &str, odd: &str, rest: &str) -> Outcome {
         let text = format!(
-            "[topology]\nkind = 'explicit'\nhosts = 4\nswitches = 1\nmtu = '9000B'\n\
+            "[topology]\nkind = 'explicit'\nhosts = 4\nswitches = 1\n{topology}\n\
              link = [{{ between = 'host0..2-switch0' }}, \
-             {{ between = 'host3-switch0', mtu = '{mtu}' }}]\n\
-             [[program]]\nkind = 'latency'\nsize = '64B'\niterations = 2\n"
+             {{ between = 'host3-switch0', {odd} }}]\n{PROGRAM}{rest}"
+        );
+        outcome(&text, &[])
+    }
+
+    #[track_caller]
+    fn named(o: &Outcome, name: &str, count: u64, words: &[&str]) {
+        let note = o.notes.iter().find(|n| n.name == name).expect("a note");
+        assert_eq!(note.count, count, "{}", note.text);
+        for word in words {
+            assert!(note.text.contains(word), "{word}: {}", note.text);
+        }
+    }
+
+    #[test]
+    fn the_two_ports_of_the_odd_link_are_named_and_those_of_equal_links_are_not() {
+        let o = star("mtu = '9000B'", "mtu = '1500B'", "");
+        let odd = "host3.port0, switch0.port3 (15";
+        named(&o, "mixed-mtu", 2, &[odd, "give all links one `mtu`"]);
+        let o = star("mtu = '9000B'", "mtu = '9000B'", "");
+        assert_eq!(number(&o, "note.mixed-mtu"), 0.0);
+    }
+
+    #[test]
+    fn both_ports_of_a_link_without_pauses_are_named() {
+        let o = star("switch = 'pfc'", "pfc = false", "");
+        named(&o, "mixed-pfc", 2, &["host3.port0, switch0.port3 (off)", "take `pfc = false`"]);
+        let o = star("switch = 'pfc'", "pfc = true", "");
+        assert_eq!(number(&o, "note.mixed-pfc"), 0.0);
+        // Where nothing is lossless nobody needs pauses.
+        let lossy = "[[switch.class]]\nlossless = false\n";
+        let o = star("switch = 'pfc'", "pfc = false", lossy);
+        assert_eq!(number(&o, "note.mixed-pfc"), 0.0);
+    }
+
+    #[test]
+    fn of_many_links_without_pauses_those_without_are_named_though_they_are_most() {
+        let text = format!(
+            "[topology]\nkind = 'explicit'\nhosts = 3\nswitches = 1\nswitch = 'pfc'\n\
+             link = [{{ between = 'host0..1-switch0', pfc = false }}, \
+             {{ between = 'host2-switch0' }}]\n{PROGRAM}"
+        );
+        let ports = "host0.port0, host1.port0, switch0.port0, switch0.port1 (off)";
+        named(&outcome(&text, &[]), "mixed-pfc", 4, &[ports]);
+    }
+
+    fn two_classes(first: &str, second: &str, rest: &str) -> Outcome {
+        let text = format!(
+            "[topology]\nkind = 'switch'\nhosts = 2\n\
+             {PROGRAM}name = 'a'\n{PROGRAM}name = 'b'\nsl = 1\n\
+             [[switch.class]]\n{first}\n[[switch.class]]\n{second}\n{rest}"
         );
         outcome(&text, &[])
     }
 
     #[test]
-    fn the_two_ports_of_the_odd_link_are_named_and_those_of_equal_links_are_not() {
-        let o = star("1500B");
-        let note = o.notes.iter().find(|n| n.name == "mixed-mtu").expect("a note");
-        assert_eq!(note.count, 2);
-        assert!(note.text.contains("host3.port0, switch0.port3 (15"), "{}", note.text);
-        assert!(note.text.contains("give all links one `mtu`"), "{}", note.text);
-        let o = star("9000B");
-        assert_eq!(number(&o, "note.mixed-mtu"), 0.0);
+    fn a_class_with_data_and_without_marks_is_named_beside_one_with_marks() {
+        let o = two_classes("ecn = {}", "", "");
+        named(&o, "unmarked-class", 1, &["marks class 1,", "class 0 is marked", "`[switch.ecn]`"]);
+        for (first, second) in [("", ""), ("ecn = {}", "ecn = {}")] {
+            let o = two_classes(first, second, "");
+            assert_eq!(number(&o, "note.unmarked-class"), 0.0, "both alike");
+        }
+        // Nobody sends in the third class.
+        let o = two_classes("ecn = {}", "ecn = {}\n[[switch.class]]", "");
+        assert_eq!(number(&o, "note.unmarked-class"), 0.0);
+    }
+
+    #[test]
+    fn a_control_that_waits_for_marks_that_nobody_makes_is_named() {
+        let control =
+            |word: &str| two_classes("", "", &format!("[congestion]\ncontrol = '{word}'\n"));
+        let o = control("dcqcn");
+        named(&o, "unmarked-class", 2, &["class 0, 1, which", "`control = \"dcqcn\"` waits"]);
+        assert_eq!(number(&control("timely"), "note.unmarked-class"), 0.0, "it looks at the time");
     }
 }

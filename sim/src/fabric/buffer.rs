@@ -134,6 +134,11 @@ impl Buffer {
         port * self.sizes.classes + class as usize
     }
 
+    /// Bytes to share: all of it, less headroom and reserved parts.
+    pub const fn to_share(&self) -> u64 {
+        self.pool
+    }
+
     /// Bytes in use.
     pub fn used(&self) -> u64 {
         self.inputs.iter().map(|q| q.bytes + q.headroom).sum()

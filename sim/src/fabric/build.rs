@@ -44,7 +44,7 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    fn of(c: &FabricConfig) -> Result<Self, ConfigError> {
+    pub fn of(c: &FabricConfig) -> Result<Self, ConfigError> {
         let mut g = Self {
             hosts: vec![Vec::new(); c.hosts.len()],
             switches: vec![Vec::new(); c.switches.len()],

@@ -8,8 +8,8 @@ use doorbell_core::units::{BitRate, Serialiser, Span, Time};
 
 use super::classes::MAX_CLASSES;
 use super::ecn::{MarkAt, Marking};
-use super::event::{DropCause, FabricEvent, PortCounters};
-use super::ingress::Ingress;
+use super::event::{ClassCounters, DropCause, FabricEvent, PortCounters};
+use super::ingress::{Ingress};
 use super::lanes::{Senders, Starvation};
 use super::noise::IngressNoise;
 use super::pfc::{
@@ -253,6 +253,12 @@ impl EgressPort {
         self.counters.busy.saturating_sub(self.free_at.since(now))
     }
 
+    /// What the port has done in a traffic class; `None` where there is only one, whose counters
+    /// are those of the port.
+    pub fn class_counters(&self, class: u8) -> Option<ClassCounters> {
+        self.queues.counters(class)
+    }
+
     /// Packets that got an ECN mark here; `None` where no packet gets one.
     pub fn marks(&self) -> Option<u64> {
         self.wiring.marking.as_ref().map(|m| m.marked_in_all())
@@ -356,8 +362,9 @@ impl EgressPort {
         }
     }
 
-    pub(super) fn count_drop(&mut self, cause: DropCause, wire_bytes: u32) {
-        self.counters.dropped.add(cause, wire_bytes);
+    pub(super) fn count_drop(&mut self, cause: DropCause, item: &Queued) {
+        self.counters.dropped.add(cause, item.wire_bytes);
+        self.queues.count(item.class, |c| c.dropped.add(item.wire_bytes));
     }
 
     /// The last bit of a packet has left: gives the next one if the far end has room.
@@ -642,6 +649,7 @@ impl EgressPort {
         self.in_service = item.wire_bytes;
         self.counters.busy += time;
         self.counters.sent.add(item.wire_bytes);
+        self.queues.count(item.class, |c| c.sent.add(item.wire_bytes));
         let w = &mut self.wiring;
         let mut arrival = if w.head { now } else { end } + w.propagation + w.transit;
         if let Some(noise) = &mut w.noise {

@@ -303,6 +303,17 @@ impl Drops {
     }
 }
 
+/// What one output port has done in one of several traffic classes.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct ClassCounters {
+    /// Packets whose transmission has begun.
+    pub sent: Tally,
+    /// Packets that found no room at this output.
+    pub dropped: Tally,
+    /// Most bytes that waited at once, without the packet being sent.
+    pub max_waiting_bytes: u64,
+}
+
 /// What one output port has done so far.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct PortCounters {

@@ -6,7 +6,7 @@ use doorbell_core::units::{Span, Time};
 use super::buffer::{Buffer, NoRoom};
 use super::classes::MAX_CLASSES;
 use super::egress::{EgressPort, Queued};
-use super::event::{DropCause, FabricEvent};
+use super::event::{DropCause, FabricEvent, Tally};
 use super::pfc::{Watchdog, pause_time};
 use crate::engine::{Class, Out};
 use crate::wire::{NodeId, PortId};
@@ -24,6 +24,8 @@ pub(super) struct Pausing {
     pub quanta: u16,
     /// Whether a pause is not renewed.
     pub lapse: bool,
+    /// Packets that found neither room nor headroom, by class.
+    pub overflowed: [Tally; MAX_CLASSES],
 }
 
 impl Pausing {
@@ -104,7 +106,10 @@ impl Mmu {
         let (input, output) = ((ingress.index(), class), (to.index(), class));
         self.buffer.admit(input, output, wire_bytes.into(), able).map_err(|full| match full {
             NoRoom::Output => DropCause::TailDrop,
-            NoRoom::Input => DropCause::IngressOverflow,
+            NoRoom::Input => {
+                self.inputs[ingress.index()].overflowed[usize::from(class)].add(wire_bytes);
+                DropCause::IngressOverflow
+            }
         })
     }
 

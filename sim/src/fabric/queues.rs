@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::egress::Queued;
+use super::event::ClassCounters;
 use super::schedule::Schedule;
 
 /// What waits at a port. A port of one class has nothing but its FIFO.
@@ -25,6 +26,7 @@ pub(super) struct Lanes {
 struct Lane {
     queue: VecDeque<Queued>,
     bytes: u64,
+    counters: ClassCounters,
 }
 
 impl Queues {
@@ -72,6 +74,21 @@ impl Queues {
         }
     }
 
+    /// What a class has done, where classes are counted apart.
+    pub fn counters(&self, class: u8) -> Option<ClassCounters> {
+        match self {
+            Self::One(_) => None,
+            Self::Many(l) => l.lanes.get(usize::from(class)).map(|lane| lane.counters),
+        }
+    }
+
+    /// Changes the counters of a class, where classes are counted apart.
+    pub fn count(&mut self, class: u8, change: impl Fn(&mut ClassCounters)) {
+        if let Self::Many(l) = self {
+            change(&mut l.lanes[usize::from(class)].counters);
+        }
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Queued> {
         let (one, many) = match self {
             Self::One(queue) => (Some(queue), None),
@@ -87,6 +104,8 @@ impl Queues {
                 let lane = &mut l.lanes[usize::from(item.class)];
                 lane.queue.push_back(item);
                 lane.bytes += u64::from(item.wire_bytes);
+                let most = &mut lane.counters.max_waiting_bytes;
+                *most = lane.bytes.max(*most);
                 l.len += 1;
             }
         }

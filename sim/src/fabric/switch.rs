@@ -253,7 +253,7 @@ impl SwitchNode {
             Err(_) => {
                 let Queued { packet, wire_bytes, .. } = item;
                 let cause = DropCause::TailDrop;
-                egress.count_drop(cause, wire_bytes);
+                egress.count_drop(cause, &item);
                 Outcome::Dropped(Dropped { node: self.id, port: to, packet, wire_bytes, cause })
             }
         }
@@ -380,7 +380,7 @@ impl SwitchNode {
             }
             Err(DropCause::TailDrop) => {
                 let (node, port, cause) = (self.id, to, DropCause::TailDrop);
-                self.ports[to.index()].egress.count_drop(cause, wire_bytes);
+                self.ports[to.index()].egress.count_drop(cause, &item);
                 Some(Outcome::Dropped(Dropped { node, port, packet, wire_bytes, cause }))
             }
             Err(cause) => {
@@ -408,6 +408,18 @@ impl SwitchNode {
     /// The accounts of the shared buffer, where there is one.
     pub fn buffer(&self) -> Option<&Buffer> {
         self.mmu.as_ref().map(|m| &m.buffer)
+    }
+
+    /// Packets of a class that an input port dropped because its queue and its headroom were full.
+    /// They are among those that the switch [`refused`](Self::refused).
+    pub fn overflowed(&self, port: PortId, class: u8) -> Tally {
+        let overflowed = |m: &Mmu| m.inputs[port.index()].overflowed[usize::from(class)];
+        self.mmu.as_deref().map_or(Tally::default(), overflowed)
+    }
+
+    /// Classes in which an input port pauses its sender, a bit each; 0 without a shared buffer.
+    pub fn may_pause(&self, port: PortId) -> u8 {
+        self.mmu.as_ref().map_or(0, |m| m.inputs[port.index()].able)
     }
 
     /// Whether an input queue pauses its sender.

@@ -167,3 +167,26 @@ fn classes_and_curves_are_checked() {
     let e = Fabric::new(&c, 1).expect_err("no class 1");
     assert_eq!(e, ConfigError::NoSuchClass { sl: 15, class: 1 });
 }
+
+#[test]
+fn classes_are_counted_apart_and_add_up() {
+    let mut c = network(4, vec![class(Service::Weighted(1)), class(Service::Strict)]);
+    let room = 20 * u64::from(WIRE);
+    c.switches[0].buffering = Buffering::TailDrop { port_bytes: room };
+    let net = run(&c, 1, &[flow(0, 3, 100, 0), flow(1, 3, 100, 0), flow(2, 3, 30, 1)]);
+    let port = net.fabric.switches()[0].egress(PortId(3));
+    let (all, end) = (port.counters(net.engine.now()), 2);
+    let of = |class| port.class_counters(class).expect("two classes");
+    let sum = (0..end).map(of).fold(Tally::default(), |sum, c| sum.plus(c.sent));
+    assert_eq!(sum, all.sent);
+    let lost = (0..end).map(of).fold(Tally::default(), |sum, c| sum.plus(c.dropped));
+    assert_eq!(lost, all.dropped.total());
+    assert!(of(0).dropped.packets > 0, "two senders of the lower class pass the room");
+    assert!(of(0).max_waiting_bytes + of(1).max_waiting_bytes >= room - u64::from(WIRE));
+    assert!(of(0).max_waiting_bytes < room, "the packet being sent does not wait");
+    assert_eq!(port.class_counters(end), None, "no such class");
+    let one = network(2, vec![ClassConfig::default()]);
+    let net = run(&one, 1, &[flow(0, 1, 1, 0)]);
+    let port = net.fabric.switches()[0].egress(PortId(1));
+    assert_eq!(port.class_counters(0), None, "one class is the port");
+}

@@ -1,0 +1,318 @@
+//! `[switch]`: what it comes to, what contradicts it, both sides of its limits.
+
+use doorbell_core::units::{Ratio, Span};
+use doorbell_sim::fabric::{
+    Buffering, EcnConfig, FabricConfig, Headroom, MarkAt, PauseAt, Service, SharedConfig, Sharing,
+    StormAction, Watchdog,
+};
+
+use crate::input::InputError;
+use crate::run::network::network_of;
+use crate::testing;
+
+/// Three hosts at a switch of this mode. `rest` begins at line 10, in `[switch]`.
+fn file(mode: &str, rest: &str) -> String {
+    format!(
+        "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'latency'\n[topology]\n\
+         kind = 'switch'\nhosts = 3\nswitch = '{mode}'\n[switch]\n{rest}\n"
+    )
+}
+
+fn configs(text: &str, set: &[&str]) -> Result<Vec<FabricConfig>, InputError> {
+    let points = testing::expanded(text, set)?;
+    let one = |p: &crate::format::expand::Expanded| {
+        network_of(&p.point.scenario, &p.point.profile).expect("a network")
+    };
+    Ok(points.iter().map(one).collect())
+}
+
+fn pfc(rest: &str) -> Result<FabricConfig, InputError> {
+    configs(&file("pfc", rest), &[]).map(|mut all| all.remove(0))
+}
+
+fn shared(c: &FabricConfig) -> SharedConfig {
+    match c.switches[0].buffering {
+        Buffering::Shared(shared) => shared,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn good(rest: &str) -> FabricConfig {
+    pfc(rest).unwrap_or_else(|e| panic!("{rest}: {e}: {:?}", e.remedy()))
+}
+
+/// The message, which begins with line and column, and what to do.
+#[track_caller]
+fn refused_in(mode: &str, rest: &str, place: &str, message: &str, help: &str) {
+    let e = configs(&file(mode, rest), &[]).expect_err(rest);
+    let text = e.to_string();
+    assert!(text.starts_with(&format!("t.toml:{place}: ")), "{rest}: {text}");
+    assert!(text.contains(message), "{rest}: {text}");
+    assert!(e.remedy().unwrap_or("").contains(help), "{rest}: {:?}", e.remedy());
+}
+
+#[track_caller]
+fn refused(rest: &str, place: &str, message: &str, help: &str) {
+    refused_in("pfc", rest, place, message, help);
+}
+
+#[test]
+fn every_key_arrives_at_the_switch() {
+    let c = good(
+        "buffer = '4MB'\nalpha = '1/8'\nreserved = '1KB'\nheadroom = '40KB'\nxoff = '100KB'\n\
+         xon = '80KB'\nreaction = '500ns'\nquanta = 977\nlapse = true\nwatchdog = '10ms'\n\
+         storm = 'ignore'",
+    );
+    let expected = SharedConfig {
+        total_bytes: 4_000_000,
+        sharing: Sharing::Dynamic { alpha: Ratio { num: 1, den: 8 } },
+        reserved_bytes: 1_000,
+        headroom: Headroom::Bytes(40_000),
+        pause_at: PauseAt::Fixed { xoff: 100_000, xon: 80_000 },
+        reaction: Some(Span::from_ns(500)),
+        quanta: 977,
+        lapse: true,
+        watchdog: Some(Watchdog { after: Span::from_us(10_000), action: StormAction::Ignore }),
+    };
+    assert_eq!(shared(&c), expected);
+    assert_eq!(shared(&good("sharing = 'static'")).sharing, Sharing::Static);
+    assert_eq!(shared(&good("headroom = 'formula'")).headroom, Headroom::Formula);
+}
+
+#[test]
+fn what_is_left_out_is_that_of_the_simulator() {
+    assert_eq!(shared(&good("")), SharedConfig::default());
+    assert!(good("").classes.each[0].lossless);
+    // Without `xon`, two of the largest packets below `xoff`, and never below nothing.
+    let pause_at = |xoff: &str| shared(&good(&format!("xoff = '{xoff}'"))).pause_at;
+    assert_eq!(pause_at("100KB"), PauseAt::Fixed { xoff: 100_000, xon: 91_552 });
+    assert_eq!(pause_at("8KB"), PauseAt::Fixed { xoff: 8_000, xon: 0 });
+}
+
+#[test]
+fn classes_have_their_levels_service_and_marks() {
+    let c = good(
+        "[switch.ecn]\n[[switch.class]]\nsl = [0, 5]\nweight = 3\n[[switch.class]]\nstrict = true\n\
+         lossless = false\necn = { kmin = '1KB', kmax = '2KB', pmax = 1, at = 'enqueue' }",
+    );
+    let [first, second] = &c.classes.each[..] else { panic!("two classes") };
+    assert_eq!((first.service, first.lossless), (Service::Weighted(3), true));
+    assert_eq!(first.ecn, Some(EcnConfig::default()), "that of `[switch.ecn]`");
+    assert_eq!((second.service, second.lossless), (Service::Strict, false));
+    let pmax = Ratio { num: 1, den: 1 };
+    let own = EcnConfig { kmin: 1_000, kmax: 2_000, pmax, at: MarkAt::Enqueue };
+    assert_eq!(second.ecn, Some(own));
+    let mut of_sl = [0; 16];
+    of_sl[1] = 1;
+    assert_eq!(c.classes.of_sl, of_sl, "level 1 is that of class 1, which names none");
+}
+
+#[test]
+fn thresholds_fit_into_the_buffer() {
+    let of = |xoff: &str| format!("buffer = '1MB'\nheadroom = '40KB'\nxoff = '{xoff}'");
+    good(&of("880000B"));
+    let text = "pauses at 880001 bytes (xoff), but has only 880000 to share";
+    refused(&of("880001B"), "12:8", text, "at most 880000B, or raise `buffer`");
+    let of = |xon: &str| format!("xoff = '100KB'\nxon = '{xon}'");
+    good(&of("100KB"));
+    refused(&of("100001B"), "11:7", "resumes at 100001 bytes (xon), above its xoff", "at most");
+    refused("xon = '80KB'", "10:7", "`xon` without `xoff`", "xoff = ");
+    refused("xoff = '0B'", "10:8", "", "");
+}
+
+#[test]
+fn headroom_and_reserved_parts_leave_something_to_share() {
+    let of = |total: &str| format!("buffer = '{total}'\nheadroom = '40KB'");
+    good(&of("120001B"));
+    let text = "has a buffer of 120000 bytes, and headroom and reserved parts take 120000";
+    refused(&of("120KB"), "10:10", text, "more than 120000B");
+    let text = "has a buffer of 33554432 bytes";
+    refused("headroom = '12MB'", "10:12", text, "write `buffer` of more than 36000000B");
+    refused("reserved = '12MB'", "10:12", text, "write `buffer` of more than");
+    good("reserved = '1MB'");
+    let text = "\"much\" is no headroom";
+    refused("headroom = 'much'", "10:12", text, "\"formula\", or bytes such as \"40KB\"");
+}
+
+#[test]
+fn a_buffer_holds_the_largest_packet() {
+    let text = "a buffer of 4223 bytes at switch 0 never takes the largest packet";
+    refused("buffer = '4223B'\nheadroom = '0B'", "10:10", text, "at least 4224B");
+    good("buffer = '4224B'\nheadroom = '0B'");
+    // Elsewhere the buffer is the port's.
+    let of = |bytes: &str| {
+        let text = file("tail-drop", "class = [{}]");
+        text.replace("hosts = 3", &format!("hosts = 3\nbuffer = '{bytes}'"))
+    };
+    assert!(configs(&of("4224B"), &[]).is_ok());
+    let e = configs(&of("4223B"), &[]).unwrap_err();
+    assert!(e.to_string().starts_with("t.toml:8:10: "), "{e}");
+    let own = file("pfc", "").replace("hosts = 3", "hosts = 3\nbuffer = '1MB'");
+    let e = configs(&own, &[]).unwrap_err();
+    assert!(e.to_string().starts_with("t.toml:8:10: `buffer` is that of a port"), "{e}");
+    assert!(e.remedy().unwrap_or("").contains("in [switch] instead"));
+}
+
+#[test]
+fn curves_go_up_and_end_in_the_buffer() {
+    let ecn = |keys: &str| format!("buffer = '1MB'\n[switch.ecn]\n{keys}");
+    good(&ecn("kmin = '1MB'\nkmax = '1MB'\npmax = 1"));
+    let text = "kmin must not be larger";
+    refused(&ecn("kmin = '400001B'\nkmax = '400KB'"), "12:8", text, "change `kmin`");
+    let text = "a queue holds 1000000 at most: lower kmax";
+    refused(&ecn("kmin = '1KB'\nkmax = '1000001B'"), "13:8", text, "change `kmax`");
+    let text = "a chance of 11/10 (pmax): at most 1";
+    refused(&ecn("pmax = '11/10'"), "12:8", text, "change `pmax`");
+    // Of a class by itself, at its own place.
+    let class =
+        "[[switch.class]]\n[[switch.class]]\n[switch.class.ecn]\nkmin = '5KB'\nkmax = '4KB'";
+    refused(class, "13:8", "class 1: ECN marking begins at 5000", "change `kmin`");
+}
+
+#[test]
+fn a_port_of_a_lossy_switch_bounds_the_curve_too() {
+    let text = |kmax: &str| {
+        let text = file("tail-drop", &format!("[switch.ecn]\nkmin = '1KB'\nkmax = '{kmax}'"));
+        text.replace("hosts = 3", "hosts = 3\nbuffer = '200KB'")
+    };
+    assert!(configs(&text("200KB"), &[]).is_ok());
+    let e = configs(&text("200001B"), &[]).unwrap_err();
+    assert!(e.to_string().contains("a queue holds 200000 at most"), "{e}");
+}
+
+#[test]
+fn classes_are_distinct_and_few() {
+    let classes = |n: usize| vec!["{}"; n].join(", ");
+    assert_eq!(good(&format!("class = [{}]", classes(8))).classes.each.len(), 8);
+    let text = "9 traffic classes";
+    refused(&format!("class = [{}]", classes(9)), "10:9", text, "at most 8");
+    let of =
+        |second: &str| format!("[[switch.class]]\nsl = [0, 3]\n[[switch.class]]\nsl = {second}");
+    good(&of("[1, 15]"));
+    refused(&of("[1, 3]"), "13:6", "service level 3 is in class 0 already", "each level once");
+    refused(&of("[3, 3]"), "13:6", "service level 3 is in class 0 already", "each level once");
+    refused("class = [{ sl = [2, 2] }]", "10:17", "level 2 is in class 0 already", "once");
+    refused(&of("[16]"), "13:7", "found 16", "");
+    good("class = [{ weight = 1 }, { weight = 1000 }]");
+    refused("class = [{ weight = 0 }]", "10:21", "found 0", "1");
+    refused("class = [{ weight = 1001 }]", "10:21", "found 1001", "1000");
+    let both = "class = [{ strict = true, weight = 2 }]";
+    refused(both, "10:36", "`weight` of a strict class", "leave out one of");
+    refused("class = [{ priority = 1 }]", "10:12", "priority", "");
+}
+
+#[test]
+fn times_and_shares_are_more_than_nothing() {
+    good("alpha = '1/1000000'\nquanta = 1\nwatchdog = '1ps'\nreaction = '0ns'");
+    good("quanta = 65535");
+    refused("alpha = 0", "10:9", "", "");
+    refused("watchdog = '0ms'", "10:12", "", "");
+    refused("quanta = 0", "10:10", "found 0", "1");
+    refused("quanta = 65536", "10:10", "found 65536", "65535");
+    refused("storm = 'ignore'", "10:9", "`storm`, and nobody looks", "watchdog = \"10ms\"");
+    let both = "sharing = 'static'\nalpha = 1";
+    refused(both, "11:9", "`alpha` has no use in a static split", "sharing = \"dynamic\"");
+}
+
+#[test]
+fn keys_of_a_shared_buffer_are_refused_elsewhere() {
+    let keys = [
+        ("buffer = '1MB'", "10:10"),
+        ("sharing = 'static'", "10:11"),
+        ("alpha = 1", "10:9"),
+        ("reserved = '1KB'", "10:12"),
+        ("headroom = '40KB'", "10:12"),
+        ("xoff = '100KB'", "10:8"),
+        ("xon = '80KB'", "10:7"),
+        ("reaction = '500ns'", "10:12"),
+        ("quanta = 7", "10:10"),
+        ("lapse = true", "10:9"),
+        ("watchdog = '10ms'", "10:12"),
+        ("storm = 'report'", "10:9"),
+    ];
+    for (line, place) in keys {
+        let key = line.split(' ').next().unwrap();
+        let text = format!("`{key}` is about a shared buffer with pauses");
+        for mode in ["lossless", "tail-drop"] {
+            refused_in(mode, line, place, &text, "write `switch = \"pfc\"` in [topology]");
+        }
+    }
+    let class = "class = [{ lossless = true }]";
+    refused_in("lossless", class, "10:23", "`lossless` is about pauses", "switch = \"pfc\"");
+    let text = file("lossless", "");
+    let explicit = text.replace("kind = 'switch'", "kind = 'explicit'\nswitches = 1");
+    let link = "[[topology.link]]\nbetween = 'host0..2-switch0'\npfc = false\n[switch]";
+    let e = configs(&explicit.replace("[switch]", link), &[]).unwrap_err();
+    assert!(e.to_string().contains("`pfc` of a link, and no switch pauses anybody"), "{e}");
+    assert!(
+        configs(&explicit.replace("[switch]", link).replace("'lossless'", "'pfc'"), &[]).is_ok()
+    );
+    let cable = file("lossless", "class = [{}]").replace("'switch'\nhosts = 3", "'back-to-back'");
+    let e = configs(&cable.replace("switch = 'lossless'\n", ""), &[]).unwrap_err();
+    assert!(e.to_string().contains("`back-to-back` has none"), "{e}");
+}
+
+#[test]
+fn keys_of_pauses_need_a_lossless_class() {
+    let lossy = "class = [{ lossless = false }]";
+    good(&format!("{lossy}\nbuffer = '1MB'\nalpha = 1"));
+    for line in ["headroom = '40KB'", "xoff = '100KB'", "quanta = 7", "lapse = true"] {
+        let key = line.split(' ').next().unwrap();
+        let e = pfc(&format!("{lossy}\n{line}")).expect_err(line);
+        let text = format!("`{key}` is about pauses, and no class is lossless");
+        assert!(e.to_string().contains(&text) && e.to_string().starts_with("t.toml:11:"), "{e}");
+        assert!(e.remedy().unwrap_or("").contains("leave it out"));
+        good(&format!("class = [{{ lossless = false }}, {{}}]\n{line}"));
+    }
+}
+
+#[test]
+fn paths_change_a_switch() {
+    let text = file("pfc", "xoff = '100KB'\nclass = [{}, { weight = 2 }]");
+    let set = ["switch.xoff=50KB", "switch.xon=0B", "switch.class.1.weight=5"];
+    let c = configs(&text, &set).expect("good").remove(0);
+    assert_eq!(shared(&c).pause_at, PauseAt::Fixed { xoff: 50_000, xon: 0 });
+    assert_eq!(c.classes.each[1].service, Service::Weighted(5));
+    let c = configs(&text, &["switch.ecn.kmin=7KB"]).expect("good").remove(0);
+    assert_eq!(c.classes.each[0].ecn.expect("marks").kmin, 7_000);
+    let sweep =
+        format!("{text}[sweep]\n'switch.xoff' = ['10KB', '20KB']\n'switch.alpha' = ['1/2', 1]\n");
+    let all: Vec<_> = configs(&sweep, &[]).expect("good").iter().map(shared).collect();
+    let xoff = |s: &SharedConfig| matches!(s.pause_at, PauseAt::Fixed { xoff: 20_000, .. });
+    assert_eq!((all.len(), all.iter().filter(|s| xoff(s)).count()), (4, 2));
+    let e = configs(&text, &["switch.xof=50KB"]).unwrap_err();
+    assert!(e.remedy().unwrap_or("").contains("xoff"), "{:?}", e.remedy());
+    let e = configs(&text, &["switch.xoff=40MB"]).unwrap_err();
+    assert!(e.to_string().contains("to share: lower xoff"), "{e}");
+}
+
+/// The keys that editors offer. A new key goes into the list, and into `docs/fabric.md`.
+#[test]
+fn the_schema_has_every_key_with_a_description() {
+    let schema = crate::format::schema::scenario_schema();
+    let page = include_str!("../../../docs/fabric.md");
+    let tables: [(&str, &[&str]); 3] = [
+        (
+            "Switch",
+            &[
+                "alpha", "buffer", "class", "ecn", "headroom", "lapse", "quanta", "reaction",
+                "reserved", "sharing", "storm", "watchdog", "xoff", "xon",
+            ],
+        ),
+        ("TrafficClass", &["ecn", "lossless", "sl", "strict", "weight"]),
+        ("Ecn", &["at", "kmax", "kmin", "pmax"]),
+    ];
+    for (table, keys) in tables {
+        let table = &schema["$defs"][table];
+        assert_eq!(table["additionalProperties"], false, "a slip is refused");
+        let found = table["properties"].as_object().expect("a table");
+        let mut names: Vec<&str> = found.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, keys);
+        for (key, of) in found {
+            assert!(of["description"].is_string(), "{key}");
+            assert!(page.contains(key.as_str()), "docs/fabric.md has nothing about `{key}`");
+        }
+    }
+}
