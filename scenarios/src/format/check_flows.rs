@@ -6,6 +6,7 @@ use super::check::{Checked, refuse};
 use super::{Flows, Op, Pattern, Program, QpKind, Scenario};
 use crate::profile::Profile;
 use crate::quantity::Unit;
+use crate::run::network::nics_of_hosts;
 
 /// Refuses flows that cannot be.
 pub(super) fn check_flows(
@@ -20,6 +21,7 @@ pub(super) fn check_flows(
     };
     check_keys(flows, &path)?;
     check_who(s, p, flows, &path)?;
+    check_nic(s, profile, p, flows, &path)?;
     if s.qp.kind != QpKind::Rc {
         let text = "flows are between RC queue pairs".to_owned();
         return refuse("qp.type", text, "write `type = \"RC\"` in [qp]");
@@ -104,6 +106,30 @@ fn check_who(s: &Scenario, p: &Program, flows: &Flows, path: &impl Fn(&str) -> S
         return refuse(path("peer"), text, "name a host outside of them");
     }
     Ok(())
+}
+
+/// Every host that takes part has the NIC. A list may name any host.
+fn check_nic(
+    s: &Scenario,
+    profile: &Profile,
+    p: &Program,
+    flows: &Flows,
+    path: &impl Fn(&str) -> String,
+) -> Checked {
+    let (first, n, nic) = (p.host.value(), p.hosts.value(), p.nic.value());
+    let hosts = match flows.pattern {
+        Pattern::Trace => 0..s.topology.hosts.value(),
+        _ => first..first + n,
+    };
+    let receiver = Some(p.peer.value()).filter(|_| flows.pattern == Pattern::Incast);
+    let nics = nics_of_hosts(&s.topology, profile);
+    match hosts.chain(receiver).find(|host| nic >= nics(*host) as u64) {
+        Some(host) => {
+            let text = format!("NIC {nic} of host {host}, which has {}, from 0 on", nics(host));
+            refuse(path("nic"), text, "name another, or raise `topology.nics`")
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_bytes(

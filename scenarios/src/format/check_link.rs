@@ -21,6 +21,11 @@ pub(super) fn check_link(s: &Scenario, profile: &Profile) -> Checked {
         let help = "leave `switch` out for link credits, or write `link = \"roce\"`";
         return refuse("topology.switch", text, help);
     }
+    if ib && t.switch == Some(SwitchMode::Pfc) {
+        let text = "priority flow control is Ethernet's".to_owned();
+        let help = "leave `switch` out for link credits, or write `link = \"roce\"`";
+        return refuse("topology.switch", text, help);
+    }
     if ib && t.routing == Some(RoutingMode::Ecmp) {
         let text = "InfiniBand has no UDP ports, which `ecmp` hashes".to_owned();
         let help = "write `routing = \"destination\"` or \"adaptive\", or `link = \"roce\"`";
@@ -50,6 +55,15 @@ fn check_blocks(credits: &Credits, profile: &Profile) -> Checked {
         let mtu = profile.port.max_mtu.print();
         let help = format!("at least {least}, or lower `port.max_mtu` ({mtu}) in [settings]");
         return refuse(format!("topology.credits.{key}"), text, help);
+    }
+    if let Some(bytes) = credits.flow_control.as_ref().map(|b| b.0).filter(|b| b.0 > largest.into())
+    {
+        let text = format!("a flow-control packet of {} is larger than any other", bytes.print());
+        return refuse(
+            "topology.credits.flow_control",
+            text,
+            "InfiniBand's have 6 bytes and 2 more",
+        );
     }
     Ok(())
 }

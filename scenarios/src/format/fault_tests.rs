@@ -235,7 +235,13 @@ fn every_key_of_every_kind() {
                 fault += &format!("{k} = {}\n", value(k));
             }
             fault += "[[fault]]\nid = 'b'\nkind = 'drop'\n";
-            let read = good(&fault);
+            let pfc: &[&str] = match kind {
+                FaultKind::PauseStorm => &["topology.switch=pfc"],
+                _ => &[],
+            };
+            let points = expanded(&format!("{HEAD}{fault}"), pfc);
+            let points = points.unwrap_or_else(|e| panic!("{fault}: {e}: {:?}", e.remedy()));
+            let read = points[0].point.scenario.fault[0].clone();
             let text = toml::to_string(&read).unwrap();
             let again: Fault = Node::parse(&Source::new("f", text)).unwrap().read().unwrap();
             assert_eq!(again, read, "{fault}");

@@ -68,6 +68,12 @@ fn keys_of_the_other_link_layer_are_refused() {
     let text = format!("{one}switch = 'tail-drop'");
     let message = "an InfiniBand switch never drops for want of room";
     refused("link = 'ib'", &text, "8:10", message, "leave `switch` out for link credits");
+    let text = format!("{one}switch = 'pfc'");
+    let message = "priority flow control is Ethernet's";
+    refused("link = 'ib'", &text, "8:10", message, "leave `switch` out for link credits");
+    let text = format!("{one}[topology.credits]\nflow_control = '1MB'");
+    let message = "a flow-control packet of 1MB is larger than any other";
+    refused("link = 'ib'", &text, "9:16", message, "6 bytes");
     let text = format!("{one}switch = 'credits'");
     let message = "credits are InfiniBand's, and this is not `link = \"ib\"`";
     refused("link = 'roce'", &text, "8:10", message, "write `link = \"ib\"`");

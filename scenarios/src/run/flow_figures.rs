@@ -127,7 +127,7 @@ pub(super) fn collect(
     let victims = rows.iter().filter(|r| r.victim).count() as u64;
     if victims > 0 {
         let text = "flows that took more than twice as long as sharing their own ends explains: \
-                    traffic for other hosts held them up";
+                    traffic for other hosts, losses or the control of their rate held them up";
         let (name, text) = ("victim-flows".to_owned(), text.to_owned());
         out.notes.push(Note { kind: NoteKind::Info, name, text, count: victims });
     }

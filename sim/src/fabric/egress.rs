@@ -9,7 +9,7 @@ use doorbell_core::units::{BitRate, Serialiser, Span, Time};
 use super::classes::MAX_CLASSES;
 use super::ecn::{MarkAt, Marking};
 use super::event::{ClassCounters, DropCause, FabricEvent, PortCounters};
-use super::ingress::{Ingress};
+use super::ingress::Ingress;
 use super::lanes::{Senders, Starvation};
 use super::noise::IngressNoise;
 use super::pfc::{

@@ -51,8 +51,10 @@ pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, MAX_CREDIT, blocks}
 pub use deadlock::{Deadlock, HeldBy, Waiting};
 pub use ecn::{EcnConfig, EcnError, MarkAt};
 pub use egress::EgressPort;
-pub use event::{ClassCounters, Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, PortCounters, Tally};
-pub use headroom::{PortHeadroom};
+pub use event::{
+    ClassCounters, Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, PortCounters, Tally,
+};
+pub use headroom::PortHeadroom;
 pub use host::{HostNode, PauseReason, TxQueueFull};
 pub use ingress::Ingress;
 pub use lanes::{CreditConfig, Starvation};

@@ -353,7 +353,7 @@ impl SwitchNode {
 
     /// A packet that was being stored when the switch went down.
     fn refuse_late(&mut self, item: Queued, port: PortId) -> Outcome {
-        self.ports[port.index()].egress.count_drop(DropCause::SwitchReboot, item.wire_bytes);
+        self.ports[port.index()].egress.count_drop(DropCause::SwitchReboot, &item);
         Outcome::Dropped(self.lost(item, port))
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use doorbell_core::transport::WorkQueue;
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{
-    AccessFlags, AsyncEventKind, NakCode, Opcode, Psn, QKey, QpState, QpType, WcStatus,
+    AccessFlags, AsyncEventKind, NakCode, Opcode, Psn, QKey, QpState, QpType, Rkey, WcStatus,
 };
 
 use super::doorbell::{subject, wqe_key};
@@ -253,16 +253,7 @@ impl Nic {
                     self.refuse(env, qp, why, told);
                 }
             }
-            Accept::Read { va, rkey, len, .. } => {
-                let pd = q.pd;
-                let right = AccessFlags::REMOTE_READ;
-                let check = || env.regions.check_remote(rkey, Pd(pd), va, len.into(), right);
-                if len > 0
-                    && let Err(e) = check()
-                {
-                    self.refuse(env, qp, of_key(e), false);
-                }
-            }
+            Accept::Read { va, rkey, len, .. } => self.check_read(env, qp, (rkey, va, len)),
             Accept::Atomic { job, add, va: addr, rkey, swap_add, compare } => {
                 let (pd, life) = (q.pd, q.life);
                 let right = AccessFlags::REMOTE_ATOMIC;
@@ -289,6 +280,18 @@ impl Nic {
             }
         }
         self.respond_soon(env, qp);
+    }
+
+    /// A READ is refused where its region may not be read.
+    fn check_read(&mut self, env: &mut Env<'_>, qp: u32, (rkey, va, len): (Rkey, u64, u32)) {
+        let pd = Pd(self.qps[qp as usize].as_deref().expect("checked").pd);
+        let right = AccessFlags::REMOTE_READ;
+        let check = || env.regions.check_remote(rkey, pd, va, len.into(), right);
+        if len > 0
+            && let Err(e) = check()
+        {
+            self.refuse(env, qp, of_key(e), false);
+        }
     }
 
     /// The first good packet came while the QP was in RTR: its program hears of it, once, and may
