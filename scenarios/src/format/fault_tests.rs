@@ -258,6 +258,7 @@ fn value(key: &str) -> &'static str {
         "after" | "delay" | "within" => "'1us'",
         "before" | "until" => "'2us'",
         "chance" => "'1/7'",
+        "switch" => "0",
         "burst" => "{ enter = '1/9', leave = '1/2', bad = '1/2', good = 0 }",
         "released_by" => "'b'",
         "part" => "'blueflame'",

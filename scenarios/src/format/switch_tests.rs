@@ -157,11 +157,12 @@ fn a_buffer_holds_the_largest_packet() {
 #[test]
 fn curves_go_up_and_end_in_the_buffer() {
     let ecn = |keys: &str| format!("buffer = '1MB'\n[switch.ecn]\n{keys}");
-    good(&ecn("kmin = '1MB'\nkmax = '1MB'\npmax = 1"));
+    // Headroom of three inputs, and the share of an output of all that is left.
+    good(&ecn("kmin = '532082B'\nkmax = '532082B'\npmax = 1"));
     let text = "kmin must not be larger";
     refused(&ecn("kmin = '400001B'\nkmax = '400KB'"), "12:8", text, "change `kmin`");
-    let text = "a queue holds 1000000 at most: lower kmax";
-    refused(&ecn("kmin = '1KB'\nkmax = '1000001B'"), "13:8", text, "change `kmax`");
+    let text = "a queue holds 532082 at most: lower kmax";
+    refused(&ecn("kmin = '1KB'\nkmax = '532083B'"), "13:8", text, "change `kmax`");
     let text = "a chance of 11/10 (pmax): at most 1";
     refused(&ecn("pmax = '11/10'"), "12:8", text, "change `pmax`");
     // Of a class by itself, at its own place.

@@ -187,7 +187,7 @@ fn contradictions_have_a_place_and_a_remedy() {
     let i = among("incast");
     assert!(refused(&i, &["program.0.peer=7"]).starts_with("host 7 gets the bytes"));
     assert!(refused(&i, &["program.0.peer=9"]).starts_with("`peer` is 9"));
-    let nic = refused(&i, &["program.0.nic=1"]);
+    let nic = refused(&i, &["program.0.nic=1", "program.0.peer=8"]);
     assert_eq!(nic, "NIC 1 of host 0, which has 1, from 0 on");
     assert_eq!(list(&i, &["program.0.peer=8"]).len(), 8);
     assert_eq!(refused(&among("poisson"), &[]), "the pattern `poisson` needs `load`");
