@@ -9,6 +9,9 @@
 //! | | what it had no route for, marked, at the port it came by | it looked for one |
 //! | | what was too large for a link, marked, at the port it came by | it came |
 //!
+//! Pause frames of priority flow control are shown like packets, where a port sends one and where a
+//! host receives one; the class is the priority.
+//!
 //! So a packet through one switch is there three times, and one that a switch dropped twice, the
 //! second time with a comment. What a fault takes from the cable is there where the cable ends,
 //! with a comment that names the fault. What a fault damages has a wrong ICRC from the end of that
@@ -38,7 +41,7 @@ use crate::fabric::{Dropped, EgressPort, Fabric, FabricEvent};
 use crate::rc::{Ext, PacketDesc};
 use crate::wire::codec::{
     BthBits, Ecn, Ethernet, ICRC_BYTES, IbOuter, Ip, Lrh, Mac, Outer, Udp, UdpChecksum, VCRC_BYTES,
-    close, encode, encode_ib,
+    close, encode, encode_ib, encode_pause,
 };
 use crate::wire::{Encapsulation, HostId, NodeId, Packet, PacketId, PortId, address};
 
@@ -103,9 +106,10 @@ pub trait CaptureSink {
     fn finish(&mut self) -> io::Result<()>;
 }
 
-/// A frame that is being sent.
+/// A frame that is being sent, or is on its way.
 struct Pending {
     interface: u32,
+    direction: Direction,
     frame: Vec<u8>,
     comment: Option<String>,
 }
@@ -192,11 +196,11 @@ impl Capture {
             && entry.key().0 <= now
         {
             let (at, _) = *entry.key();
-            let Pending { interface, frame, comment } = entry.remove();
+            let Pending { interface, direction, frame, comment } = entry.remove();
             self.sink.packet(&Seen {
                 at,
                 interface,
-                direction: Direction::Outbound,
+                direction,
                 frame: &frame,
                 comment: comment.as_deref(),
             });
@@ -211,7 +215,10 @@ impl Capture {
         fabric: &Fabric,
         packets: &Slab<Packet>,
     ) {
-        for (_, _, event) in events.as_slice() {
+        for (at, _, event) in events.as_slice() {
+            if let FabricEvent::Pause { node, port, class, quanta } = *event {
+                self.pause(fabric, *at, (node, port), (class, quanta));
+            }
             let FabricEvent::Arrive { node, port, packet: PacketId(packet), .. } = *event else {
                 continue;
             };
@@ -224,11 +231,55 @@ impl Capture {
             let damage = self.damage(packet);
             let pending = Pending {
                 interface: Self::interface(&self.first, from, from_port),
+                direction: Direction::Outbound,
                 frame,
                 comment: join(&[reason.as_deref(), damage.as_deref(), error.as_deref()]),
             };
-            self.pending.insert((end, self.transmissions), pending);
-            self.transmissions += 1;
+            self.pend(end, pending);
+        }
+    }
+
+    fn pend(&mut self, at: Time, pending: Pending) {
+        self.pending.insert((at, self.transmissions), pending);
+        self.transmissions += 1;
+    }
+
+    /// A pause takes effect `at` a time at the output `to`: the port at the other end of its link has
+    /// just begun to send the frame. Pauses that end because a link comes up anew have no frame.
+    fn pause(
+        &mut self,
+        fabric: &Fabric,
+        at: Time,
+        (node, port): (NodeId, PortId),
+        (class, quanta): (u8, u16),
+    ) {
+        let (from, from_port) = egress(fabric, node, port).peer();
+        let sender = egress(fabric, from, from_port);
+        let (sent, received, effect) = sender.pause_times();
+        if effect != at {
+            return;
+        }
+        let mac = match from.index().checked_sub(fabric.hosts().len()) {
+            None => addresses(HostId(from.0), from_port).0,
+            Some(switch) => switch_address(switch as u16, from_port),
+        };
+        let mut frame = Vec::new();
+        encode_pause(mac, class, quanta, &mut frame);
+        let text = match quanta {
+            0 => format!("class {class} may go on"),
+            n => format!("class {class} shall pause for {n} quanta"),
+        };
+        let of = |node, port, direction| Pending {
+            interface: Self::interface(&self.first, node, port),
+            direction,
+            frame: frame.clone(),
+            comment: Some(text.clone()),
+        };
+        let there = of(node, port, Direction::Inbound);
+        let here = of(from, from_port, Direction::Outbound);
+        self.pend(sent, here);
+        if node.index() < fabric.hosts().len() {
+            self.pend(received, there);
         }
     }
 
@@ -369,6 +420,12 @@ pub fn addresses(host: HostId, port: PortId) -> (Mac, Ipv4Addr, Ipv6Addr) {
     (Mac([2, 0, 0, a, b, c]), Ipv4Addr::new(10, a, b, c), v6)
 }
 
+/// Ethernet address of a switch's port, 02:01:s:p: no host has it.
+pub fn switch_address(switch: u16, PortId(port): PortId) -> Mac {
+    let ([a, b], [c, d]) = (switch.to_be_bytes(), port.to_be_bytes());
+    Mac([2, 1, a, b, c, d])
+}
+
 /// LIDs of unicast are 1 to 0xBFFF.
 const LIDS: usize = 0xBFFF;
 
@@ -434,6 +491,14 @@ mod tests {
             (v4, v6),
             (Ipv4Addr::new(10, 255, 255, 255), "2001:db8::ff:ffff".parse().unwrap())
         );
+    }
+
+    #[test]
+    fn no_switch_has_the_address_of_a_host() {
+        let mac = switch_address(0x0102, PortId(3));
+        assert_eq!(mac.to_string(), "02:01:01:02:00:03");
+        let hosts = [(0, 0), ((1 << 20) - 2, 15)].map(|(h, p)| addresses(HostId(h), PortId(p)).0);
+        assert!(hosts.iter().all(|m| m.0[..2] == [2, 0] && *m != mac));
     }
 
     #[test]

@@ -90,9 +90,9 @@ fn machines() -> bool {
 /// Payload bytes of a packet, and bytes and time of it at 100 Gb/s, of the other simulators.
 const THEIRS: (u64, Span) = (1000, Span::from_ps(83_040));
 
-/// One flow of 100 MB at 100 Gb/s, 1000 bytes in packets of 1038, a loop of 8.3 us, a timer of 4 ms:
-/// what two other simulators were run with. They repeat the NAK every 4 us. Ours does one NAK per gap
-/// unless told otherwise. Goodput of payload over the seeds: least and most.
+/// One flow of 100 MB at 100 Gb/s, 1000 bytes in packets of 1038, a loop of 8.3 us, a timer of
+/// 4 ms: what two other simulators were run with. They repeat the NAK every 4 us. Ours does one NAK
+/// per gap unless told otherwise. Goodput of payload over the seeds: least and most.
 fn others() {
     let (bytes, packet) = THEIRS;
     let goodput = |per_packet: f64| bytes as f64 * 8e3 / (per_packet * packet.as_ps() as f64);
@@ -131,10 +131,9 @@ fn others() {
                 let (least, most) = range(&Line { nak_repeat, nak_loss, ..line.clone() });
                 let every = nak_repeat.map_or("gap".to_owned(), |s| s.to_string());
                 let form = form.map_or("-".to_owned(), |f| format!("{:.1}", goodput(f)));
-                println!(
-                    "1/{one_in:<6} {:>8} {every:>11}  {least:>6.1} - {most:<6.1} {form:>7} {theirs:>18}",
-                    if q > 0.0 { "as well" } else { "never" },
-                );
+                let lost = if q > 0.0 { "as well" } else { "never" };
+                let run = format!("{least:>6.1} - {most:<6.1}");
+                println!("1/{one_in:<6} {lost:>8} {every:>11}  {run} {form:>7} {theirs:>18}");
             }
         }
     }

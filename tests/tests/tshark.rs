@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use doorbell::report::PcapNg;
+use doorbell::run::MetricValue;
 use doorbell_core::units::{BitRate, Time};
 use doorbell_core::verbs::{
     Msn, Opcode, Operation, Psn, QKey, QpType, Qpn, Rkey, Service, Syndrome,
@@ -327,6 +328,44 @@ fn captures_of_infiniband() {
         let seen = agree(&folder, name, &file);
         assert!(seen.contains_key(&Opcode::RcFetchAdd.value()), "{seen:?}");
     }
+}
+
+/// Pause frames: MAC control with opcode, vector and quanta, each pause followed by a resume.
+#[test]
+fn captures_of_pauses() {
+    if !ready() {
+        return;
+    }
+    let folder = Folder::new("tshark-pauses");
+    let text = "title = 't'\nprofile = 'generic-400g'\n[run]\nhost = 'ideal'\nnoise = 'off'\n\
+                [topology]\nkind = 'switch'\nhosts = 3\nrate = '100Gbps'\nswitch = 'pfc'\n\
+                [switch]\nbuffer = '1MB'\n[[switch.class]]\nlossless = false\n\
+                [[switch.class]]\n[qp]\nsl = 1\n[[program]]\nkind = 'bandwidth'\nhost = 1\n\
+                hosts = 2\npeer = 0\nsize = '64KiB'\niterations = 40\n";
+    let (outcome, file) = captured(&points("pauses", text)[0]);
+    let path = folder.file("pauses.pcapng", &file);
+    let fields = ["frame.interface_name", "macc.opcode", "macc.cbfc.enbv", "eth.dst"];
+    let mut options = vec!["-Y", "macc", "-T", "fields"];
+    let times = ["macc.cbfc.pause_time.c0", "macc.cbfc.pause_time.c1"];
+    options.extend(fields.iter().chain(&times).flat_map(|f| ["-e", f]));
+    let lines = tshark(&path, &options);
+    let sent = lines.iter().filter(|l| l.starts_with("switch0"));
+    let sent: Vec<Vec<&str>> = sent.map(|l| l.split('\t').collect()).collect();
+    let number = |name: &str| match outcome.metrics[name].value {
+        MetricValue::Integer(n) => n as usize,
+        _ => panic!("{name} is a count"),
+    };
+    let (off, on) = (number("pause_frames"), number("resume_frames"));
+    assert!(off > 0 && on > 0, "{lines:?}");
+    let quanta = |l: &Vec<&str>| l[5].parse::<u32>().expect("quanta");
+    assert_eq!(sent.iter().filter(|l| quanta(l) == 65_535).count(), off);
+    assert_eq!(sent.iter().filter(|l| quanta(l) == 0).count(), on);
+    for l in &sent {
+        let rest = (l[1], l[2], l[3], l[4]);
+        assert_eq!(rest, ("0x0101", "0x0002", "01:80:c2:00:00:01", "0"), "{l:?}");
+    }
+    assert_eq!(lines.len(), 2 * sent.len(), "each at the host that gets it as well");
+    assert!(tshark(&path, &["-Y", "_ws.malformed"]).is_empty());
 }
 
 /// Comments of retransmissions and NAKs: tshark shows them as they were written.

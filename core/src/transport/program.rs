@@ -165,6 +165,16 @@ pub enum Next {
 pub trait Program {
     /// One step. It must return: a loop that waits inside a step is stopped by a call budget.
     fn step<T: Control>(&mut self, t: &mut T) -> Next;
+
+    /// When it will act by itself, whatever its polls find until then: an arrival, a batch that is
+    /// due. Asked after each step. `None`: it acts only on what it is told.
+    ///
+    /// Only a program that polls on a period needs it, since its [`Next::Wait`] names the next poll
+    /// and not what lies behind: without it, a million polls in vain while nobody else does anything
+    /// are a stall to a back end that looks for stalls. Nothing else depends on it.
+    fn acts_at(&self) -> Option<Time> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Encoded fields of RC: timeouts, retry counts, credits, and the service level. Each type knows its code and what the
-//! code means.
+//! Encoded fields of RC: timeouts, retry counts, credits, and the service level. Each type knows
+//! its code and what the code means.
 
 use core::fmt;
 

@@ -6,7 +6,7 @@ use doorbell_sim::fault::{LinkEnd, LinkName, opcode_word};
 use serde_json::Value as Json;
 
 use super::check::{Checked, refuse};
-use super::{Fault, FaultKind, QpKind, Scenario};
+use super::{Fault, FaultKind, QpKind, Scenario, SwitchMode};
 use crate::input::suggestion;
 use crate::profile::Profile;
 use crate::quantity::Unit;
@@ -35,6 +35,7 @@ pub(super) fn check_faults(s: &Scenario, profile: &Profile) -> Checked {
         check_keys(&at)?;
         check_hosts(s, &at)?;
         check_link(s, profile, &at)?;
+        check_switches(s, profile, &at)?;
         check_opcode(s, &at)?;
         check_times(s, &at)?;
         check_numbers(&at)?;
@@ -82,6 +83,7 @@ fn example(key: &str) -> &'static str {
         "delay" => "say by how much: delay = \"2us\"",
         "link" => "say which: link = \"host0-host1\"",
         "host" => "say which: host = 1",
+        "switch" => "say which: switch = 0",
         "qp" => "say which by its number, the first of a host is 16: qp = 16",
         _ => "without an end the run would not end either: before = \"2ms\"",
     }
@@ -157,6 +159,27 @@ fn check_link(s: &Scenario, profile: &Profile, at: &At<'_>) -> Checked {
     let whose = at.fault.link.as_ref().map_or("a link".to_owned(), |l| format!("link \"{l}\""));
     let help = suggestion(text, ends.iter().map(String::as_str), "ends");
     at.refuse("from", format!("\"{text}\" is no end of {whose}"), help)
+}
+
+/// Whether the switch of a reboot is there, and whether somebody heeds pauses.
+fn check_switches(s: &Scenario, profile: &Profile, at: &At<'_>) -> Checked {
+    let f = at.fault;
+    if f.kind == FaultKind::PauseStorm && s.topology.switch_mode() != SwitchMode::Pfc {
+        let text = "a storm of pauses, and no switch heeds one".to_owned();
+        return at.refuse("kind", text, "write `switch = \"pfc\"` in [topology]");
+    }
+    let Some(switch) = f.switch else { return Ok(()) };
+    let config = network(&s.topology, &s.switch, profile);
+    let (n, switches) = (switch.value(), config.map_or(0, |c| c.switches.len() as u64));
+    if n < switches {
+        return Ok(());
+    }
+    let text = match switches {
+        0 => "`switch` in a network without switches".to_owned(),
+        1 => format!("`switch` is {n}, and there is switch 0 alone"),
+        _ => format!("`switch` is {n}, and there are {switches} switches, 0 to {}", switches - 1),
+    };
+    at.refuse("switch", text, "name another switch, or change the topology")
 }
 
 /// The opcode of a file.

@@ -95,6 +95,12 @@ pub struct Fault {
     /// Rank of the program that is stalled; without it, all of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<Count<0, { u32::MAX as u64 }>>,
+    /// Service level whose class a `pause-storm` pauses; without it, all lossless classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sl: Option<Count<0, 15>>,
+    /// The switch that reboots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<Count<0, { u32::MAX as u64 }>>,
     /// What of a doorbell is damaged; without it, the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<FaultPart>,
@@ -141,11 +147,15 @@ pub enum FaultKind {
     Rnr,
     /// The NIC finds a doorbell damaged. Synthetic: no public source says what NICs do.
     BadDoorbell,
+    /// The NICs of a host pause their links though they have room.
+    PauseStorm,
+    /// A switch is down: what it holds is lost, and so is what is on its links.
+    SwitchReboot,
 }
 
 impl FaultKind {
     /// All.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Drop,
         Self::Delay,
         Self::Duplicate,
@@ -160,6 +170,8 @@ impl FaultKind {
         Self::CqNotPolled,
         Self::Rnr,
         Self::BadDoorbell,
+        Self::PauseStorm,
+        Self::SwitchReboot,
     ];
 
     /// The word in files.
@@ -179,6 +191,8 @@ impl FaultKind {
             Self::CqNotPolled => "cq-not-polled",
             Self::Rnr => "rnr",
             Self::BadDoorbell => "bad-doorbell",
+            Self::PauseStorm => "pause-storm",
+            Self::SwitchReboot => "switch-reboot",
         }
     }
 
@@ -222,6 +236,8 @@ impl FaultKind {
             Self::NicStall => vec!["host", "after", "before"],
             Self::CqNotPolled => vec!["host", "cq", "after", "before"],
             Self::Rnr => vec!["host", "qp", "after", "before"],
+            Self::PauseStorm => vec!["host", "sl", "after", "before"],
+            Self::SwitchReboot => vec!["switch", "after", "before"],
             Self::BadDoorbell => {
                 vec!["host", "qp", "part", "nth", "stop_after", "after", "before", "budget"]
             }
@@ -236,9 +252,12 @@ impl FaultKind {
             Self::LinkDown => &["link"],
             Self::PeerDead | Self::BadDoorbell => &["host"],
             Self::QpError => &["host", "qp"],
-            Self::ProgramStall | Self::NicStall | Self::CqNotPolled | Self::Rnr => {
-                &["host", "before"]
-            }
+            Self::SwitchReboot => &["switch"],
+            Self::ProgramStall
+            | Self::NicStall
+            | Self::CqNotPolled
+            | Self::Rnr
+            | Self::PauseStorm => &["host", "before"],
         }
     }
 }

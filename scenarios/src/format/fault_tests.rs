@@ -272,3 +272,30 @@ fn faults_are_changed_by_paths() {
     let e = error("id = 'a'\nkind = 'drop'", &["fault.1.nth=1"]);
     assert!(e.to_string().starts_with("--set:"), "{e}");
 }
+
+#[test]
+fn a_reboot_names_a_switch_and_a_storm_needs_pauses() {
+    let reboot = |n| format!("id = 'a'\nkind = 'switch-reboot'\nswitch = {n}");
+    assert_eq!(good(&reboot(0)).switch.map(|n| n.value()), Some(0));
+    refused(&reboot(1), "11:10: `switch` is 1, and there is switch 0 alone", "name another");
+    refused(
+        "id = 'a'\nkind = 'switch-reboot'",
+        "10:8: a fault of kind `switch-reboot` without `switch`",
+        "switch = 0",
+    );
+    let cable = ["topology.kind=back-to-back", "topology.hosts=2"];
+    let e = error(&reboot(0), &cable);
+    assert!(e.to_string().contains("a network without switches"), "{e}");
+    let storm = "id = 'a'\nkind = 'pause-storm'\nhost = 1\nsl = 15\nbefore = '1ms'";
+    refused(storm, "10:8: a storm of pauses, and no switch heeds one", "switch = \"pfc\"");
+    let text = format!("{HEAD}{storm}");
+    let points = expanded(&text, &["topology.switch=pfc"]).expect("somebody heeds it");
+    assert_eq!(points[0].point.scenario.fault[0].kind, FaultKind::PauseStorm);
+    let e = error(&storm.replace("15", "16"), &["topology.switch=pfc"]);
+    assert!(e.to_string().contains("12:6"), "{e}");
+    refused(
+        "id = 'a'\nkind = 'pause-storm'\nhost = 1",
+        "10:8: a fault of kind `pause-storm` without `before`",
+        "before = \"2ms\"",
+    );
+}

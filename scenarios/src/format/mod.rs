@@ -77,5 +77,6 @@ pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
 pub use switch::{Ecn, EcnAt, HeadroomText, SharingMode, StormMode, Switch, TrafficClass};
 pub use topology::{
     HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
+    TopologyRoute,
 };
 pub use variant::Variant;

@@ -22,7 +22,8 @@
 //! what the two sides have told each other: `pkey=N` (index into `topology.pkeys`) and `qkey=N` of
 //! `init`; `dest_qp=N`, `gid=hostN`, `mtu=SIZE` and `psn=N` of `rtr`; `psn=N`, `timeout=N`,
 //! `retry_cnt=N` and `rnr_retry=N` of `rts`. `psn=+2` and `psn=-2` are distances from the right
-//! one.
+//! one. `with=A,B` names attributes that the transition would not be given, `without=A,B` leaves
+//! out some that it would; they are those of IBV_QP_* in small letters, as in `without=rq_psn`.
 //!
 //! Events: `last-wqe`, `srq-limit`, `cq-err`, `qp-fatal`, `sq-drained`. Receives go to the SRQ
 //! where there is one.

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use doorbell_core::units::Bytes;
+use doorbell_core::verbs::QpAttrMask;
 
 use super::script::{StepError, StepState, Words, quantity, wrong};
 use crate::input::suggestion;
@@ -39,6 +40,10 @@ pub struct StateAttributes {
     pub retry_cnt: Option<u32>,
     /// `rnr_retry=N` of RTS.
     pub rnr_retry: Option<u32>,
+    /// `with=A,B`: attributes that the modify names besides those of its transition.
+    pub with: QpAttrMask,
+    /// `without=A,B`: attributes of its transition that the modify does not name.
+    pub without: QpAttrMask,
 }
 
 /// A step `state`.
@@ -67,7 +72,7 @@ const NUMBERS: [(&str, &[StepState], u32); 6] = [
 ];
 
 /// Every word behind the state.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 14] = [
     "qp=0",
     "peer",
     "anyway",
@@ -80,6 +85,8 @@ const KNOWN: [&str; 12] = [
     "timeout=14",
     "retry_cnt=7",
     "rnr_retry=7",
+    "with=timeout",
+    "without=rq_psn",
 ];
 
 const MAX_PSN: u32 = 0xFF_FFFF;
@@ -106,6 +113,14 @@ impl StateStep {
         if let Some(text) = words.option("gid") {
             set.gid = Some(host(text)?);
             given.push(("gid", &[StepState::Rtr]));
+        }
+        (set.with, set.without) = (words.mask("with")?, words.mask("without")?);
+        let both = set.with & set.without;
+        if !both.is_empty() {
+            return wrong(
+                format!("with and without {}", lower(both)),
+                "name each attribute in one of them",
+            );
         }
         let word = words.need("the state", "state err")?;
         let Some((_, state)) = StepState::WORDS.into_iter().find(|(w, _)| *w == word) else {
@@ -138,6 +153,32 @@ impl StateAttributes {
             _ => &mut self.rnr_retry,
         }
     }
+}
+
+impl Words<'_> {
+    /// Takes `name=A,B` out.
+    fn mask(&mut self, name: &str) -> Result<QpAttrMask, StepError> {
+        let Some(text) = self.option(name) else { return Ok(QpAttrMask::empty()) };
+        let known = QpAttrMask::all().difference(QpAttrMask::STATE);
+        text.split(',').try_fold(QpAttrMask::empty(), |all, word| {
+            match known.iter_names().find(|(bit, _)| bit.to_ascii_lowercase() == word) {
+                Some((_, bit)) => Ok(all | bit),
+                None if word == "state" => {
+                    wrong(format!("\"{name}={text}\""), "every modify has the state: leave it out")
+                }
+                None => wrong(
+                    format!("\"{name}={text}\": unknown attribute \"{word}\""),
+                    format!("the names of IBV_QP_* in small letters: {}", lower(known)),
+                ),
+            }
+        })
+    }
+}
+
+/// Names of attributes as a step has them.
+fn lower(mask: QpAttrMask) -> String {
+    let names: Vec<_> = mask.iter_names().map(|(bit, _)| bit.to_ascii_lowercase()).collect();
+    names.join(",")
 }
 
 /// A number, decimal or with `0x`.
@@ -215,6 +256,11 @@ impl fmt::Display for StateStep {
             Some(StepPsn::Off(by)) => write!(f, " psn={by:+}")?,
             None => {}
         }
+        for (name, mask) in [("with", set.with), ("without", set.without)] {
+            if !mask.is_empty() {
+                write!(f, " {name}={}", lower(mask))?;
+            }
+        }
         if self.qp == 0 { Ok(()) } else { write!(f, " qp={}", self.qp) }
     }
 }
@@ -233,6 +279,8 @@ mod tests {
             ("state rts psn=0xffffff rnr_retry=0", "state rts rnr_retry=0 psn=16777215"),
             ("state init pkey=1 qkey=0xffffffff", "state init pkey=1 qkey=4294967295"),
             ("state rtr anyway mtu=4KiB", "state rtr anyway mtu=4KiB"),
+            ("state rtr without=rq_psn,av anyway", "state rtr anyway without=av,rq_psn"),
+            ("state sqd with=timeout without=cap", "state sqd with=timeout without=cap"),
         ] {
             let step = Step::parse(text).unwrap_or_else(|e| panic!("{text}: {e:?}"));
             assert_eq!(step.to_string(), printed);
@@ -259,6 +307,10 @@ mod tests {
             ("state rtr gid=host1024", "names no host", "gid=host1"),
             ("state init pkey=128", "\"pkey=128\" is not possible", "from 0 to 127"),
             ("state rtr qp=all", "\"qp=all\"", "one queue pair"),
+            ("state rtr with=psn", "unknown attribute \"psn\"", "sq_psn"),
+            ("state rtr with=av,", "unknown attribute \"\"", "small letters"),
+            ("state rtr without=state", "\"without=state\"", "every modify has the state"),
+            ("state rtr without=av with=av", "with and without av", "in one of them"),
             ("state rtr pear", "unknown word \"pear\"", "did you mean `peer`?"),
         ] {
             let e = Step::parse(text).expect_err(text);

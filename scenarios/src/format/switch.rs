@@ -19,8 +19,8 @@ pub struct Switch {
     /// `pfc`: how queues share the buffer; without it `dynamic`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sharing: Option<SharingMode>,
-    /// `dynamic`: a queue may hold so many times what is free; without it `"1/16"`. Higher: one port
-    /// may take more, and less is left for the others.
+    /// `dynamic`: a queue may hold so many times what is free; without it `"1/16"`. Higher: one
+    /// port may take more, and less is left for the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alpha: Option<Positive<Ratio>>,
     /// `pfc`: part of the buffer that each input queue has for itself; without it none.
@@ -42,8 +42,8 @@ pub struct Switch {
     /// it the most that the standard allows at the link's rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reaction: Option<Quantity<Span>>,
-    /// `pfc`: pause time of a frame in quanta of 512 bit times; without it 65535. A pause is renewed
-    /// at half of it.
+    /// `pfc`: pause time of a frame in quanta of 512 bit times; without it 65535. A pause is
+    /// renewed at half of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quanta: Option<Count<1, 65535>>,
     /// `pfc`: whether a pause is not renewed, and ends though the queue is full. Then a lossless

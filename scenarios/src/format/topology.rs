@@ -100,6 +100,9 @@ pub struct Topology {
     /// `explicit`: the links.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub link: Vec<TopologyLink>,
+    /// `explicit`: routes that differ from the shortest way, whatever the routing is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub route: Vec<TopologyRoute>,
 }
 
 /// A P_Key, written as `"0x8001"`.
@@ -156,10 +159,23 @@ pub struct TopologyLink {
     /// MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Positive<Bytes>>,
-    /// Whether its ports know pause frames, with `switch = "pfc"`; without it yes. `false` is a port
-    /// that was forgotten: a lossless class drops there.
+    /// Whether its ports know pause frames, with `switch = "pfc"`; without it yes. `false` is a
+    /// port that was forgotten: a lossless class drops there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pfc: Option<bool>,
+}
+
+/// A static route of a switch. Routes that lead in a circle for one destination are refused; routes
+/// of several destinations may need each other's links in a circle, and can then deadlock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TopologyRoute {
+    /// The switch: `switch0`.
+    pub at: String,
+    /// Packets for these hosts, at whatever NIC: `host3`, `host4..7`.
+    pub to: String,
+    /// Leave for this node next to it: `switch1`. Of several cables the first is taken.
+    pub via: String,
 }
 
 impl Default for Topology {
@@ -189,6 +205,7 @@ impl Default for Topology {
             servers_per_leaf: None,
             switches: None,
             link: Vec::new(),
+            route: Vec::new(),
         }
     }
 }
@@ -261,7 +278,7 @@ impl TopologyKind {
             ],
             Self::FatTree => &["switch", "buffer", "routing", "hash_seed", "switch_rate"],
             Self::Explicit => {
-                &["switch", "buffer", "routing", "hash_seed", "switch_rate", "switches"]
+                &["switch", "buffer", "routing", "hash_seed", "switch_rate", "switches", "route"]
             }
         }
     }

@@ -232,3 +232,33 @@ fn programs_name_nics_that_there_are() {
     let text = "NIC 0 and NIC 1 are at the ends of different cables";
     refused("back-to-back", "peer_nic = 1", "8:12", text, "leave `peer_nic` out");
 }
+
+#[test]
+fn static_routes_name_what_there_is() {
+    let route = |at: &str, to: &str, via: &str| {
+        format!("{EXPLICIT}\n[[topology.route]]\nat = '{at}'\nto = '{to}'\nvia = '{via}'")
+    };
+    assert!(expanded(&route("switch0", "host2", "switch1")).is_ok());
+    let text = |bad: &str, what: &str| format!("\"{bad}\" names no {what}");
+    for bad in ["switch2", "host0", "switch0..1", "spine"] {
+        let e = expanded(&route(bad, "host2", "switch1")).expect_err("no such switch");
+        assert!(e.to_string().contains(&text(bad, "switch")), "{e}");
+        assert!(e.to_string().starts_with("t.toml:2"), "{e}");
+    }
+    for bad in ["host3", "switch0", "host2..3", "host"] {
+        let e = expanded(&route("switch0", bad, "switch1")).expect_err("no such host");
+        assert!(e.to_string().contains(&text(bad, "hosts")), "{e}");
+    }
+    for bad in ["switch0", "host2", "switch7"] {
+        let e = expanded(&route("switch0", "host2", bad)).expect_err("not next to it");
+        assert!(e.to_string().contains(&format!("no link joins switch 0 and \"{bad}\"")), "{e}");
+    }
+    // Both switches send what is for host 2 to each other.
+    let e = expanded(&route("switch1", "host2", "switch0")).expect_err("a loop");
+    assert!(e.to_string().contains("never reach"), "{e}");
+    assert!(e.remedy().is_some_and(|r| r.contains("host 2")), "{:?}", e.remedy());
+    let e = expanded(
+        "kind = 'switch'\nhosts = 2\n[[topology.route]]\nat = 'switch0'\nto = 'host0'\nvia = 'host0'",
+    );
+    assert!(e.expect_err("no use").to_string().contains("`route` has no use in `switch`"));
+}

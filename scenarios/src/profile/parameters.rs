@@ -368,9 +368,9 @@ parameters! {
         timeout_ceiling: Span => [positive],
         /// From a NAK to the first packet that is sent again. Higher: a loss costs more.
         nak_reaction: Span => [short],
-        /// From a sequence NAK to its repetition by a packet that finds the same gap. 0: one NAK per
-        /// gap. A retransmission that is lost too no longer waits for the ack timer. Lower than the
-        /// round trip: the requester goes back several times for one loss; lower than a
+        /// From a sequence NAK to its repetition by a packet that finds the same gap. 0: one
+        /// NAK per gap. A retransmission that is lost too no longer waits for the ack timer. Lower
+        /// than the round trip: the requester goes back several times for one loss; lower than a
         /// `retry_cnt`-th of it: the queue pair dies of one loss.
         nak_repeat: Span => [short],
         /// What goes out again after a loss: all from it on, or only what is missing.

@@ -15,6 +15,27 @@ fn a_poll_that_lets_time_pass_is_no_spin() {
     assert_eq!(number(&o, "received"), 2.0);
 }
 
+/// The same at the sender: a message each 1.2 s, and a look at the queue each microsecond.
+#[test]
+fn a_sender_that_polls_between_its_messages_is_no_stall() {
+    let rate = "[[program]]\nkind = 'message-rate'\nop = 'write'\nsize = '64B'\niterations = 2\n\
+                warmup = 0\npoll_interval = '1us'\ninterval = '1200ms'\n";
+    let o = outcome(rate, &["run.limit=10s"]);
+    assert_eq!((o.exit.kind, o.exit.reason.as_str()), (ExitKind::Ok, ""));
+    assert_eq!(number(&o, "messages"), 2.0);
+}
+
+/// Polls of a sender whose completion never comes: it has nothing to do by itself any more.
+#[test]
+fn a_sender_that_polls_in_vain_is_a_stall() {
+    let rate = "[qp]\ntimeout = 0\n[[program]]\nkind = 'message-rate'\nop = 'write'\n\
+                size = '64B'\niterations = 2\nwarmup = 0\npoll_interval = '1us'\n\
+                interval = '2us'\n[[fault]]\nid = 'f0'\nkind = 'drop'\nclass = 'write'\nnth = 2\n";
+    let o = outcome(rate, &["run.limit=60s"]);
+    assert_eq!(o.exit.kind, ExitKind::NoProgress, "{}", o.exit.reason);
+    assert!(!o.exit.reason.contains("time limit"), "{}", o.exit.reason);
+}
+
 /// The ring is missing: the peer polls for a message that nobody will ever send.
 #[test]
 fn polls_of_what_can_never_come_are_a_stall() {
@@ -71,16 +92,42 @@ fn a_script_that_cannot_go_on_names_the_step() {
 }
 
 /// The completion lies in host memory, the payload is on its way to the GPU: a reader who goes by
-/// the completion alone reads too early, and the run says so.
+/// the completion alone reads too early. It is a hazard with a name; nothing came wrong.
 #[test]
-fn data_that_came_wrong_are_a_warning() {
+fn a_completion_that_overtakes_its_payload_is_named() {
     let program = "[[program]]\nkind = 'produce'\npayload = 'data'\nop = 'send'\nsize = '64B'\n\
                    iterations = 5\n";
     let o = outcome(program, &["program.0.peer_memory=gpu"]);
-    assert_eq!(number(&o, "note.data-errors"), number(&o, "data_errors"));
-    assert!(number(&o, "data_errors") > 0.0);
+    let figures = ["data_errors", "received", "note.data-errors"].map(|name| number(&o, name));
+    assert_eq!(figures, [0.0, 5.0, 0.0]);
+    let early = number(&o, "counter.messages_early");
+    assert!(early > 0.0 && early <= number(&o, "note.completion-before-payload"), "{early}");
+    let note = o.notes.iter().find(|n| n.name == "completion-before-payload").expect("a note");
+    assert!(note.text.contains("READ its last byte back"), "{}", note.text);
     let o = outcome(program, &["program.0.peer_memory=host"]);
-    assert_eq!((number(&o, "note.data-errors"), number(&o, "data_errors")), (0.0, 0.0));
+    let names = ["data_errors", "counter.messages_early", "note.completion-before-payload"];
+    assert_eq!(names.map(|name| number(&o, name)), [0.0; 3]);
+}
+
+/// The answer of a READ goes to the GPU, the completion that tells of it to host memory.
+#[test]
+fn the_completion_of_a_read_overtakes_as_well() {
+    let program = "[[program]]\nkind = 'message-rate'\nop = 'read'\nsize = '4KiB'\n\
+                   iterations = 20\nwarmup = 0\n";
+    let early = |set: &str| number(&outcome(program, &[set]), "note.completion-before-payload");
+    assert!(early("program.0.memory=gpu") > 0.0);
+    assert_eq!(early("program.0.memory=host"), 0.0);
+}
+
+/// A buffer that is changed before the NIC has read it.
+#[test]
+fn data_that_came_wrong_are_a_warning() {
+    let program = "[[program]]\nkind = 'produce'\npayload = 'data'\nop = 'write-imm'\n\
+                   size = '64B'\ninline = '0B'\niterations = 50\nmemory = 'gpu'\n\
+                   initiator = 'gpu'\ninterval = '10us'\nfence = false\n";
+    let o = outcome(program, &["gpu.store_lag=4us"]);
+    assert!(number(&o, "data_errors") > 0.0);
+    assert_eq!(number(&o, "note.data-errors"), number(&o, "data_errors"));
 }
 
 /// The first good packet that comes in RTR is told to the program, once; in RTS it is no news.

@@ -4,7 +4,7 @@ use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Psn, Qpn};
 use doorbell_sim::fault::{
     self as sim, Chance, DEFAULT_REORDER_LIMIT, DoorbellPart, FaultPlan, Hold, HostAction,
-    HostFault, Matcher, PacketFault, PacketVerdict, What, Window,
+    HostFault, Matcher, PacketFault, PacketVerdict, Reboot, What, Window,
 };
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
@@ -27,9 +27,12 @@ pub(super) fn arm(s: &Scenario, world: &mut World) -> Result<(), RunError> {
 fn fault(f: &Fault) -> sim::Fault {
     sim::Fault {
         id: f.id.clone(),
-        what: match host_action(f) {
-            Some(action) => What::Host(HostFault { host: host(f.host), window: window(f), action }),
-            None => What::Packets(PacketFault {
+        what: match (f.switch, host_action(f)) {
+            (Some(n), _) => What::Reboot(Reboot { switch: n.value() as u32, window: window(f) }),
+            (None, Some(action)) => {
+                What::Host(HostFault { host: host(f.host), window: window(f), action })
+            }
+            (None, None) => What::Packets(PacketFault {
                 matcher: matcher(f),
                 chance: chance(f),
                 verdict: verdict(f),
@@ -120,6 +123,7 @@ fn host_action(f: &Fault) -> Option<HostAction> {
         FaultKind::NicStall => HostAction::NicStall,
         FaultKind::CqNotPolled => HostAction::CqNotPolled { cq: f.cq.map(|c| c.value() as u32) },
         FaultKind::Rnr => HostAction::Rnr { qp: qpn(f.qp) },
+        FaultKind::PauseStorm => HostAction::PauseStorm { sl: f.sl.map(|sl| sl.value() as u8) },
         FaultKind::BadDoorbell => HostAction::BadDoorbell {
             qp: qpn(f.qp),
             part: match f.part {
@@ -155,16 +159,19 @@ pub(super) fn troubles(
 ) -> Vec<HostTrouble> {
     let fired: Vec<bool> = world.fault_uses().iter().map(|u| u.fired > 0).collect();
     let trouble = |(i, f): (usize, &Fault)| {
-        use FaultKind::{CqNotPolled, Delay, Hold, NicStall, ProgramStall, Rnr};
-        let at_host = match f.kind {
-            ProgramStall | NicStall | CqNotPolled | Rnr => Some(host(f.host).0),
-            Delay | Hold => None,
+        use FaultKind::{CqNotPolled, Delay, Hold, NicStall, PauseStorm, ProgramStall, Rnr};
+        // Pauses spread: they hold up packets of hosts that are not at the ends of the link.
+        let (at_host, anywhere) = match f.kind {
+            ProgramStall | NicStall | CqNotPolled | Rnr => (Some(host(f.host).0), false),
+            PauseStorm => (Some(host(f.host).0), true),
+            Delay | Hold => (None, true),
             _ => return None,
         };
         let w = window(f);
         let to = (w.before != Time::MAX).then_some(w.before);
         let open = w.after <= at && to.is_none_or(|to| to > began);
-        let here = at_host.is_none_or(|h| hosts.contains(&h)) && fired.get(i) == Some(&true);
+        let near = anywhere || at_host.is_some_and(|h| hosts.contains(&h));
+        let here = near && fired.get(i) == Some(&true);
         let (id, kind) = (f.id.clone(), f.kind);
         (open && here).then_some(HostTrouble { id, kind, host: at_host, from: w.after, to })
     };

@@ -74,9 +74,9 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     let data_errors = sum(Role::Peer, |r| r.data.wrong() + r.data.missing);
     put("data_errors", Metric::count(data_errors));
     if data_errors > 0 && prefix.is_empty() {
-        let text = "messages whose data came wrong, late or not at all. A completion in host \
-                    memory does not wait for payload on its way to GPU memory, nor a doorbell for \
-                    stores that no fence orders: READ the last bytes back, or fence, first";
+        let text = "messages whose data came wrong, late or not at all: a doorbell does not wait \
+                    for stores that no fence orders before it, so the NIC reads old bytes; fence \
+                    before ringing, and do not change a buffer before its completion";
         let (name, text) = ("data-errors".to_owned(), text.to_owned());
         out.notes.push(Note { kind: NoteKind::Warning, name, text, count: data_errors });
     }
@@ -84,6 +84,7 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
         |name: &str, n| *out.counters.entry(format!("{prefix}{name}")).or_default() += n;
     found("messages_corrupt", sum(Role::Peer, |r| r.data.corrupt));
     found("messages_stale", sum(Role::Peer, |r| r.data.stale));
+    found("messages_early", sum(Role::Peer, |r| r.data.early));
     found("messages_missing", sum(Role::Peer, |r| r.data.missing));
     for results in of(Role::Sender).filter(|r| !r.log.is_empty()) {
         script_metrics(prefix, results, out);

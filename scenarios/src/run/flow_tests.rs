@@ -52,6 +52,21 @@ fn every_operation_takes_its_bytes_and_its_way() {
     }
 }
 
+/// On an ideal host only the wire takes time: 4,096 B with 98 B around them there, 86 B of
+/// acknowledgement back, 80 ps a byte, 1 us each way.
+#[test]
+fn an_ideal_host_takes_no_time() {
+    let text = "host = 'ideal'\n[topology]\nkind = 'back-to-back'\nrate = '100Gbps'\n\
+                propagation = '1us'\n[[program]]\nkind = 'flows'\nhost = 1\npeer = 0\n\
+                size = '4KiB'\nflows = { pattern = 'incast' }\n";
+    let o = outcome(text, &["qp.mtu='4KiB'"]);
+    assert_eq!(number(&o, "fct_max"), f64::from((4096 + 98 + 86) * 80 + 2_000_000));
+    // An arrival and a turn at the port for each packet, and few acknowledgements: no stage of the
+    // hosts.
+    let events = outcome(text, &["qp.mtu='4KiB'", "program.0.size='4MiB'"]).events - o.events;
+    assert!(events <= 2 * 1023 + 8, "{events} events for 1,023 packets more");
+}
+
 /// Eight flows to one host have an eighth of its link each, and all end together.
 #[test]
 fn equal_flows_share_evenly() {

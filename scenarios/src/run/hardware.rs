@@ -41,6 +41,7 @@ pub fn host_with(p: &Profile, noise: bool, places: &[NicPlace]) -> HostConfig {
         cpu: cpu(&p.cpu, noise),
         gpu: gpu(p, noise),
         llc: p.memory.ddio,
+        instant: false,
     }
 }
 
@@ -48,6 +49,7 @@ pub fn host_with(p: &Profile, noise: bool, places: &[NicPlace]) -> HostConfig {
 /// studies of the network alone.
 pub fn ideal_host(p: &Profile, places: &[NicPlace]) -> HostConfig {
     let mut h = host_with(p, false, places);
+    h.instant = true;
     for costs in [&mut h.cpu, &mut h.gpu] {
         *costs = free();
     }

@@ -6,8 +6,9 @@ use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_sim::fabric::{
     BLOCK_BYTES, Buffering, ConfigError, CreditConfig, End, Fabric, FabricConfig, FatTree,
     Forwarding, HashSeed, LeafSpine, Link, LinkConfig, MAX_CREDIT, Noise as FabricNoise,
-    PROPAGATION_PER_MM, Rails, ReceiveBuffer, Routing, ShapeError, SwitchConfig,
+    PROPAGATION_PER_MM, Rails, ReceiveBuffer, Routing, ShapeError, StaticRoute, SwitchConfig,
 };
+use doorbell_sim::wire::{HostId, PortId};
 
 use doorbell_sim::host::MAX_NICS;
 
@@ -15,7 +16,7 @@ use super::hardware::encapsulation;
 use super::switches;
 use crate::format::{
     Credits, HashMode, Noise, RoutingMode, Scenario, Switch, SwitchMode, Topology, TopologyKind,
-    TopologyLink,
+    TopologyLink, TopologyRoute,
 };
 use crate::profile::{ForwardMode, LinkKind, Profile};
 use crate::quantity::{Count, Length, Positive};
@@ -153,6 +154,9 @@ pub(crate) fn check_explicit(c: &FabricConfig) -> Result<(), Wrong> {
             ("link", "add a link that joins the parts of the network".to_owned())
         }
         ConfigError::BufferTooSmall { .. } => ("buffer", "raise it".to_owned()),
+        ConfigError::RouteMisses { host, .. } => {
+            ("route", format!("lead every switch's packets for host {} there", host.0))
+        }
         _ => ("link", "change the links".to_owned()),
     };
     Err(Wrong::new(key, e.to_string(), help))
@@ -301,7 +305,50 @@ impl Parts<'_> {
             }
         }
         let switches = vec![self.switch(); number(self.t.switches) as usize];
-        Ok(FabricConfig::of(hosts, switches, links))
+        let mut c = FabricConfig::of(hosts, switches, links);
+        for (index, r) in self.t.route.iter().enumerate() {
+            let routes = self.routes(index, r, &c)?;
+            c.routes.extend(routes);
+        }
+        Ok(c)
+    }
+
+    /// The static routes of an entry of the list.
+    fn routes(
+        &self,
+        index: usize,
+        r: &TopologyRoute,
+        c: &FabricConfig,
+    ) -> Result<Vec<StaticRoute>, Wrong> {
+        let wrong = |key: &str, text: String, help: &str| {
+            Err(Wrong::new(format!("route.{index}.{key}"), text, help))
+        };
+        let one = |text: &str| nodes(text).filter(|n| n.first == n.last);
+        let switches = number(self.t.switches);
+        let Some(at) = one(&r.at).filter(|n| !n.host && n.first < switches) else {
+            return wrong("at", format!("\"{}\" names no switch", r.at), "write \"switch0\"");
+        };
+        let hosts = self.t.hosts.value();
+        let Some(to) = nodes(&r.to).filter(|n| n.host && u64::from(n.last) < hosts) else {
+            let help = "write \"host0\", or \"host0..3\" for several";
+            return wrong("to", format!("\"{}\" names no hosts", r.to), help);
+        };
+        let here = End::Switch(at.first);
+        let via = one(&r.via).and_then(|n| n.all().next());
+        let mine = c.links.iter().filter(|l| l.a == here || l.b == here);
+        let mut ports = (0..).map(PortId).zip(mine);
+        let out = ports.find(|(_, l)| via == Some(if l.a == here { l.b } else { l.a }));
+        let Some((out, _)) = out else {
+            let text = format!("no link joins {here} and \"{}\"", r.via);
+            return wrong("via", text, "name a node at the other end of one of its links");
+        };
+        let counts = nic_counts(c);
+        let ends = (to.first..=to.last).flat_map(|h| {
+            (0..counts[h as usize] as u16).map(move |port| (HostId(h), PortId(port)))
+        });
+        let switch = at.first;
+        let route = |(host, host_port)| StaticRoute { switch, host, host_port, out };
+        Ok(ends.map(route).collect())
     }
 
     fn explicit_link(&self, l: &TopologyLink, a: End, b: End) -> Link {

@@ -17,6 +17,7 @@
 //! | `qps_in_error` | count | queue pairs that end in ERR |
 //! | `cq_fill_max` | count | most entries that any completion queue held |
 //! | `rd_atomic_max` | count | most READs and atomics without an answer on any queue pair |
+//! | `sq_memory` | bytes | rings of the send queues of all queue pairs that are left |
 //! | `receive_memory`, `receives_posted` | bytes, count | most posted at a time, sum of hosts |
 //! | `receive_waste` | bytes | of receive buffers that messages took and did not fill |
 //! | `hostN.receive_memory`, `.receives_posted`, `.receive_waste` | | the same of one host |
@@ -37,6 +38,7 @@
 //! | `victims` | count | flows that were slow though they shared neither end, see docs/flows.md |
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
+//! | `wr_ids` | word | of a script's own sends in the order of their completions: `1, 0` |
 //! | `statuses`, `peer_statuses` | word | of a script and of its peer, in order: `0 x3, 10, 5` |
 //! | `latency.FIGURE` | time | from hand-over to the news of completion, see the program |
 //! | `delivery.FIGURE` | time | from "ready" to the peer's check, of `produce` with data |

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use doorbell_core::units::Span;
 use doorbell_sim::host::Host;
 use doorbell_sim::nic::Nic;
 use doorbell_sim::world::World;
@@ -9,6 +10,7 @@ use doorbell_sim::world::World;
 use super::programs::{Placed, Role};
 use super::{Metric, Note, NoteKind, Outcome, Point};
 use crate::format::{Program, ProgramKind, Scenario, Step, StepEvent};
+use crate::quantity::Unit;
 use crate::workloads::{LogEntry, Outcome as Logged, Results};
 
 /// Memory that receives take, how empty the shared queues became, and whom that hit.
@@ -106,6 +108,28 @@ fn condition(point: &Point, step: &Step, came: usize) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// Name of the note about completions that came before their payload.
+pub(super) const OVERTAKEN: &str = "completion-before-payload";
+
+/// Completions that came into memory before the payload that they tell of.
+pub(super) fn overtaken(world: &World, out: &mut Outcome) {
+    let nics = || world.hosts().iter().flat_map(Host::nics).map(|n| &n.overtaken);
+    let count = nics().map(|o| o.completions).sum();
+    let longest = nics().map(|o| o.longest).max().unwrap_or(Span::ZERO);
+    if count > 0 {
+        let text = format!(
+            "completions that came into memory before their payload, by up to {}: the CQE goes to \
+             another memory than the payload, and PCIe orders writes on one way only. Before the \
+             payload is read, push it there: READ its last byte back through the same NIC, which \
+             pushes the writes ahead of it, or flush (cuFlushGPUDirectRDMAWrites), or keep the \
+             completion queue in the memory of the same GPU",
+            longest.print()
+        );
+        let (kind, name) = (NoteKind::Warning, OVERTAKEN.to_owned());
+        out.notes.push(Note { kind, name, text, count });
+    }
 }
 
 /// Completions that went with their queue pairs.

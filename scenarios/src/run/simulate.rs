@@ -9,7 +9,7 @@ use doorbell_core::verbs::{Opcode, QpState};
 use doorbell_sim::fabric::{DropCause, FabricConfig};
 use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
-use doorbell_sim::nic::Nic;
+use doorbell_sim::nic::{Nic, WQEBB};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{Recorder, RunEnd, SwitchPortUse, World, WorldConfig};
 
@@ -245,7 +245,9 @@ fn losses(world: &World) -> String {
         }
     }
     let lost = world.fabric().dropped();
-    for cause in [DropCause::Fault, DropCause::LinkDown, DropCause::PeerDead] {
+    let planned =
+        [DropCause::Fault, DropCause::LinkDown, DropCause::PeerDead, DropCause::SwitchReboot];
+    for cause in planned {
         let n = lost.of(cause).packets;
         if n > 0 {
             text += &format!("planned faults took {n} packets from links ({})\n", cause.name());
@@ -272,7 +274,7 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
             kind: ExitKind::NoProgress,
             reason: "the time limit of the run was reached; raise run.limit or ask for less".into(),
         },
-        RunEnd::PauseDeadlock(d) => {
+        RunEnd::Deadlock(d) => {
             Exit { kind: ExitKind::NoProgress, reason: losses(world) + &d.to_string() }
         }
         RunEnd::Livelock(e) => Exit { kind: ExitKind::NoProgress, reason: e.to_string() },
@@ -411,11 +413,12 @@ fn oversize(world: &World, out: &mut Outcome) {
 /// States and fills of queues, and asynchronous events.
 fn queue_metrics(world: &World, out: &mut Outcome) {
     let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
-    let (mut in_error, mut cq_fill, mut reads) = (0, 0, 0);
+    let (mut in_error, mut cq_fill, mut reads, mut rings) = (0, 0, 0, 0);
     for host in world.hosts() {
         for (_, q) in host.qps() {
             in_error += u64::from(q.state == QpState::Err);
             reads = reads.max(q.stats.rd_atomic_peak.into());
+            rings += u64::from(q.caps.sq_blocks.unwrap_or(0)) * u64::from(WQEBB);
         }
         for (kind, n) in host.nics().flat_map(Nic::async_events) {
             sum(&format!("async_{}", kind.as_str_name().to_ascii_lowercase()), n);
@@ -428,6 +431,7 @@ fn queue_metrics(world: &World, out: &mut Outcome) {
     put("qps_in_error", in_error);
     put("cq_fill_max", cq_fill);
     put("rd_atomic_max", reads);
+    out.metrics.insert("sq_memory".to_owned(), Metric::bytes(rings));
 }
 
 /// End of the time in which resources could have been busy. What a queue pair sends again until it
@@ -545,8 +549,10 @@ fn oracles(world: &World, out: &mut Outcome) {
         "byte-balance",
         "data-errors",
         "psn-mismatch",
+        receives::OVERTAKEN,
     ];
     out.oracles.extend(watching.map(str::to_owned));
+    receives::overtaken(world, out);
     if let Err(e) = world.fabric().balance() {
         let (name, text) = ("byte-balance".to_owned(), e.to_string());
         out.notes.push(Note { kind: NoteKind::Violation, name, text, count: 1 });

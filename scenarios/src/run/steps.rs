@@ -3,7 +3,7 @@
 
 use doorbell_core::transport::{ModifyError, PostRecvCause, RingCause, RingError, StageError};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::WcStatus;
+use doorbell_core::verbs::{TransitionError, WcStatus};
 
 use super::{Metric, Note, NoteKind, Outcome};
 use crate::workloads::{Outcome as Logged, Results};
@@ -63,6 +63,10 @@ const fn recv_word(cause: PostRecvCause) -> &'static str {
 
 const fn modify_word(e: &ModifyError) -> &'static str {
     match e {
+        ModifyError::Transition(TransitionError::MissingAttributes { .. }) => "missing-attributes",
+        ModifyError::Transition(TransitionError::ForbiddenAttributes { .. }) => {
+            "forbidden-attributes"
+        }
         ModifyError::Transition(_) => "no-such-transition",
         _ => "refused",
     }
@@ -98,6 +102,7 @@ pub(super) fn script_metrics(prefix: &str, results: &Results, out: &mut Outcome)
     }
     status_metrics(&format!("{prefix}wc_"), &[results], out);
     out.words.insert(format!("{prefix}statuses"), results.statuses.to_string());
+    out.words.insert(format!("{prefix}wr_ids"), results.statuses.wr_ids());
 }
 
 /// What the peers of scripts saw: statuses of their receives.
@@ -154,6 +159,7 @@ mod tests {
         assert_eq!(out.metrics["a.step.1.count"], Metric::count(1));
         assert_eq!(out.counters["a.wc_wr_flush_err"], 1);
         assert_eq!(out.words["a.statuses"], "5");
+        assert_eq!(out.words["a.wr_ids"], "1");
         peer_metrics("a.", &[&results, &Results::default()], &mut out);
         assert_eq!(out.counters["a.peer_wc_wr_flush_err"], 1);
         assert_eq!(out.words["a.peer_statuses"], "5; ");

@@ -7,7 +7,7 @@ use doorbell_sim::fabric::{
     Watchdog,
 };
 use doorbell_sim::wire::PortId;
-use doorbell_sim::world::World;
+use doorbell_sim::world::{World, port_name};
 
 use super::effective::row;
 use super::network::network_of;
@@ -141,12 +141,15 @@ fn metrics(world: &World, ports: usize, out: &mut Outcome) {
             put(of("paused"), Metric::time(own.paused));
         }
     }
-    let mut hosts = Span::ZERO;
+    let (mut hosts, mut from_hosts) = (Span::ZERO, 0);
     for (h, host) in fabric.hosts().iter().enumerate() {
-        let own = pauses(world, host.egress(PortId(0)));
-        hosts += own.paused;
+        let own = (0..host.ports() as u16).map(|p| pauses(world, host.egress(PortId(p))));
+        let (paused, sent) = own.fold((Span::ZERO, 0), |(t, n), c| (t + c.paused, n + c.xoff_sent));
+        hosts += paused;
+        from_hosts += sent;
         if h < ports {
-            put(format!("host{h}.paused"), Metric::time(own.paused));
+            put(format!("host{h}.paused"), Metric::time(paused));
+            put(format!("host{h}.pause_frames"), Metric::count(sent));
         }
     }
     let peak = fabric.switches().iter().filter_map(|s| s.buffer()).map(|b| b.peak()).max();
@@ -154,11 +157,12 @@ fn metrics(world: &World, ports: usize, out: &mut Outcome) {
     put("switch_queue_max".into(), Metric::bytes(queue));
     put("switch_buffer_peak".into(), Metric::bytes(peak.unwrap_or(0)));
     put("pause_frames".into(), Metric::count(all.xoff_sent));
+    put("host_pause_frames".into(), Metric::count(from_hosts));
     put("resume_frames".into(), Metric::count(all.xon_sent));
     put("switches_paused".into(), Metric::time(all.paused));
     put("hosts_paused".into(), Metric::time(hosts));
     put("pause_storms".into(), Metric::count(all.storms));
-    storm_note(all.storms, out);
+    storm_note(world, all.storms, out);
 }
 
 /// What shared buffers come to. Where switches differ, the first one's.
@@ -254,13 +258,33 @@ const THRESHOLDS: &str = "xoff-oversubscribed";
 /// Name of the note about too little headroom.
 const HEADROOM: &str = "little-headroom";
 
-fn storm_note(count: u64, out: &mut Outcome) {
-    if count > 0 {
-        let text = "classes of switch ports that were paused for longer than `switch.watchdog`: look \
-                    at `switchN.portM.paused` for where it began";
-        let (name, text) = ("pause-storm".to_owned(), text.to_owned());
-        out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
+/// Ports that the note names; the rest is counted.
+const MAX_STORMS: usize = 4;
+
+fn storm_note(world: &World, count: u64, out: &mut Outcome) {
+    if count == 0 {
+        return;
     }
+    let fabric = world.fabric();
+    let storms = |(node, port)| {
+        let egress = fabric.egress_of(node, port);
+        let (peer, at) = egress.peer();
+        let to = port_name(fabric, peer, at);
+        (pauses(world, egress).storms > 0)
+            .then(|| format!("{}, by {to}", port_name(fabric, node, port)))
+    };
+    let all: Vec<String> = fabric.ports().filter_map(storms).collect();
+    let more = match all.len().saturating_sub(MAX_STORMS) {
+        0 => String::new(),
+        n => format!("; and {n} more"),
+    };
+    let text = format!(
+        "paused for longer than `switch.watchdog`: {}{more}. It began where nobody pauses the one \
+         that pauses",
+        all[..all.len().min(MAX_STORMS)].join("; ")
+    );
+    let name = "pause-storm".to_owned();
+    out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
 }
 
 #[cfg(test)]

@@ -189,6 +189,9 @@ pub struct DataErrors {
     pub stale: u64,
     /// Messages in whose place nothing came.
     pub missing: u64,
+    /// No errors: messages whose completion was there before their payload, so that a second look
+    /// found what the first one did not.
+    pub early: u64,
 }
 
 impl DataErrors {

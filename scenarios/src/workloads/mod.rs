@@ -52,6 +52,7 @@ pub use statuses::{MAX_RUNS, Statuses};
 pub use verify::{Verify, VerifyConfig};
 
 use doorbell_core::transport::{Control, Next, Program};
+use doorbell_core::units::Time;
 
 /// Any of the programs, for runners that hold many of them.
 #[derive(Clone, Debug)]
@@ -105,6 +106,16 @@ impl Program for Workload {
             Self::Proxy(p) => p.step(t),
             Self::Verify(p) => p.step(t),
             Self::Flows(p) => p.step(t),
+        }
+    }
+
+    fn acts_at(&self) -> Option<Time> {
+        match self {
+            Self::Rate(p) => p.acts_at(),
+            Self::Responder(p) => p.acts_at(),
+            // Their waits name what they wait for.
+            Self::Latency(_) | Self::PingPong(_) | Self::Script(_) | Self::Produce(_) => None,
+            Self::Proxy(_) | Self::Verify(_) | Self::Flows(_) => None,
         }
     }
 }

@@ -38,13 +38,17 @@ pub struct Overrides {
     pub retry_cnt: Option<RetryCnt>,
     /// RTS: `rnr_retry`.
     pub rnr_retry: Option<RnrRetry>,
+    /// Attributes that the mask has besides those of the transition.
+    pub with: QpAttrMask,
+    /// Attributes of the transition that the mask has not.
+    pub without: QpAttrMask,
 }
 
 /// Where the address begins in the encoded form.
-const PATH: usize = 9 * 5;
+const PATH: usize = 11 * 5;
 
 impl Overrides {
-    /// Bytes of the encoded form: nine fields of a flag and four bytes, and an address with its
+    /// Bytes of the encoded form: eleven fields of a flag and four bytes, and an address with its
     /// flag.
     pub const ENCODED_BYTES: usize = PATH + 19;
 
@@ -85,6 +89,8 @@ impl Overrides {
             self.timeout.map(|t| t.code().into()),
             self.retry_cnt.map(|r| r.code().into()),
             self.rnr_retry.map(|r| r.code().into()),
+            Some(self.with.bits()),
+            Some(self.without.bits()),
         ];
         let mut out = [0; Self::ENCODED_BYTES];
         for (chunk, field) in out.chunks_exact_mut(5).zip(fields) {
@@ -121,12 +127,15 @@ impl Overrides {
             timeout: code(6).and_then(AckTimeout::new),
             retry_cnt: code(7).and_then(RetryCnt::new),
             rnr_retry: code(8).and_then(RnrRetry::new),
+            with: QpAttrMask::from_bits_truncate(field(9)?),
+            without: QpAttrMask::from_bits_truncate(field(10)?),
         })
     }
 }
 
 /// The transition of a queue pair from `from` to `to`: on the way from RESET to RTS with the
-/// attributes that connected it, `steps`, and what `set` changes of them.
+/// attributes that connected it, `steps`, and what `set` changes of them. What the mask of another
+/// one is made to name keeps its value.
 pub fn transition(
     from: Option<QpState>,
     to: QpState,
@@ -137,10 +146,11 @@ pub fn transition(
         (Some(QpState::Reset), QpState::Init) => steps[0],
         (Some(QpState::Init), QpState::Rtr) => steps[1],
         (Some(QpState::Rtr), QpState::Rts) => steps[2],
-        _ => (QpAttr { state: to, ..QpAttr::default() }, QpAttrMask::STATE),
+        _ => (QpAttr { state: to, ..steps[2].0 }, QpAttrMask::STATE),
     };
+    attr.cur_state = from.unwrap_or(attr.cur_state);
     set.apply(&mut attr);
-    (attr, mask)
+    (attr, (mask | set.with) - set.without)
 }
 
 /// A transition that a script asks its peer to make.
@@ -209,6 +219,8 @@ mod tests {
             timeout: AckTimeout::new(31),
             retry_cnt: RetryCnt::new(7),
             rnr_retry: RnrRetry::new(0),
+            with: QpAttrMask::RATE_LIMIT,
+            without: QpAttrMask::AV | QpAttrMask::RQ_PSN,
         }
     }
 
@@ -220,6 +232,25 @@ mod tests {
             assert_eq!(Overrides::decode(&o.encode()), Some(o));
         }
         assert_eq!(Overrides::decode(&all().encode()[1..]), None);
+    }
+
+    #[test]
+    fn a_mask_is_of_the_transition_and_what_differs() {
+        use QpAttrMask as M;
+        let state = |state| QpAttr { state, timeout: TIMEOUT, ..QpAttr::default() };
+        const TIMEOUT: AckTimeout = AckTimeout::new(9).unwrap();
+        let steps = [
+            (state(QpState::Init), M::STATE | M::PORT),
+            (state(QpState::Rtr), M::STATE | M::AV | M::RQ_PSN),
+            (state(QpState::Rts), M::STATE | M::SQ_PSN),
+        ];
+        let set = Overrides { with: M::TIMEOUT, without: M::AV, ..Overrides::default() };
+        let (attr, mask) = transition(Some(QpState::Init), QpState::Rtr, &steps, &set);
+        assert_eq!(mask, M::STATE | M::RQ_PSN | M::TIMEOUT);
+        assert_eq!(attr.cur_state, QpState::Init);
+        let (attr, mask) = transition(Some(QpState::Sqd), QpState::Sqd, &steps, &set);
+        assert_eq!((mask, attr.timeout), (M::STATE | M::TIMEOUT, TIMEOUT));
+        assert_eq!((attr.state, attr.cur_state), (QpState::Sqd, QpState::Sqd));
     }
 
     #[test]

@@ -152,6 +152,8 @@ pub struct Rate {
     blocked: bool,
     /// No poll before.
     next_poll: Time,
+    /// When it will post by itself.
+    due: Option<Time>,
 }
 
 impl Rate {
@@ -173,6 +175,7 @@ impl Rate {
             window_base: 0,
             blocked: false,
             next_poll: Time::ZERO,
+            due: None,
             config,
         }
     }
@@ -502,7 +505,7 @@ impl Rate {
         }
     }
 
-    fn wait(&self, now: Time, start: Time) -> Next {
+    fn wait(&mut self, now: Time, start: Time) -> Next {
         let mut on = match &self.config.sharing {
             Sharing::Own | Sharing::Owner { .. } if self.config.poll_interval.is_some() => {
                 WaitSet::EMPTY
@@ -522,7 +525,8 @@ impl Rate {
             (Arrivals::Saturate, Stop::Messages(_)) => None,
         };
         let poll = self.config.poll_interval.map(|_| self.next_poll);
-        let until = [batch, next, poll].into_iter().flatten().min();
+        self.due = [batch, next].into_iter().flatten().min();
+        let until = [self.due, poll].into_iter().flatten().min();
         Next::Wait { on, until }
     }
 }
@@ -534,5 +538,9 @@ impl Program for Rate {
             self.leave(t);
             Next::Done
         })
+    }
+
+    fn acts_at(&self) -> Option<Time> {
+        self.due
     }
 }

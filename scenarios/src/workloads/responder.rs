@@ -135,6 +135,8 @@ pub struct Responder {
     spare: Spare,
     /// When the region is to be deregistered: time, link, number of the order.
     dereg_at: Vec<(Time, usize, u32)>,
+    /// When it will act by itself.
+    due: Option<Time>,
     /// No poll before.
     next_poll: Time,
     /// A limit event has come, and nothing was posted since.
@@ -157,6 +159,7 @@ impl Responder {
             deregs: vec![0; links.len()],
             spare: Spare::default(),
             dereg_at: vec![],
+            due: None,
             links,
             receives: vec![],
             next_poll: Time::ZERO,
@@ -468,7 +471,8 @@ impl Responder {
         };
         let on = if self.config.srq.limit > 0 { on.or(WaitSet::EVENTS) } else { on };
         let dereg = self.dereg_at.iter().map(|(at, ..)| *at).min();
-        let until = [connected_by, poll, dereg].into_iter().flatten().min();
+        self.due = [connected_by, dereg].into_iter().flatten().min();
+        let until = [self.due, poll].into_iter().flatten().min();
         Ok(Next::Wait { on, until })
     }
 }
@@ -491,6 +495,10 @@ impl Program for Responder {
             self.results.failure = Some(f);
             Next::Done
         })
+    }
+
+    fn acts_at(&self) -> Option<Time> {
+        self.due
     }
 }
 

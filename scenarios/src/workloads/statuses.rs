@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use doorbell_core::transport::Completion;
+use doorbell_core::transport::{Completion, WorkQueue};
 use doorbell_core::verbs::WcStatus;
 
 /// Most changes of status that are kept.
@@ -15,11 +15,26 @@ pub struct Statuses {
     /// Completions behind the last run that is kept.
     rest: u64,
     counts: Vec<(WcStatus, u64)>,
+    /// `wr_id` of the first sends that completed.
+    sends: Vec<u64>,
+    /// How many completed behind them.
+    more_sends: u64,
 }
 
 impl Statuses {
     /// Adds a completion.
     pub fn add(&mut self, c: &Completion) {
+        match *c {
+            Completion::Send { wr_id, .. }
+            | Completion::Error { wr_id, queue: WorkQueue::Send, .. } => {
+                if self.sends.len() < MAX_RUNS {
+                    self.sends.push(wr_id);
+                } else {
+                    self.more_sends += 1;
+                }
+            }
+            _ => {}
+        }
         let status = match c {
             Completion::Error { status, .. } => *status,
             Completion::Send { .. } | Completion::Recv { .. } => WcStatus::Success,
@@ -35,6 +50,15 @@ impl Statuses {
             _ if room => self.runs.push((status, 1)),
             _ => self.rest = 1,
         }
+    }
+
+    /// `wr_id` of sends in the order of their completions: `1, 0`.
+    pub fn wr_ids(&self) -> String {
+        let mut all: Vec<String> = self.sends.iter().map(u64::to_string).collect();
+        if self.more_sends > 0 {
+            all.push(format!("and {} more", self.more_sends));
+        }
+        all.join(", ")
     }
 
     /// How many there were of each status.
@@ -66,7 +90,7 @@ impl fmt::Display for Statuses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use doorbell_core::transport::{QpId, WorkQueue};
+    use doorbell_core::transport::QpId;
 
     fn error(status: WcStatus) -> Completion {
         let (qp, queue) = (QpId::new(0, 0, 0), WorkQueue::Send);
@@ -91,6 +115,17 @@ mod tests {
     }
 
     #[test]
+    fn sends_are_named_in_the_order_of_their_completions_and_receives_are_not() {
+        let mut all = Statuses::default();
+        for (id, queue) in [(3, WorkQueue::Send), (7, WorkQueue::Recv), (1, WorkQueue::Send)] {
+            let (qp, status) = (QpId::new(0, 0, 0), WcStatus::WrFlushErr);
+            let (wr_id, vendor_err, retired) = (id, 0, 1);
+            all.add(&Completion::Error { wr_id, qp, queue, status, vendor_err, retired });
+        }
+        assert_eq!(all.wr_ids(), "3, 1");
+    }
+
+    #[test]
     fn what_is_kept_is_bounded_and_the_rest_is_counted() {
         use WcStatus::{RemAccessErr, WrFlushErr};
         let pairs: Vec<_> = (0..MAX_RUNS / 2).flat_map(|_| [WrFlushErr, RemAccessErr]).collect();
@@ -100,5 +135,6 @@ mod tests {
         all.add(&error(RemAccessErr));
         assert!(all.to_string().ends_with("5, 10, and 2 more"));
         assert_eq!(all.counts().map(|(_, n)| n).sum::<u64>(), MAX_RUNS as u64 + 2);
+        assert!(all.wr_ids().ends_with("0, and 2 more"), "{}", all.wr_ids());
     }
 }

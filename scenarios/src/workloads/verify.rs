@@ -6,12 +6,15 @@
 //!
 //! Messages of a producer are expected in order. One that is whole but of an earlier number is
 //! *stale*: its WQE or its buffer was read before the new bytes were there. One that is not whole
-//! is *corrupt*. A latency is the time from "ready", as the producer wrote it into the message, to
+//! is *corrupt*. In the memory of a GPU it may be on its way still when its completion is in host
+//! memory: there one that is not good is looked at again, and is *early* if it has become so. A latency is the time from "ready", as the producer wrote it into the message, to
 //! the step that has checked it. It means something only where both sides have one clock, as in
 //! the simulator.
 
+use std::collections::VecDeque;
+
 use doorbell_core::transport::{
-    Completion, Completions, Contents, Control, MemKind, Mr, Next, Program, RecvWr, WaitSet,
+    Completion, Completions, Contents, Control, MemKind, Mr, Next, Program, QpId, RecvWr, WaitSet,
 };
 
 use doorbell_core::units::{Span, Time};
@@ -22,6 +25,23 @@ use super::payload::{self, HEADER_BYTES, Label};
 
 /// How long after the news that a sender is done its last messages may still come.
 const GRACE: Span = Span::from_ms(1);
+
+/// Time between two looks at a message in the memory of a GPU, and how many are taken after the
+/// first. Longer, more: a message that never comes right is told of later. Together far above the
+/// time that a write takes to the GPU, far below a retransmission timer.
+const LOOK_AGAIN: Span = Span::from_us(1);
+const MORE_LOOKS: u32 = 10;
+
+/// A receive that has completed and whose message was not checked.
+#[derive(Copy, Clone, Debug)]
+struct Arrival {
+    slot: u64,
+    qp: QpId,
+    imm: Option<u32>,
+    len: u32,
+    /// Looks that found it not good.
+    looks: u32,
+}
 
 /// Configuration of [`Verify`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,6 +93,8 @@ pub struct Verify {
     good: u64,
     /// When the sender is done, messages that have not come until then never will.
     lost_after: Option<Time>,
+    /// Receives in their order; more than one only behind a message that is looked at again.
+    arrived: VecDeque<Arrival>,
     bytes: Vec<u8>,
 }
 
@@ -88,6 +110,7 @@ impl Verify {
             next: vec![0; config.sources.into()],
             good: 0,
             lost_after: None,
+            arrived: VecDeque::new(),
             bytes: vec![0; config.shape.bytes() as usize],
             config,
         }
@@ -172,25 +195,22 @@ impl Verify {
             }
             if let Completion::Recv { wr_id, qp, imm, len, .. } = c {
                 self.results.first.get_or_insert(t.now());
-                self.received(t, wr_id, imm)?;
-                self.results.receive(len, t.now());
-                let mr = self.receive_mr.expect("there are receives");
-                let (stride, size) = (self.config.shape.stride(), self.config.shape.bytes());
-                let queue = self.client.local().receives_of(qp);
-                t.post_recv(queue, &[receive(&mr, stride, size, wr_id)])?;
+                self.arrived.push_back(Arrival { slot: wr_id, qp, imm, len, looks: 0 });
+                self.settle(t)?;
             }
         }
+        self.settle(t)?;
         if self.polled.is_full() {
             return Ok(Next::Again);
         }
         let peer = self.client.peer();
-        let mut until = None;
+        let mut until = (!self.arrived.is_empty()).then(|| t.now() + LOOK_AGAIN);
         if let Some(n) = lookup_done(t, peer)? {
             let end = *self.lost_after.get_or_insert(t.now() + GRACE);
             if self.results.received >= n || t.now() >= end {
                 return self.finish(t);
             }
-            until = Some(end);
+            until = Some(until.map_or(end, |look| look.min(end)));
         }
         Ok(Next::Wait { on: WaitSet::cq(cq).or(WaitSet::BOOTSTRAP), until })
     }
@@ -206,14 +226,41 @@ impl Verify {
         Ok(Next::Done)
     }
 
-    /// Checks the message of a receive.
-    fn received<T: Control>(
-        &mut self,
-        t: &mut T,
-        slot: u64,
-        imm: Option<u32>,
-    ) -> Result<(), Failure> {
-        let said = match (self.config.shape.op, imm) {
+    /// Checks messages in their order, and posts their receives again, up to one that is to be
+    /// looked at once more.
+    fn settle<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
+        while let Some(a) = self.arrived.front().copied() {
+            if !self.received(t, &a)? {
+                break;
+            }
+            self.arrived.pop_front();
+            self.results.receive(a.len, t.now());
+            let mr = self.receive_mr.expect("there are receives");
+            let (stride, size) = (self.config.shape.stride(), self.config.shape.bytes());
+            let queue = self.client.local().receives_of(a.qp);
+            t.post_recv(queue, &[receive(&mr, stride, size, a.slot)])?;
+        }
+        Ok(())
+    }
+
+    /// Whether a message is to be looked at once more.
+    fn doubts(&mut self, whole: Option<Label>, said: Option<Label>) -> bool {
+        let due = |l: Label| l.n >= self.next[usize::from(l.source)];
+        let good = whole.is_some_and(|l| due(l) && said.is_none_or(|s| s == l));
+        let Some(a) = self.arrived.front_mut() else { return false };
+        if good {
+            self.results.data.early += u64::from(a.looks > 0);
+            return false;
+        }
+        let gpu = matches!(self.config.local.memory, MemKind::Gpu { .. });
+        a.looks += 1;
+        gpu && a.looks <= MORE_LOOKS
+    }
+
+    /// Checks the message of a receive; false: it is to be looked at once more, in a later step.
+    fn received<T: Control>(&mut self, t: &mut T, a: &Arrival) -> Result<bool, Failure> {
+        let slot = a.slot;
+        let said = match (self.config.shape.op, a.imm) {
             (Op::WriteImm, Some(imm)) => Some(self.said(imm)),
             _ => None,
         };
@@ -226,20 +273,23 @@ impl Verify {
             None => (self.receive_mr.expect("receives"), slot * self.config.shape.stride()),
         };
         let whole = self.read(t, &mr, offset)?;
+        if self.doubts(whole.map(|(label, _)| label), said) {
+            return Ok(false);
+        }
         let Some(label) = said.or(whole.map(|(label, _)| label)) else {
             // Nobody knows whose it was; with one producer its number is spent.
             if self.next.len() == 1 {
                 self.next[0] += 1;
             }
             self.results.data.corrupt += 1;
-            return Ok(());
+            return Ok(true);
         };
         let next = &mut self.next[usize::from(label.source)];
         if label.n < *next {
             // The work request of an earlier message once more, in the place of the next one.
             *next += 1;
             self.results.data.stale += 1;
-            return Ok(());
+            return Ok(true);
         }
         // Those in between never came.
         *next = label.n + 1;
@@ -251,7 +301,7 @@ impl Verify {
             Some(_) => self.results.data.stale += 1,
             None => self.results.data.corrupt += 1,
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The message that immediate data stand for: its number is the one near the next that is due.
@@ -388,6 +438,45 @@ mod tests {
         assert_eq!((v.data.missing, v.data.wrong()), (3, 0));
     }
 
+    /// Looks once at the message of a receive; whether that was enough.
+    fn look<T: Control>(v: &mut Verify, t: &mut T, slot: u64, imm: Option<u32>) -> bool {
+        let looks = v.arrived.pop_front().map_or(0, |a| a.looks);
+        let a = Arrival { slot, qp: QpId::new(0, 0, 0), imm, len: 64, looks };
+        v.arrived.push_back(a);
+        let done = v.received(t, &a).unwrap();
+        if done {
+            v.arrived.clear();
+        }
+        done
+    }
+
+    fn check<T: Control>(v: &mut Verify, t: &mut T, slot: u64, imm: Option<u32>) {
+        assert!(look(v, t, slot, imm), "host memory is looked at once");
+    }
+
+    /// The first message is there at the third look, the second one never.
+    #[test]
+    fn the_memory_of_a_gpu_is_looked_at_again() {
+        let mut v = Verify::new(VerifyConfig::of(0));
+        let mut world = Ideal::new(1);
+        let mut t = world.at(0);
+        let local = Local::open(&mut t, &LocalConfig::default()).unwrap();
+        (v.receive_mr, v.up) = (Some(local.mr), true);
+        v.config.shape.op = Op::Send;
+        v.config.local.memory = MemKind::Gpu { gpu: 0 };
+        assert!(!look(&mut v, &mut t, 0, None) && !look(&mut v, &mut t, 0, None));
+        let mut bytes = [0; 64];
+        payload::write(&mut bytes, Label { source: 0, n: 0 }, Time::ZERO);
+        use doorbell_core::transport::Transport;
+        t.copy_in(local.mr.range(0, 64).unwrap(), &bytes).unwrap();
+        assert!(look(&mut v, &mut t, 0, None));
+        assert_eq!((v.good, v.results.data.early, v.results.data.wrong()), (1, 1, 0));
+        // What lies there is the message before: it is old, and stays so.
+        let looks = (0..).take_while(|_| !look(&mut v, &mut t, 0, None)).count();
+        assert_eq!(looks as u32, MORE_LOOKS);
+        assert_eq!((v.good, v.results.data.early, v.results.data.stale), (1, 1, 1));
+    }
+
     #[test]
     fn buffers_that_are_written_too_early_are_found() {
         // Every second message of the sender carries the bytes of the one before.
@@ -405,7 +494,7 @@ mod tests {
             }
             use doorbell_core::transport::Transport;
             t.copy_in(local.mr.range(0, 64).unwrap(), &bytes).unwrap();
-            v.received(&mut t, 0, None).unwrap();
+            check(&mut v, &mut t, 0, None);
         }
         assert_eq!((v.results.data.stale, v.results.data.corrupt, v.good), (2, 1, 1));
     }
@@ -430,7 +519,7 @@ mod tests {
                 let slot = n % 64;
                 t.copy_in(mr.range(slot * 64, 64).unwrap(), &bytes).unwrap();
                 let imm = (op == Op::WriteImm).then_some(n as u32);
-                v.received(&mut t, slot, imm).unwrap();
+                check(&mut v, &mut t, slot, imm);
             }
             v.finish(&mut t).unwrap();
             assert_eq!((v.good, v.results.data.stale), (6, 1), "{op:?}");

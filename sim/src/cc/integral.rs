@@ -13,11 +13,11 @@
 //! rate. Two integrators in a loop with a delay have no gain at which they come to rest.
 //!
 //! **The gain's unit** is 1/s: with a deviation of the whole target, F changes by the share
-//! gain · t in a time t that is short. When the network is loaded, R is F of all flows over the bottleneck's
-//! rate, one round trip ago, so that the loop is an integrator with a delay T = target: gain / s ·
-//! e^(-sT). It is damped without overshoot up to gain · T = 1/e = 0.37, rings beyond, and
-//! oscillates for ever from gain · T = π/2 on. 1 / (2π T) is 0.16 of a target: calm, and 2.3 times
-//! slower than the fastest without overshoot.
+//! gain · t in a time t that is short. When the network is loaded, R is F of all flows over the
+//! bottleneck's rate, one round trip ago, so that the loop is an integrator with a delay
+//! T = target: gain / s · e^(-sT). It is damped without overshoot up to gain · T = 1/e = 0.37,
+//! rings beyond, and oscillates for ever from gain · T = π/2 on. 1 / (2π T) is 0.16 of a target:
+//! calm, and 2.3 times slower than the fastest without overshoot.
 //!
 //! **Width.** F is a multiple of 2^-16 byte.
 

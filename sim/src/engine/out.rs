@@ -31,6 +31,11 @@ impl<E> Out<E> {
         self.entries.drain(..)
     }
 
+    /// Keeps the entries for which `keep` is true.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Time, &Class, &E) -> bool) {
+        self.entries.retain(|(at, class, ev)| keep(at, class, ev));
+    }
+
     /// The entries without taking them: for tests of a component alone.
     pub fn as_slice(&self) -> &[(Time, Class, E)] {
         &self.entries

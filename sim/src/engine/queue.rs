@@ -15,8 +15,11 @@
 //!   arrive then go to a heap, **crowd**.
 //!
 //! The order is exact: every entry is compared by its whole key with everything that could come
-//! before it. Events stay in one arena until they are popped; only links and keys move, and
-//! nothing is allocated once the arena has seen its peak.
+//! before it. A slot is a list of chunks of entries, events included, in one arena: with 10⁴
+//! pending events the time goes into memory, and a chunk is read and written in a row where single
+//! entries would be fetched one by one. Events that are near lie in a small arena of their own
+//! until they are popped, since only keys are sorted. Nothing is allocated once the arenas have
+//! seen their peak.
 
 use super::heap::Heap;
 use super::key::{Key, Order};
@@ -33,24 +36,95 @@ const LOAD_MAX: u32 = 16;
 /// Entries of near beyond which it gives its later part back. Larger: longer shifts on
 /// insertion; smaller: more entries move twice. 32 measured no different.
 const NEAR_MAX: usize = 64;
+/// Entries of a chunk. Larger: longer rows, and more room unused at the ends of up to 704 lists.
+const CHUNK: usize = 16;
 const NONE: u32 = u32::MAX;
 
 #[derive(Copy, Clone, Debug)]
-struct Node<E> {
+struct Entry<E> {
     key: Key,
     event: E,
-    /// Next in the slot or in the free list.
+}
+
+/// An entry of near or of the crowd.
+#[derive(Copy, Clone, Debug)]
+struct Node<E> {
+    entry: Entry<E>,
+    /// Next in the free list.
     next: u32,
 }
 
-/// A list of nodes, in no order.
+/// A list of entries, in no order.
 #[derive(Copy, Clone, Debug)]
 struct Slot {
+    /// The chunk that is being filled; those behind it are full.
     head: u32,
+    /// Entries in all chunks.
     len: u32,
 }
 
 const EMPTY: Slot = Slot { head: NONE, len: 0 };
+
+/// The entries of all slots.
+#[derive(Clone, Debug)]
+struct Chunks<E> {
+    /// Chunk c begins at c times [`CHUNK`].
+    entries: Vec<Entry<E>>,
+    /// By chunk: the next one of its list, or of the free list.
+    next: Vec<u32>,
+    free: u32,
+}
+
+impl<E: Copy> Chunks<E> {
+    #[inline]
+    fn push(&mut self, slot: &mut Slot, entry: Entry<E>) {
+        let at = slot.len as usize % CHUNK;
+        if at == 0 {
+            slot.head = self.allocate(slot.head, entry);
+        }
+        self.entries[slot.head as usize * CHUNK + at] = entry;
+        slot.len += 1;
+    }
+
+    /// A chunk before `next`, with anything in it.
+    fn allocate(&mut self, next: u32, filler: Entry<E>) -> u32 {
+        let chunk = self.free;
+        if let Some(link) = self.next.get_mut(chunk as usize) {
+            self.free = std::mem::replace(link, next);
+            return chunk;
+        }
+        let chunk = self.next.len() as u32;
+        assert!(chunk < NONE / CHUNK as u32, "2^32 events pending");
+        self.next.push(next);
+        self.entries.resize(self.entries.len() + CHUNK, filler);
+        chunk
+    }
+
+    /// Places of the entries of the first chunk of a list.
+    fn first_of(list: Slot) -> std::ops::Range<usize> {
+        let begin = list.head as usize * CHUNK;
+        begin..begin + (list.len as usize - 1) % CHUNK + 1
+    }
+
+    /// Takes the first chunk off a list. Its entries stay as they are until the next push.
+    fn drop_first(&mut self, list: &mut Slot) {
+        list.len -= (list.len - 1) % CHUNK as u32 + 1;
+        let link = &mut self.next[list.head as usize];
+        let next = std::mem::replace(link, self.free);
+        self.free = std::mem::replace(&mut list.head, next);
+    }
+
+    /// Keys of a list.
+    fn keys(&self, mut list: Slot) -> impl Iterator<Item = Key> + '_ {
+        let chunks = std::iter::from_fn(move || {
+            let entries = (list.len > 0).then(|| Self::first_of(list))?;
+            list.head = self.next[list.head as usize];
+            list.len -= entries.len() as u32;
+            Some(entries)
+        });
+        chunks.flatten().map(|i| self.entries[i].key)
+    }
+}
 
 /// A key with its tie computed, once instead of in every comparison.
 #[derive(Copy, Clone, Debug)]
@@ -66,8 +140,10 @@ pub(crate) struct Queue<E> {
     len: usize,
     /// Time of the last event popped; nothing earlier is ever pushed.
     floor: u64,
+    /// Entries of near and of the crowd.
     nodes: Vec<Node<E>>,
     free: u32,
+    chunks: Chunks<E>,
     /// Earliest first; those before `first` have been popped. A new entry is looked for from the
     /// late end, since most events are scheduled behind what is pending nearby.
     near: Vec<NearEntry>,
@@ -100,6 +176,7 @@ impl<E: Copy> Queue<E> {
             floor: 0,
             nodes: Vec::new(),
             free: NONE,
+            chunks: Chunks { entries: Vec::new(), next: Vec::new(), free: NONE },
             near: Vec::new(),
             first: 0,
             near_last: 0,
@@ -118,18 +195,14 @@ impl<E: Copy> Queue<E> {
 
     /// The least key. Looks through one slot when near is empty, without moving anything.
     pub(crate) fn peek(&self) -> Option<Key> {
-        let near = self.near.get(self.first).map(|e| self.nodes[e.node as usize].key);
+        let near = self.near.get(self.first).map(|e| self.nodes[e.node as usize].entry.key);
         let least = |a: Key, b: Key| if b.before(a, self.seed) { b } else { a };
         match (near, self.crowd.peek()) {
             (Some(a), Some(b)) => Some(least(a, b)),
             (Some(key), None) | (None, Some(key)) => Some(key),
-            (None, None) => self.earliest_slot().and_then(|(level, slot)| {
-                let head = self.slots[level][slot].head;
-                let follow = |&i: &u32| Some(self.nodes[i as usize].next).filter(|&n| n != NONE);
-                let keys =
-                    std::iter::successors(Some(head), follow).map(|i| self.nodes[i as usize].key);
-                keys.reduce(least)
-            }),
+            (None, None) => self
+                .earliest_slot()
+                .and_then(|(level, slot)| self.chunks.keys(self.slots[level][slot]).reduce(least)),
         }
     }
 
@@ -155,11 +228,11 @@ impl<E: Copy> Queue<E> {
     pub(crate) fn push(&mut self, key: Key, event: E) {
         debug_assert!(key.time >= self.floor, "the queue cannot go back in time");
         self.len += 1;
-        let node = self.allocate(key, event);
+        let entry = Entry { key, event };
         if key.time > self.near_last {
-            self.wheel_insert(node, key.time);
+            self.wheel_insert(entry);
         } else {
-            self.near_insert(key, node);
+            self.near_insert(entry);
         }
     }
 
@@ -181,44 +254,49 @@ impl<E: Copy> Queue<E> {
             self.near[self.first - 1].node
         };
         self.len -= 1;
-        let node = &mut self.nodes[index as usize];
-        node.next = self.free;
-        self.free = index;
-        self.floor = node.key.time;
-        Some((node.key, node.event))
+        let Entry { key, event } = self.release(index);
+        self.floor = key.time;
+        Some((key, event))
     }
 
     #[inline]
-    fn allocate(&mut self, key: Key, event: E) -> u32 {
+    fn allocate(&mut self, entry: Entry<E>) -> u32 {
         let index = self.free;
         if let Some(node) = self.nodes.get_mut(index as usize) {
             self.free = node.next;
-            *node = Node { key, event, next: NONE };
+            *node = Node { entry, next: NONE };
             return index;
         }
         let index = self.nodes.len() as u32;
-        assert!(index < NONE, "2^32 - 1 events pending");
-        self.nodes.push(Node { key, event, next: NONE });
+        assert!(index < NONE, "2^32 - 1 events at one instant");
+        self.nodes.push(Node { entry, next: NONE });
         index
     }
 
     #[inline]
-    fn wheel_insert(&mut self, node: u32, time: u64) {
+    fn release(&mut self, index: u32) -> Entry<E> {
+        let node = &mut self.nodes[index as usize];
+        node.next = self.free;
+        self.free = index;
+        node.entry
+    }
+
+    #[inline]
+    fn wheel_insert(&mut self, entry: Entry<E>) {
+        let time = entry.key.time;
         debug_assert!(time >= self.base, "the wheel cannot go back in time");
         // Equal times, possible while a slot is spread, belong to level 0.
         let highest = 63 - ((time ^ self.base) | 1).leading_zeros();
         let level = highest / DIGIT_BITS;
         let slot = (time >> (level * DIGIT_BITS)) as usize % SLOTS;
-        let list = &mut self.slots[level as usize][slot];
-        self.nodes[node as usize].next = list.head;
-        list.head = node;
-        list.len += 1;
+        self.chunks.push(&mut self.slots[level as usize][slot], entry);
         self.occupied[level as usize] |= 1 << slot;
         self.levels |= 1 << level;
     }
 
     #[inline]
-    fn near_insert(&mut self, key: Key, node: u32) {
+    fn near_insert(&mut self, entry: Entry<E>) {
+        let key = entry.key;
         let live = self.near.len() - self.first;
         if self.first >= NEAR_MAX && self.first >= live {
             // What is moved here was paid for by the pops before.
@@ -227,16 +305,17 @@ impl<E: Copy> Queue<E> {
         }
         if live >= NEAR_MAX {
             if self.near_level == 0 {
+                let node = self.allocate(entry);
                 self.crowd.push(key, node, self.seed);
                 return;
             }
             self.give_back();
             if key.time > self.near_last {
-                self.wheel_insert(node, key.time);
+                self.wheel_insert(entry);
                 return;
             }
         }
-        let entry = NearEntry { order: key.order(self.seed), node };
+        let entry = NearEntry { order: key.order(self.seed), node: self.allocate(entry) };
         let mut at = self.near.len();
         self.near.push(entry);
         while at > self.first && entry.order < self.near[at - 1].order {
@@ -258,8 +337,8 @@ impl<E: Copy> Queue<E> {
             self.near_last = self.base | within;
             let later = self.near.partition_point(|e| e.order.time() <= self.near_last);
             for i in later..self.near.len() {
-                let NearEntry { order, node } = self.near[i];
-                self.wheel_insert(node, order.time());
+                let entry = self.release(self.near[i].node);
+                self.wheel_insert(entry);
             }
             self.near.truncate(later);
         }
@@ -283,21 +362,22 @@ impl<E: Copy> Queue<E> {
             return;
         }
         while let Some((level, slot)) = self.earliest_slot() {
-            let list = self.take_slot(level, slot);
+            let mut list = self.take_slot(level, slot);
             let shift = level as u32 * DIGIT_BITS;
             self.base = (self.base & !low_mask(level as u32 + 1)) | (slot as u64) << shift;
             if level == 0 || list.len <= LOAD_MAX {
                 self.near_level = level as u32;
                 self.near_last = self.base | low_mask(level as u32);
-                self.load(list.head);
+                self.load(list);
                 self.sort_near();
                 return;
             }
-            let mut index = list.head;
-            while index != NONE {
-                let Node { key, next, .. } = self.nodes[index as usize];
-                self.wheel_insert(index, key.time);
-                index = next;
+            while list.len > 0 {
+                let entries = Chunks::<E>::first_of(list);
+                for i in entries {
+                    self.wheel_insert(self.chunks.entries[i]);
+                }
+                self.chunks.drop_first(&mut list);
             }
             // Each round goes down a level, so this loop ends.
             debug_assert!(self.earliest_slot().is_some_and(|(below, _)| below < level));
@@ -316,19 +396,21 @@ impl<E: Copy> Queue<E> {
     fn load_all(&mut self) {
         while let Some((level, slot)) = self.earliest_slot() {
             let list = self.take_slot(level, slot);
-            self.load(list.head);
+            self.load(list);
         }
         self.near_level = LEVELS as u32;
         self.near_last = u64::MAX;
         self.sort_near();
     }
 
-    fn load(&mut self, head: u32) {
-        let mut index = head;
-        while index != NONE {
-            let Node { key, next, .. } = self.nodes[index as usize];
-            self.near.push(NearEntry { order: key.order(self.seed), node: index });
-            index = next;
+    fn load(&mut self, mut list: Slot) {
+        while list.len > 0 {
+            for i in Chunks::<E>::first_of(list) {
+                let entry = self.chunks.entries[i];
+                let node = self.allocate(entry);
+                self.near.push(NearEntry { order: entry.key.order(self.seed), node });
+            }
+            self.chunks.drop_first(&mut list);
         }
     }
 

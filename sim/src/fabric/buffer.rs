@@ -51,6 +51,42 @@ pub struct BufferSizes {
     pub classes: usize,
 }
 
+impl BufferSizes {
+    /// Most bytes that may ever wait in a class for one output, if it is alone: where the dynamic
+    /// threshold meets the queue. A lossy class fills its output's share; of a lossless class every
+    /// input may fill its own, and its headroom. Without anything to share, the whole buffer.
+    pub(super) fn largest_queue(&self, class: usize, lossless: bool) -> u64 {
+        let queues = self.headroom.len() as u64;
+        let reserved = self.reserved.saturating_mul(queues);
+        let kept = self.headroom.iter().fold(reserved, |sum, h| sum.saturating_add(*h));
+        let Some(pool) = self.total.checked_sub(kept).filter(|pool| *pool > 0) else {
+            return self.total;
+        };
+        let inputs = queues / self.classes as u64;
+        let own = self.reserved.saturating_mul(inputs);
+        // n queues that each hold alpha times what they leave free.
+        let dynamic = |alpha: Ratio, n: u64, pool: u64| {
+            let (num, den) = (u128::from(alpha.num) * u128::from(n), u128::from(alpha.den));
+            (u128::from(pool) * num / (den + num)) as u64
+        };
+        if !lossless {
+            let share = match self.sharing {
+                Sharing::Static => pool / queues,
+                // What lies in reserved parts is not taken from the pool.
+                Sharing::Dynamic { alpha } => dynamic(alpha, 1, pool + own),
+            };
+            return share.min(pool + own);
+        }
+        let shared = match (self.pause_at, self.sharing) {
+            (PauseAt::Fixed { xoff, .. }, _) => xoff.saturating_mul(inputs).min(pool),
+            (_, Sharing::Static) => pool / queues * inputs,
+            (_, Sharing::Dynamic { alpha }) => dynamic(alpha, inputs, pool),
+        };
+        let headroom = self.headroom.iter().skip(class).step_by(self.classes);
+        headroom.fold(shared + own, |sum, h| sum.saturating_add(*h))
+    }
+}
+
 /// Why a packet finds no room.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum NoRoom {
@@ -238,6 +274,35 @@ mod tests {
         }
     }
 
+    /// What is said of the largest queue is what fills it: of a lossy class byte by byte, of a
+    /// lossless one from all inputs until each has used its headroom.
+    #[test]
+    fn the_largest_queue_is_the_one_that_can_be_filled() {
+        let dynamic = |num, den| Sharing::Dynamic { alpha: Ratio { num, den } };
+        let fixed = PauseAt::Fixed { xoff: 7_000, xon: 1 };
+        let share = PauseAt::Share { hysteresis: 0 };
+        for sharing in [dynamic(1, 16), dynamic(1, 1), dynamic(8, 1), Sharing::Static] {
+            for (pause_at, reserved) in [(share, 0), (share, 1_000), (fixed, 0), (fixed, 1_000)] {
+                let sizes = BufferSizes { sharing, pause_at, reserved, ..sizes(4) };
+                for lossless in [false, true] {
+                    let mut b = Buffer::new(sizes.clone()).expect("room");
+                    let mut full = false;
+                    while !full {
+                        full = true;
+                        for input in 0..4 {
+                            full &= b.admit((input, 0), (0, 0), 1, lossless).is_err();
+                        }
+                    }
+                    let (held, most) = (b.output((0, 0)), sizes.largest_queue(0, lossless));
+                    assert!(held <= most + 4, "{held} of {most}: {sizes:?}, {lossless}");
+                    assert!(held + 20 >= most, "{held} of {most}: {sizes:?}, {lossless}");
+                }
+            }
+        }
+        let nothing = BufferSizes { total: 20_000, ..sizes(4) };
+        assert_eq!(nothing.largest_queue(0, true), 20_000);
+    }
+
     /// A lossy class in an empty buffer stops where q = alpha · (pool - q).
     #[test]
     fn a_dynamic_threshold_ends_at_its_fixed_point() {
@@ -310,7 +375,10 @@ mod tests {
         /// The accounts are those of the packets inside, and no part passes its size.
         #[test]
         fn accounts_are_those_of_the_packets(
-            steps in prop::collection::vec((0usize..3, 0u8..2, 0usize..3, 1u64..9_000, any::<bool>()), 1..300),
+            steps in prop::collection::vec(
+                (0usize..3, 0u8..2, 0usize..3, 1u64..9_000, any::<bool>()),
+                1..300,
+            ),
             fixed in any::<bool>(), reserved in 0u64..3_000,
         ) {
             let pause_at = if fixed {

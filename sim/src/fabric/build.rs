@@ -179,12 +179,16 @@ const fn bytes_of(blocks: u32) -> u64 {
     blocks as u64 * BLOCK_BYTES as u64
 }
 
-/// Most bytes that may wait for an output port of a switch.
-const fn largest_queue(switch: &SwitchConfig, ports: u64) -> u64 {
+/// Most bytes that may wait in a class for an output port of a switch.
+fn largest_queue(c: &FabricConfig, plugs: &[Plug], switch: &SwitchConfig, class: usize) -> u64 {
+    let ports = plugs.len() as u64;
     match switch.buffering {
         Buffering::TailDrop { port_bytes } => port_bytes,
         Buffering::Lossless { port_bytes } => port_bytes.saturating_mul(ports),
-        Buffering::Shared(shared) => shared.total_bytes,
+        Buffering::Shared(shared) => {
+            let lossless = c.classes.each[class].lossless;
+            sizes(c, plugs, switch, &shared).largest_queue(class, lossless)
+        }
         Buffering::Credits { blocks } => bytes_of(blocks).saturating_mul(ports),
     }
 }
@@ -289,14 +293,16 @@ fn check_classes(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
             return Err(ConfigError::NoSuchClass { sl, class: *class });
         }
     }
-    let switches = c.switches.iter().zip(&g.switches);
-    let room = switches.map(|(s, ports)| largest_queue(s, ports.len() as u64)).min();
+    let room = |class| {
+        let switches = c.switches.iter().zip(&g.switches);
+        switches.map(|(s, plugs)| largest_queue(c, plugs, s, class)).min().unwrap_or(u64::MAX)
+    };
     for (class, config) in (0..).zip(each) {
         if config.service == Service::Weighted(0) {
             return Err(ConfigError::NoWeight { class });
         }
         if let Some(ecn) = &config.ecn {
-            let checked = ecn.check(room.unwrap_or(u64::MAX));
+            let checked = ecn.check(room(usize::from(class)));
             checked.map_err(|error| ConfigError::Ecn { class, error })?;
         }
     }
@@ -380,6 +386,8 @@ impl Builder<'_> {
         let ports = self.g.hosts[i].iter().enumerate().map(|(p, plug)| HostPort {
             egress: self.egress(end, p, plug, config.tx_queue_bytes),
             ingress: self.ingress(end, p, plug),
+            pausing: self.shared(plug.peer).map(|far| self.pausing(plug, &far)).unwrap_or_default(),
+            reasons: [0; 2],
             held,
             ready_at_bytes: None,
         });
@@ -423,6 +431,7 @@ impl Builder<'_> {
             marks: self.c.classes.each.iter().any(|c| c.ecn.is_some()),
             storing: Tally::default(),
             dropped: Drops::default(),
+            down: 0,
         }
     }
 
@@ -517,28 +526,29 @@ impl Builder<'_> {
     }
 
     /// Pause frames of an output port: those that it obeys are the far end's, those that it sends
-    /// its own. A host obeys those of its switch.
+    /// its own. A host obeys those of its switch, and sends such as its switch does.
     fn pauses(&self, end: End, plug: &Plug) -> Option<Box<PortPauses>> {
         let (own, far) = (self.shared(end), self.shared(plug.peer));
         if !plug.link.pfc || own.is_none() && far.is_none() {
             return None;
         }
-        let reaction = own.map_or(Span::ZERO, |own| reaction(&own, plug.link.rate));
+        let reaction = own.or(far).map_or(Span::ZERO, |own| reaction(&own, plug.link.rate));
         Some(Box::new(PortPauses { reaction, ..PortPauses::default() }))
+    }
+
+    /// Pauses of the sender at the other end of a link.
+    fn pausing(&self, plug: &Plug, shared: &SharedConfig) -> Pausing {
+        let able = |(class, c): (usize, &ClassConfig)| u8::from(c.lossless) << class;
+        let able = self.c.classes.each.iter().enumerate().map(able).sum::<u8>();
+        let SharedConfig { quanta, lapse, .. } = *shared;
+        Pausing { able: if plug.link.pfc { able } else { 0 }, quanta, lapse, ..Pausing::default() }
     }
 
     fn mmu(&self, switch: usize, shared: &SharedConfig) -> Option<Mmu> {
         let plugs = &self.g.switches[switch];
-        let inputs = plugs.iter().map(|plug| {
-            let able = |(class, c): (usize, &ClassConfig)| u8::from(c.lossless) << class;
-            let able = self.c.classes.each.iter().enumerate().map(able).sum::<u8>();
-            Pausing { able: if plug.link.pfc { able } else { 0 }, ..Pausing::default() }
-        });
         Some(Mmu {
             buffer: Buffer::new(sizes(self.c, plugs, &self.c.switches[switch], shared))?,
-            inputs: inputs.collect(),
-            quanta: shared.quanta,
-            lapse: shared.lapse,
+            inputs: plugs.iter().map(|plug| self.pausing(plug, shared)).collect(),
             watchdog: shared.watchdog,
         })
     }

@@ -9,6 +9,7 @@ use doorbell_core::units::{BitRate, Serialiser, Span, Time};
 use super::classes::MAX_CLASSES;
 use super::ecn::{MarkAt, Marking};
 use super::event::{ClassCounters, DropCause, FabricEvent, PortCounters};
+use super::ingress::Ingress;
 use super::lanes::{Senders, Starvation};
 use super::noise::IngressNoise;
 use super::pfc::{
@@ -203,6 +204,32 @@ impl EgressPort {
         self.wiring.lanes.as_deref().map(|l| l.credits(lane))
     }
 
+    /// Since when a lane has lacked credit for its next packet; of a port without lanes, since when
+    /// the port has been held back for lack of room.
+    pub(super) fn starved_since(&self, lane: u8) -> Option<Time> {
+        match &self.wiring.lanes {
+            Some(lanes) => lanes.since(lane),
+            None => self.blocked_since.filter(|_| self.wiring.credits.is_some()),
+        }
+    }
+
+    /// Whether all credit that the port, or a lane of it, has spent is held by the packets that
+    /// `wait` behind the far end's input: none is on the cable, and none on its way back.
+    pub(super) fn credit_is_held<'a>(
+        &self,
+        far: &Ingress,
+        lane: u8,
+        wait: impl Iterator<Item = &'a Queued>,
+    ) -> bool {
+        match (&self.wiring.lanes, &far.lanes, self.wiring.credits) {
+            (Some(own), Some(far), _) => own.held(far, lane, wait),
+            (None, None, Some(all)) => {
+                all - self.credits == wait.map(|q| u64::from(q.wire_bytes)).sum::<u64>()
+            }
+            _ => false,
+        }
+    }
+
     /// What a virtual lane has suffered for lack of credit up to `now`; `None` when this is no
     /// InfiniBand link.
     pub fn starvation(&self, now: Time, lane: u8) -> Option<Starvation> {
@@ -270,8 +297,8 @@ impl EgressPort {
         &self.counters.dropped
     }
 
-    /// Packets that wait, first to leave first, each with the port that it came in by; at a host that
-    /// port means nothing.
+    /// Packets that wait, first to leave first, each with the port that it came in by; at a host
+    /// that port means nothing.
     pub fn waiting(&self) -> impl Iterator<Item = (PacketId, PortId)> {
         self.queued().map(|q| (q.packet, q.ingress))
     }
@@ -376,6 +403,14 @@ impl EgressPort {
     /// Whether a class is paused.
     pub const fn is_paused(&self, class: u8) -> bool {
         self.paused >> class & 1 == 1
+    }
+
+    /// Of a pause frame that the port is sending: when its last bit leaves, when it arrives, and when
+    /// it takes effect.
+    pub(crate) fn pause_times(&self) -> (Time, Time, Time) {
+        let arrives = self.free_at + self.wiring.propagation;
+        let reaction = self.wiring.pauses.as_ref().map_or(Span::ZERO, |p| p.reaction);
+        (self.free_at, arrives, arrives + reaction)
     }
 
     /// Whether the port sends and obeys pause frames.
@@ -485,6 +520,40 @@ impl EgressPort {
         p.counters[usize::from(class)].paused += now.since(pause.since);
         pause.storm = false;
         self.go_on(now, out)
+    }
+
+    /// The port forgets the pauses of the far end and sends none of its own that still wait: its
+    /// link comes up anew. What it may send by that begins.
+    pub(super) fn forget_pauses(
+        &mut self,
+        now: Time,
+        out: &mut Out<FabricEvent>,
+    ) -> Option<Started> {
+        self.wiring.pauses.as_mut()?.frames.clear();
+        let mut freed = None;
+        for class in 0..MAX_CLASSES as u8 {
+            freed = freed.or(self.end_pause(now, class, out));
+            if let Some(p) = &mut self.wiring.pauses {
+                p.paused[usize::from(class)].ignored = false;
+            }
+        }
+        freed
+    }
+
+    /// Everything that waits, which is dropped for this cause.
+    pub(super) fn clear(&mut self, now: Time, cause: DropCause) -> Vec<Queued> {
+        self.settle(now);
+        self.unblock(now);
+        let mut items = Vec::with_capacity(self.queues.len());
+        while let Some(item) = self.queues.pop(|_| true) {
+            self.counters.dropped.add(cause, item.wire_bytes);
+            items.push(item);
+        }
+        self.waiting = 0;
+        for lane in 0..self.lanes() {
+            self.watch_credit(now, lane);
+        }
+        items
     }
 
     /// The watchdog looks at the pauses of the port: one that has lasted for `watchdog.after` is a

@@ -181,11 +181,13 @@ pub enum DropCause {
     Oversize,
     /// The input queue of its class had no room, headroom included, in the shared buffer.
     IngressOverflow,
+    /// It was in a switch that a planned fault rebooted, or on a link of it.
+    SwitchReboot,
 }
 
 impl DropCause {
     /// Every cause, in the order of the tables that are indexed by cause.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::TailDrop,
         Self::NoRoute,
         Self::Fault,
@@ -193,6 +195,7 @@ impl DropCause {
         Self::PeerDead,
         Self::Oversize,
         Self::IngressOverflow,
+        Self::SwitchReboot,
     ];
 
     /// The name that reports use.
@@ -205,6 +208,7 @@ impl DropCause {
             Self::PeerDead => "peer_dead",
             Self::Oversize => "oversize",
             Self::IngressOverflow => "ingress_overflow",
+            Self::SwitchReboot => "switch_reboot",
         }
     }
 }
@@ -304,7 +308,7 @@ impl Drops {
 pub struct ClassCounters {
     /// Packets whose transmission has begun.
     pub sent: Tally,
-    /// Packets that found no room at this output.
+    /// Packets dropped here, for want of room or by a reboot.
     pub dropped: Tally,
     /// Most bytes that waited at once, without the packet being sent.
     pub max_waiting_bytes: u64,

@@ -5,6 +5,7 @@ use doorbell_core::units::Time;
 use super::egress::{EgressPort, Queued, Started};
 use super::event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, Tally};
 use super::ingress::Ingress;
+use super::mmu::Pausing;
 use crate::engine::{Out, Slab};
 use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 
@@ -20,11 +21,24 @@ impl core::fmt::Display for TxQueueFull {
 
 impl std::error::Error for TxQueueFull {}
 
+/// Why a host pauses the sender of its link.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PauseReason {
+    /// The receive buffer of its NIC is full.
+    Full,
+    /// A fault: the NIC storms.
+    Storm,
+}
+
 /// One port of a host.
 #[derive(Clone, Debug)]
 pub(super) struct HostPort {
     pub egress: EgressPort,
     pub ingress: Ingress,
+    /// Pauses of the far end.
+    pub pausing: Pausing,
+    /// Classes that are to be paused, by [`PauseReason`].
+    pub reasons: [u8; 2],
     /// Packets stay in the receive buffer until the NIC has done with them.
     pub held: bool,
     /// The NIC wants to know when at most so many bytes wait.
@@ -96,8 +110,8 @@ impl HostNode {
     }
 
     /// Puts a packet into the transmit queue of `port`. `wire_bytes` is the size of the packet on
-    /// the wire and stays the same on all its way; `sl` is its service level. Gives when its last bit leaves, or `None` when
-    /// it has to wait for others or for room at the far end; then
+    /// the wire and stays the same on all its way; `sl` is its service level. Gives when its
+    /// last bit leaves, or `None` when it has to wait for others or for room at the far end; then
     /// `take_started` tells.
     ///
     /// # Errors
@@ -156,6 +170,69 @@ impl HostNode {
         assert!(p.held, "the receive buffer gives room back by itself");
         // Buffers whose packets are held are not divided into lanes.
         p.ingress.give_back(now, (wire_bytes, 0), out);
+    }
+
+    /// Whether the port pauses the sender of its link for a reason, in any class.
+    pub fn is_pausing(&self, port: PortId, reason: PauseReason) -> bool {
+        self.ports[port.index()].reasons[reason as usize] != 0
+    }
+
+    /// Classes whose sender the port may pause, a bit each: lossless ones, on a link that knows
+    /// pauses.
+    pub fn may_pause(&self, port: PortId) -> u8 {
+        self.ports[port.index()].pausing.able
+    }
+
+    /// Pauses the sender of the link in these classes, a bit each, for a reason, and in no others:
+    /// the pause of a class lasts, and is renewed, until no reason is left. Classes that may not
+    /// pause are passed over.
+    pub fn pause(
+        &mut self,
+        now: Time,
+        port: PortId,
+        reason: PauseReason,
+        classes: u8,
+        out: &mut Out<FabricEvent>,
+    ) {
+        let node = self.id;
+        let HostPort { pausing, reasons, egress, .. } = &mut self.ports[port.index()];
+        reasons[reason as usize] = classes & pausing.able;
+        let wanted = reasons[0] | reasons[1];
+        let changed = wanted ^ pausing.now;
+        for class in (0..8).filter(|class| changed >> class & 1 == 1) {
+            if wanted >> class & 1 == 1 {
+                pausing.begin(now, (node, port, class), egress, out);
+            } else {
+                pausing.end(now, class, egress, out);
+            }
+        }
+    }
+
+    /// The receive buffer of the NIC has no room for a packet of this service level: pauses its
+    /// class too.
+    pub fn pause_full(&mut self, now: Time, port: PortId, sl: u8, out: &mut Out<FabricEvent>) {
+        let paused = self.ports[port.index()].reasons[PauseReason::Full as usize];
+        self.pause(now, port, PauseReason::Full, paused | 1 << self.class_of(sl), out);
+    }
+
+    /// The host is dead: it renews no pause, and begins none.
+    pub(crate) fn silence(&mut self) {
+        for p in &mut self.ports {
+            (p.pausing, p.reasons) = (Pausing::default(), [0; 2]);
+        }
+    }
+
+    /// Whether a timer of pauses has been overtaken: it will change nothing.
+    pub(super) fn is_overtaken(&self, now: Time, ev: FabricEvent) -> bool {
+        match ev {
+            FabricEvent::PauseEnd { port, class, .. } => {
+                self.egress(port).pause_goes_on(now, class)
+            }
+            FabricEvent::Refresh { port, class, .. } => {
+                !self.ports[port.index()].pausing.is_due(now, class)
+            }
+            _ => false,
+        }
     }
 
     /// Handles an event of this node.
@@ -221,7 +298,11 @@ impl HostNode {
                 Outcome::Nothing
             }
             FabricEvent::Stored { .. } => unreachable!("hosts take whole packets"),
-            FabricEvent::Refresh { .. } => unreachable!("hosts take every packet"),
+            FabricEvent::Refresh { port, class, .. } => {
+                let HostPort { pausing, egress, .. } = &mut self.ports[port.index()];
+                pausing.refresh(now, (self.id, port, class), egress, out);
+                Outcome::Nothing
+            }
         }
     }
 

@@ -138,6 +138,27 @@ impl Senders {
         }
     }
 
+    /// Since when the head of a lane has waited for credit.
+    pub fn since(&self, lane: u8) -> Option<Time> {
+        self.lanes[usize::from(lane)].since
+    }
+
+    /// Whether both ends of a lane know the same, and its packets that `wait` at the far end take
+    /// all that is in use there.
+    pub fn held<'a>(
+        &self,
+        far: &Receivers,
+        lane: u8,
+        wait: impl Iterator<Item = &'a Queued>,
+    ) -> bool {
+        let (own, far) = (&self.lanes[usize::from(lane)], &far.lanes[usize::from(lane)]);
+        let granted = far.credits.fccl().wrapping_sub(far.credits.abr()) & 0xFFF;
+        let blocks: u32 = wait.map(|q| u32::from(self.config.blocks(q.wire_bytes))).sum();
+        own.credits.fctbs() == far.credits.abr()
+            && own.credits.credits() == granted
+            && blocks == far.credits.used()
+    }
+
     pub fn suffered(&self, now: Time, lane: u8) -> Starvation {
         let lane = &self.lanes[usize::from(lane)];
         lane.since.map_or(lane.suffered, |since| lane.suffered.after(since, now))

@@ -22,6 +22,70 @@ pub(super) struct Pausing {
     pub due: [Time; MAX_CLASSES],
     /// Packets that found neither room nor headroom, by class.
     pub overflowed: [Tally; MAX_CLASSES],
+    /// Pause time of a frame, in quanta.
+    pub quanta: u16,
+    /// Whether a pause is not renewed.
+    pub lapse: bool,
+}
+
+impl Pausing {
+    /// The sender of a class has to stop; `reverse` is the output of the port.
+    pub fn begin(
+        &mut self,
+        now: Time,
+        at: (NodeId, PortId, u8),
+        reverse: &mut EgressPort,
+        out: &mut Out<FabricEvent>,
+    ) {
+        self.now |= 1 << at.2;
+        self.send(now, at, reverse, out);
+    }
+
+    /// It may go on.
+    pub fn end(
+        &mut self,
+        now: Time,
+        class: u8,
+        reverse: &mut EgressPort,
+        out: &mut Out<FabricEvent>,
+    ) {
+        self.now &= !(1 << class);
+        reverse.send_pause(now, class, 0, out);
+    }
+
+    /// Whether a pause is to be renewed now: it still holds, and did not end and begin anew since.
+    pub fn is_due(&self, now: Time, class: u8) -> bool {
+        self.now >> class & 1 == 1 && self.due[usize::from(class)] == now
+    }
+
+    /// Renews a pause that is due.
+    pub fn refresh(
+        &mut self,
+        now: Time,
+        at: (NodeId, PortId, u8),
+        reverse: &mut EgressPort,
+        out: &mut Out<FabricEvent>,
+    ) {
+        if self.is_due(now, at.2) {
+            self.send(now, at, reverse, out);
+        }
+    }
+
+    fn send(
+        &mut self,
+        now: Time,
+        (node, port, class): (NodeId, PortId, u8),
+        reverse: &mut EgressPort,
+        out: &mut Out<FabricEvent>,
+    ) {
+        reverse.send_pause(now, class, self.quanta, out);
+        if !self.lapse {
+            // Half of the time is left for the frame to wait for its turn and to arrive.
+            let half = Span::from_ps(pause_time(reverse.rate(), self.quanta).as_ps() / 2);
+            self.due[usize::from(class)] = now + half;
+            out.at(now + half, Class::Timer, FabricEvent::Refresh { node, port, class });
+        }
+    }
 }
 
 /// The shared buffer of a switch at work.
@@ -29,8 +93,6 @@ pub(super) struct Pausing {
 pub(super) struct Mmu {
     pub buffer: Buffer,
     pub inputs: Vec<Pausing>,
-    pub quanta: u16,
-    pub lapse: bool,
     pub watchdog: Option<Watchdog>,
 }
 
@@ -67,32 +129,13 @@ impl Mmu {
         let queue = (port.index(), class);
         let holds = self.buffer.input(queue) != (0, 0);
         if self.buffer.must_pause(queue) || refused && holds {
-            state.now |= bit;
-            self.send(now, (node, port, class), reverse, out);
+            state.begin(now, (node, port, class), reverse, out);
         }
     }
 
-    fn send(
-        &mut self,
-        now: Time,
-        (node, port, class): (NodeId, PortId, u8),
-        reverse: &mut EgressPort,
-        out: &mut Out<FabricEvent>,
-    ) {
-        reverse.send_pause(now, class, self.quanta, out);
-        if !self.lapse {
-            // Half of the time is left for the frame to wait for its turn and to arrive.
-            let half = Span::from_ps(pause_time(reverse.rate(), self.quanta).as_ps() / 2);
-            self.inputs[port.index()].due[usize::from(class)] = now + half;
-            out.at(now + half, Class::Timer, FabricEvent::Refresh { node, port, class });
-        }
-    }
-
-    /// Whether the pause of an input queue is to be renewed now: it still holds, and did not end
-    /// and begin anew since.
+    /// Whether the pause of an input queue is to be renewed now.
     pub fn is_due(&self, now: Time, port: PortId, class: u8) -> bool {
-        let state = &self.inputs[port.index()];
-        state.now >> class & 1 == 1 && state.due[usize::from(class)] == now
+        self.inputs[port.index()].is_due(now, class)
     }
 
     /// Renews a pause that is due.
@@ -103,9 +146,7 @@ impl Mmu {
         reverse: &mut EgressPort,
         out: &mut Out<FabricEvent>,
     ) {
-        if self.is_due(now, at.1, at.2) {
-            self.send(now, at, reverse, out);
-        }
+        self.inputs[at.1.index()].refresh(now, at, reverse, out);
     }
 
     /// A packet leaves the buffer.
@@ -125,8 +166,7 @@ impl Mmu {
         let state = &mut self.inputs[port.index()];
         let bit = 1 << class;
         if state.now & bit != 0 && self.buffer.may_resume((port.index(), class)) {
-            state.now &= !bit;
-            reverse.send_pause(now, class, 0, out);
+            state.end(now, class, reverse, out);
         }
     }
 }

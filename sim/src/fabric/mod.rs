@@ -48,14 +48,14 @@ pub use config::{
     HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
 };
 pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, MAX_CREDIT, blocks};
-pub use deadlock::{PauseDeadlock, Waiting};
+pub use deadlock::{Deadlock, HeldBy, Waiting};
 pub use ecn::{EcnConfig, EcnError, MarkAt};
 pub use egress::EgressPort;
 pub use event::{
     ClassCounters, Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, PortCounters, Tally,
 };
 pub use headroom::PortHeadroom;
-pub use host::{HostNode, TxQueueFull};
+pub use host::{HostNode, PauseReason, TxQueueFull};
 pub use ingress::Ingress;
 pub use lanes::{CreditConfig, Starvation};
 pub use link::{Link, PROPAGATION_PER_MM};
@@ -69,7 +69,7 @@ pub use shape::{FatTree, LeafSpine, Rails, ShapeError};
 pub use switch::SwitchNode;
 pub use way::{Hop, time_alone};
 
-use crate::engine::{Out, Slab};
+use crate::engine::{Class, Out, Slab};
 use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 
 /// A network: the ports of all hosts, the switches and the links between them.
@@ -200,6 +200,39 @@ impl Fabric {
         self.ingress_mut(node, port).copy(wire_bytes, class);
     }
 
+    /// A fault takes a switch down: what is in its buffers is lost, and belongs to the caller. The
+    /// ports at the other ends of its links forget its pauses. What comes by a link of it while it
+    /// is down, the caller [loses](Self::lose).
+    pub fn switch_down(
+        &mut self,
+        now: Time,
+        switch: usize,
+        out: &mut Out<FabricEvent>,
+    ) -> Vec<Dropped> {
+        let lost = self.switches[switch].go_down(now, out);
+        self.peers_forget(now, switch, out);
+        lost
+    }
+
+    /// The fault is over. A switch that several faults keep down comes up with the last.
+    pub fn switch_up(&mut self, now: Time, switch: usize, out: &mut Out<FabricEvent>) {
+        self.switches[switch].come_up();
+        self.peers_forget(now, switch, out);
+    }
+
+    /// The links of a switch come up anew: what it has paused at their other ends goes on, as if by
+    /// a frame.
+    fn peers_forget(&self, now: Time, switch: usize, out: &mut Out<FabricEvent>) {
+        let s = &self.switches[switch];
+        for (node, port) in s.ports.iter().map(|p| p.egress.peer()) {
+            let far = self.egress_of(node, port);
+            for class in (0..MAX_CLASSES as u8).filter(|class| far.is_paused(*class)) {
+                let ev = FabricEvent::Pause { node, port, class, quanta: 0 };
+                out.at(now, Class::Release, ev);
+            }
+        }
+    }
+
     /// The transmit side of a port of any node.
     pub fn egress_of(&self, node: NodeId, port: PortId) -> &EgressPort {
         match node.index().checked_sub(self.hosts.len()) {
@@ -244,10 +277,9 @@ impl Fabric {
     /// need not come.
     pub fn is_overtaken(&self, now: Time, ev: FabricEvent) -> bool {
         match ev {
-            FabricEvent::PauseEnd { node, port, class }
-            | FabricEvent::Refresh { node, port, class } => {
+            FabricEvent::PauseEnd { node, .. } | FabricEvent::Refresh { node, .. } => {
                 match node.index().checked_sub(self.hosts.len()) {
-                    None => self.hosts[node.index()].egress(port).pause_goes_on(now, class),
+                    None => self.hosts[node.index()].is_overtaken(now, ev),
                     Some(s) => self.switches[s].is_overtaken(now, ev),
                 }
             }

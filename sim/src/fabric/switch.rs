@@ -11,7 +11,7 @@ use super::ingress::Ingress;
 use super::mmu::Mmu;
 use super::routes::RouteTable;
 use crate::engine::{Class, Out, Slab};
-use crate::wire::{NodeId, Packet, PortId};
+use crate::wire::{NodeId, Packet, PacketId, PortId};
 
 /// One port of a switch.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub struct SwitchNode {
     pub(super) storing: Tally,
     /// Drops that belong to no output port.
     pub(super) dropped: Drops,
+    /// Faults that keep it down now.
+    pub(super) down: u32,
 }
 
 impl SwitchNode {
@@ -86,33 +88,17 @@ impl SwitchNode {
     ) -> Outcome {
         match ev {
             FabricEvent::Arrive { port, packet, wire_bytes, .. } => {
-                let p = &packets[packet.0];
-                let class = self.class_of_sl[usize::from(p.sl & 15)];
-                let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
-                ingress.arrived(wire_bytes, class);
-                ingress.tell(now, egress.free_at(), class, out);
-                let small = wire_bytes <= ingress.max_packet_bytes;
-                let item = Queued { packet, wire_bytes, ingress: port, class };
-                let Some(to) = self.route(now, p) else {
-                    return self.refuse(now, item, DropCause::NoRoute, out);
-                };
-                if !small || !self.ports[to.index()].egress.takes(wire_bytes) {
-                    return self.refuse(now, item, DropCause::Oversize, out);
-                }
-                if let Some(refused) = self.admit(now, item, to, out) {
-                    return refused;
-                }
-                if self.cut_through && self.is_faster(to, port) {
-                    self.store(now, item, to, out);
-                    return Outcome::Nothing;
-                }
-                self.forward(now, item, to, packets, out)
+                self.arrive(now, (port, packet, wire_bytes), packets, out)
             }
             FabricEvent::Stored { port, to, packet, .. } => {
                 let Packet { wire_bytes, sl, .. } = packets[packet.0];
                 self.storing.remove(wire_bytes);
                 let class = self.class_of_sl[usize::from(sl & 15)];
                 let item = Queued { packet, wire_bytes, ingress: port, class };
+                if self.is_down() {
+                    self.leaves(now, item, to, out);
+                    return self.refuse_late(item, to);
+                }
                 self.forward(now, item, to, packets, out)
             }
             FabricEvent::PortFree { port, .. } => {
@@ -120,6 +106,7 @@ impl SwitchNode {
                 self.left(now, started, port, packets, out);
                 Outcome::Nothing
             }
+            FabricEvent::Pause { .. } if self.is_down() => Outcome::Nothing,
             FabricEvent::Pause { port, class, quanta, .. } => {
                 let started = self.ports[port.index()].egress.on_pause(now, class, quanta, out);
                 self.left(now, started, port, packets, out);
@@ -159,6 +146,37 @@ impl SwitchNode {
                 Outcome::Nothing
             }
         }
+    }
+
+    /// A packet has come in.
+    fn arrive(
+        &mut self,
+        now: Time,
+        (port, packet, wire_bytes): (PortId, PacketId, u32),
+        packets: &mut Slab<Packet>,
+        out: &mut Out<FabricEvent>,
+    ) -> Outcome {
+        let p = &packets[packet.0];
+        let class = self.class_of_sl[usize::from(p.sl & 15)];
+        let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
+        ingress.arrived(wire_bytes, class);
+        ingress.tell(now, egress.free_at(), class, out);
+        let small = wire_bytes <= ingress.max_packet_bytes;
+        let item = Queued { packet, wire_bytes, ingress: port, class };
+        let Some(to) = self.route(now, p) else {
+            return self.refuse(now, item, DropCause::NoRoute, out);
+        };
+        if !small || !self.ports[to.index()].egress.takes(wire_bytes) {
+            return self.refuse(now, item, DropCause::Oversize, out);
+        }
+        if let Some(refused) = self.admit(now, item, to, out) {
+            return refused;
+        }
+        if self.cut_through && self.is_faster(to, port) {
+            self.store(now, item, to, out);
+            return Outcome::Nothing;
+        }
+        self.forward(now, item, to, packets, out)
     }
 
     fn route(&self, now: Time, p: &Packet) -> Option<PortId> {
@@ -254,6 +272,59 @@ impl SwitchNode {
                 mmu.resume_if_room(now, (item.ingress, item.class), reverse, out);
             }
         }
+    }
+
+    /// Whether a fault keeps the switch down.
+    pub const fn is_down(&self) -> bool {
+        self.down > 0
+    }
+
+    /// Its buffers are lost, and its ports forget what they were told and what they told. Gives
+    /// what waited in them. The credit of what is lost goes back: a link that comes up begins with
+    /// all of it.
+    pub(super) fn go_down(&mut self, now: Time, out: &mut Out<FabricEvent>) -> Vec<Dropped> {
+        self.down += 1;
+        let mut lost = Vec::new();
+        for port in (0..self.ports.len() as u16).map(PortId) {
+            let items = self.ports[port.index()].egress.clear(now, DropCause::SwitchReboot);
+            for item in items {
+                self.leaves(now, item, port, out);
+                lost.push(self.lost(item, port));
+            }
+        }
+        for p in &mut self.ports {
+            let started = p.egress.forget_pauses(now, out);
+            debug_assert!(started.is_none(), "nothing waits");
+        }
+        if let Some(mmu) = &mut self.mmu {
+            mmu.inputs.iter_mut().for_each(|input| input.now = 0);
+        }
+        lost
+    }
+
+    /// One fault less keeps it down.
+    pub(super) const fn come_up(&mut self) {
+        self.down = self.down.checked_sub(1).expect("it was down");
+    }
+
+    /// A packet that was to leave by `port` leaves the buffers unsent.
+    fn leaves(&mut self, now: Time, item: Queued, port: PortId, out: &mut Out<FabricEvent>) {
+        let input = &mut self.ports[item.ingress.index()].ingress;
+        input.give_back(now, (item.wire_bytes, item.class), out);
+        if let Some(mmu) = &mut self.mmu {
+            mmu.release(item, port);
+        }
+    }
+
+    /// A packet that was being stored when the switch went down.
+    fn refuse_late(&mut self, item: Queued, port: PortId) -> Outcome {
+        self.ports[port.index()].egress.count_drop(DropCause::SwitchReboot, &item);
+        Outcome::Dropped(self.lost(item, port))
+    }
+
+    const fn lost(&self, item: Queued, port: PortId) -> Dropped {
+        let Queued { packet, wire_bytes, .. } = item;
+        Dropped { node: self.id, port, packet, wire_bytes, cause: DropCause::SwitchReboot }
     }
 
     /// Takes a packet into the shared buffer, if there is one; gives its loss if there is no room.

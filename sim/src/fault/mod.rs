@@ -39,7 +39,7 @@ pub use matcher::{Matcher, PacketClass, Window, opcode_word};
 pub use name::{LinkEnd, LinkName, ParseLinkError};
 pub use plan::{
     DEFAULT_REORDER_LIMIT, DoorbellPart, Fault, FaultPlan, Hold, HostAction, HostFault,
-    PacketFault, PacketVerdict, PlanError, What,
+    PacketFault, PacketVerdict, PlanError, Reboot, What,
 };
 pub use state::FaultUse;
 pub(crate) use state::{Decision, FaultState, Held};

@@ -47,6 +47,12 @@ impl Fault {
         Self { id: id.to_owned(), what, budget: None, maybe: false }
     }
 
+    /// A switch that reboots in a window.
+    pub fn reboot(id: &str, switch: u32, window: Window) -> Self {
+        let what = What::Reboot(Reboot { switch, window });
+        Self { id: id.to_owned(), what, budget: None, maybe: false }
+    }
+
     /// With a budget.
     #[must_use]
     pub const fn at_most(mut self, budget: u64) -> Self {
@@ -69,6 +75,8 @@ pub enum What {
     Packets(PacketFault),
     /// Something happens to a host.
     Host(HostFault),
+    /// A switch reboots.
+    Reboot(Reboot),
 }
 
 impl What {
@@ -77,6 +85,7 @@ impl What {
         match self {
             Self::Packets(p) => p.verdict.word(),
             Self::Host(h) => h.action.word(),
+            Self::Reboot(_) => "switch-reboot",
         }
     }
 
@@ -84,6 +93,17 @@ impl What {
     pub const fn synthetic(&self) -> bool {
         matches!(self, Self::Host(HostFault { action: HostAction::BadDoorbell { .. }, .. }))
     }
+}
+
+/// A switch that reboots. When the window opens, what it holds is lost; while it is open, so is
+/// what is on its links, counted as `switch_reboot`. Hosts at its links hear `IBV_EVENT_PORT_ERR` and
+/// `IBV_EVENT_PORT_ACTIVE` as with [`PacketVerdict::LinkDown`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Reboot {
+    /// The switch, from 0.
+    pub switch: u32,
+    /// When it is down.
+    pub window: Window,
 }
 
 /// A fault of packets.
@@ -206,6 +226,12 @@ pub enum HostAction {
         /// After so many errors the NIC stops: `IBV_EVENT_DEVICE_FATAL`, and every QP goes to ERR.
         stop_after: Option<u32>,
     },
+    /// The NICs of the host pause the senders of their links, and renew the pauses, though their
+    /// buffers have room. Only on links that know priority flow control.
+    PauseStorm {
+        /// Of this service level's class only; without it, of all lossless classes.
+        sl: Option<u8>,
+    },
 }
 
 /// What of a doorbell is wrong.
@@ -229,6 +255,7 @@ impl HostAction {
             Self::CqNotPolled { .. } => "cq-not-polled",
             Self::Rnr { .. } => "rnr",
             Self::BadDoorbell { .. } => "bad-doorbell",
+            Self::PauseStorm { .. } => "pause-storm",
         }
     }
 
@@ -240,6 +267,7 @@ impl HostAction {
                 | Self::NicStall
                 | Self::CqNotPolled { .. }
                 | Self::Rnr { .. }
+                | Self::PauseStorm { .. }
         )
     }
 }
@@ -279,6 +307,22 @@ pub enum PlanError {
         host: HostId,
         /// Hosts that there are.
         hosts: u32,
+    },
+    /// There is no such switch.
+    UnknownSwitch {
+        /// The fault.
+        id: String,
+        /// The switch.
+        switch: u32,
+        /// Switches that there are.
+        switches: usize,
+    },
+    /// A storm of pauses at a host none of whose links knows them for the class.
+    NoPauses {
+        /// The fault.
+        id: String,
+        /// The host.
+        host: HostId,
     },
     /// A number that begins at 1 is 0.
     Zero {
@@ -334,6 +378,16 @@ impl fmt::Display for PlanError {
             Self::UnknownHost { id, host, hosts } => {
                 write!(f, "fault \"{id}\": there is no {host}, only host0 to host{}", hosts - 1)
             }
+            Self::UnknownSwitch { id, switch, switches } => write!(
+                f,
+                "fault \"{id}\": there is no switch{switch}; the network has {switches} switches, \
+                 counted from 0"
+            ),
+            Self::NoPauses { id, host } => write!(
+                f,
+                "fault \"{id}\": no link of {host} knows pause frames for the class; use a lossless \
+                 class and switches with priority flow control"
+            ),
             Self::Zero { id, field } => {
                 write!(f, "fault \"{id}\": `{field}` is 0 and is counted from 1")
             }
@@ -386,6 +440,7 @@ impl FaultPlan {
         let window = match &fault.what {
             What::Packets(p) => p.matcher.window,
             What::Host(h) => h.window,
+            What::Reboot(r) => r.window,
         };
         if window.after >= window.before {
             return Err(PlanError::EmptyWindow { id: id(), window });
@@ -399,7 +454,7 @@ impl FaultPlan {
             What::Host(h) if h.action.lasts() && window.before == Time::MAX => {
                 Err(PlanError::NoEnd { id: id() })
             }
-            What::Host(_) => Ok(()),
+            What::Host(_) | What::Reboot(_) => Ok(()),
             What::Packets(p) => self.check_packets(&fault.id, p),
         }
     }
@@ -444,7 +499,7 @@ fn zeros(fault: &Fault) -> Vec<(&'static str, bool)> {
             all.push(("nth", *nth == Some(0)));
             all.push(("stop_after", *stop_after == Some(0)));
         }
-        What::Host(_) => {}
+        What::Host(_) | What::Reboot(_) => {}
     }
     all
 }

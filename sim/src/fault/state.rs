@@ -8,7 +8,7 @@ use doorbell_core::verbs::Qpn;
 use super::chance::{Chance, Dice};
 use super::plan::{
     DoorbellPart, Fault, FaultPlan, Hold, HostAction, HostFault, PacketFault, PacketVerdict,
-    PlanError, What,
+    PlanError, Reboot, What,
 };
 use super::rounds::Rounds;
 use crate::fabric::{DropCause, End, Fabric};
@@ -122,6 +122,8 @@ pub(crate) struct FaultState {
     faults: Vec<Active>,
     directions: BTreeMap<Input, Direction>,
     dead: Vec<bool>,
+    /// Of each switch, the faults that keep it down now.
+    off: Vec<Vec<u32>>,
     /// Ports of hosts whose links are down now: by how many faults.
     down: BTreeMap<(HostId, PortId), u32>,
     held: BTreeMap<u32, Held>,
@@ -164,6 +166,7 @@ impl FaultState {
             faults: Vec::with_capacity(plan.faults.len()),
             directions: BTreeMap::new(),
             dead: vec![false; hosts],
+            off: vec![Vec::new(); fabric.switches().len()],
             down: BTreeMap::new(),
             held: BTreeMap::new(),
             next_key: 0,
@@ -181,6 +184,7 @@ impl FaultState {
         }
         for (index, fault) in plan.faults.iter().enumerate() {
             check_hosts(fault, hosts as u32)?;
+            check_nodes(fault, fabric)?;
             if let What::Packets(p) = &fault.what {
                 state.watch(index, &fault.id, p, &all, seed)?;
             }
@@ -241,8 +245,8 @@ impl FaultState {
 
     /// A packet has come to the end of a link: what becomes of it, and by which fault.
     pub fn judge(&mut self, now: Time, at: Input, p: &Packet) -> Option<(Option<u32>, Decision)> {
-        if self.is_cut(at) {
-            return Some((None, Decision::Lose(DropCause::PeerDead)));
+        if let Some((fault, cause)) = self.cut(at) {
+            return Some((fault, Decision::Lose(cause)));
         }
         let direction = self.directions.get_mut(&at)?;
         let round = direction.rounds.as_mut().map(|r| r.see(p));
@@ -271,10 +275,20 @@ impl FaultState {
         Some((Some(fault as u32), decision))
     }
 
-    /// Whether the host at one end of a link direction is dead.
-    pub fn is_cut(&self, at: Input) -> bool {
+    /// By which fault, and why, nothing comes by a link direction: the host at one end is dead, or
+    /// the switch is down. `None`: it works.
+    pub fn cut(&self, at: Input) -> Option<(Option<u32>, DropCause)> {
+        let d = self.directions.get(&at)?;
         let dead = |n: NodeId| self.dead.get(n.index()).copied().unwrap_or(false);
-        self.directions.get(&at).is_some_and(|d| dead(d.from.0) || dead(d.to.0))
+        if dead(d.from.0) || dead(d.to.0) {
+            return Some((None, DropCause::PeerDead));
+        }
+        let off = |n: NodeId| {
+            let switch = n.index().checked_sub(self.dead.len())?;
+            self.off.get(switch)?.first().copied()
+        };
+        let fault = off(d.from.0).or(off(d.to.0))?;
+        Some((Some(fault), DropCause::SwitchReboot))
     }
 
     /// Keeps a packet; gives the key to [`take`](Self::take) it back with.
@@ -366,9 +380,17 @@ impl FaultState {
                     }
                     _ => {}
                 },
+                What::Reboot(Reboot { window, .. }) => {
+                    at(window.after, true);
+                    if window.before < Time::MAX {
+                        at(window.before, false);
+                    }
+                }
                 What::Host(h) => match h.action {
                     HostAction::PeerDead | HostAction::QpError { .. } => at(h.window.after, true),
-                    HostAction::CqNotPolled { .. } | HostAction::Rnr { .. } => {
+                    HostAction::CqNotPolled { .. }
+                    | HostAction::Rnr { .. }
+                    | HostAction::PauseStorm { .. } => {
                         at(h.window.after, true);
                         at(h.window.before, false);
                     }
@@ -384,14 +406,18 @@ impl FaultState {
     /// A fault takes its links down, or gives them back: the ports of hosts at their ends that are
     /// not usable, or usable, from now on. `None`: it is a fault of another kind.
     pub fn ports_changed(&mut self, fault: u32, begins: bool) -> Option<Vec<(HostId, PortId)>> {
-        let of = &self.faults[fault as usize].fault.what;
-        let down = PacketVerdict::LinkDown;
-        if !matches!(of, What::Packets(PacketFault { verdict, .. }) if *verdict == down) {
-            return None;
-        }
-        let watched = |d: &&Direction| d.watches.iter().any(|w| w.fault == fault as usize);
-        let ends = self.directions.values().filter(watched).flat_map(|d| [d.from, d.to]);
         let hosts = self.dead.len();
+        let of = &self.faults[fault as usize].fault.what;
+        let reboots = match of {
+            What::Packets(PacketFault { verdict: PacketVerdict::LinkDown, .. }) => None,
+            What::Reboot(r) => Some(NodeId((hosts + r.switch as usize) as u32)),
+            _ => return None,
+        };
+        let meant = |d: &&Direction| match reboots {
+            Some(node) => d.from.0 == node || d.to.0 == node,
+            None => d.watches.iter().any(|w| w.fault == fault as usize),
+        };
+        let ends = self.directions.values().filter(meant).flat_map(|d| [d.from, d.to]);
         let ports: BTreeSet<_> = ends.filter(|(n, _)| n.index() < hosts).collect();
         let mut changed = Vec::new();
         for (NodeId(host), port) in ports {
@@ -410,7 +436,25 @@ impl FaultState {
     pub fn host_fault(&self, fault: u32) -> Option<HostFault> {
         match self.faults[fault as usize].fault.what {
             What::Host(h) => Some(h),
-            What::Packets(_) => None,
+            What::Packets(_) | What::Reboot(_) => None,
+        }
+    }
+
+    /// The switch that reboots, if the fault is that.
+    pub fn reboot(&self, fault: u32) -> Option<u32> {
+        match self.faults[fault as usize].fault.what {
+            What::Reboot(r) => Some(r.switch),
+            _ => None,
+        }
+    }
+
+    /// A switch goes down by a fault, or comes up again.
+    pub fn switch_changed(&mut self, fault: u32, switch: u32, down: bool) {
+        let off = &mut self.off[switch as usize];
+        if down {
+            off.push(fault);
+        } else {
+            off.retain(|f| *f != fault);
         }
     }
 
@@ -462,6 +506,14 @@ impl FaultState {
         self.put_off(now, host, |action| match action {
             HostAction::ProgramStall { rank: only } => only.is_none_or(|r| r == rank),
             _ => false,
+        })
+    }
+
+    /// Hosts whose NICs a fault of the plan stalls at some time.
+    pub fn nic_stalls(&self) -> impl Iterator<Item = HostId> + '_ {
+        self.faults.iter().filter_map(|active| match &active.fault.what {
+            What::Host(h) if matches!(h.action, HostAction::NicStall) => Some(h.host),
+            _ => None,
         })
     }
 
@@ -564,9 +616,31 @@ fn check_hosts(fault: &Fault, hosts: u32) -> Result<(), PlanError> {
     let named = match &fault.what {
         What::Packets(p) => [p.matcher.source, p.matcher.dest],
         What::Host(h) => [Some(h.host), None],
+        What::Reboot(_) => [None, None],
     };
     match named.into_iter().flatten().find(|h| h.0 >= hosts) {
         Some(host) => Err(PlanError::UnknownHost { id: fault.id.clone(), host, hosts }),
         None => Ok(()),
+    }
+}
+
+/// Whether the switch of a reboot is there, and whether a host that storms can.
+fn check_nodes(fault: &Fault, fabric: &Fabric) -> Result<(), PlanError> {
+    let id = || fault.id.clone();
+    let switches = fabric.switches().len();
+    match &fault.what {
+        What::Reboot(r) if r.switch as usize >= switches => {
+            Err(PlanError::UnknownSwitch { id: id(), switch: r.switch, switches })
+        }
+        What::Host(HostFault { host, action: HostAction::PauseStorm { sl }, .. }) => {
+            let node = &fabric.hosts()[host.index()];
+            let classes = sl.map_or(u8::MAX, |sl| 1 << node.class_of(sl));
+            let ports = (0..node.ports() as u16).map(PortId);
+            match ports.map(|p| node.may_pause(p)).any(|able| able & classes != 0) {
+                true => Ok(()),
+                false => Err(PlanError::NoPauses { id: id(), host: *host }),
+            }
+        }
+        _ => Ok(()),
     }
 }

@@ -130,4 +130,7 @@ pub struct HostConfig {
     pub gpu: InitiatorCosts,
     /// Whether DMA hits the last-level cache (DDIO).
     pub llc: bool,
+    /// PCIe and memory take no time and have no limits, whatever their parameters say, and stages
+    /// of the NIC that take none are no events: an ideal host, for studies of the network.
+    pub instant: bool,
 }

@@ -21,7 +21,7 @@ use crate::event::{Event, HostEvent};
 use crate::fabric::{Fabric, FabricEvent};
 use crate::memory::{MemoryEvent, RegionId, RegionTable};
 use crate::nic::{CompletionQueue, Env, Nic, NicEvent, NicQp, Wake};
-use crate::pcie::{NodeId, PcieConfigError, PcieEvent, PcieTree};
+use crate::pcie::{Done, NodeId, PcieConfigError, PcieEvent, PcieTree};
 use crate::wire::{HostId, Packet, PacketId, PortId};
 
 /// Steps in a row that found, posted, stored and computed nothing, after which a program counts as
@@ -123,6 +123,10 @@ pub struct Host {
     pub(super) fault: Option<StallReason>,
     /// Gone, by a planned fault.
     pub(super) dead: bool,
+    /// Stages of NICs that are due in the present call, in order; only of an instant host.
+    pub(super) due: VecDeque<(u8, NicEvent)>,
+    /// Stages are events even where they take no time.
+    pub(super) stages_apart: bool,
 }
 
 impl Host {
@@ -144,7 +148,10 @@ impl Host {
         let l = cfg.nic.limits;
         let count = cfg.nic_nodes.len();
         assert!((1..=MAX_NICS).contains(&count), "a host of {count} NICs");
-        let pcie = PcieTree::new(&cfg.pcie, seed, &name)?;
+        let mut pcie = PcieTree::new(&cfg.pcie, seed, &name)?;
+        if cfg.instant {
+            pcie.make_instant();
+        }
         // Further NICs come last, so that they move the number of nobody else.
         let mut devices = vec![Device::new(cfg, (id, 0), &pcie, &name, engine)];
         let pcie_id = engine.add_component(&format!("{name}/pcie"));
@@ -181,6 +188,8 @@ impl Host {
             next_psn: SimRng::stream(seed, &name, "initial-psn"),
             fault: None,
             dead: false,
+            due: VecDeque::new(),
+            stages_apart: false,
             cfg: cfg.clone(),
             name,
             id,
@@ -455,6 +464,9 @@ impl Host {
 
     /// Hands what the rooms of the island want to happen to the engine.
     fn flush(&mut self, s: &mut Shared) {
+        if self.cfg.instant {
+            self.follow_up(s);
+        }
         let host = self.id;
         for (nic, d) in (0..).zip(&mut self.devices) {
             let event = |ev| Event::Host(host, HostEvent::Nic { nic, ev });
@@ -473,19 +485,20 @@ impl Host {
 
     fn on_pcie(&mut self, s: &mut Shared, now: Time, ev: PcieEvent) {
         let done = self.pcie.on_event(now, ev, &mut self.pcie_out);
-        while let Some((node, tag)) = self.pcie.take_at_memory() {
-            let nic = self.nic_at(node);
-            if self.late_stores > 0 {
-                self.find_stale_payload(s, nic, tag);
-            }
-            let (nic, mut env) = self.split(s, now, nic);
-            nic.on_memory(&mut env, tag);
+        while let Some(read) = self.pcie.take_at_memory() {
+            self.at_memory(s, now, read);
         }
-        let Some(done) = done else { return };
+        if let Some(done) = done {
+            self.transaction_ended(s, now, &done);
+        }
+    }
+
+    /// A transaction of a NIC, or an MMIO write to one, has ended.
+    pub(super) fn transaction_ended(&mut self, s: &mut Shared, now: Time, done: &Done) {
         let nic = self.nic_at(done.device);
         let (nic, mut env) = self.split(s, now, nic);
-        nic.on_done(&mut env, &done);
-        if let Some((initiator, lines)) = Nic::doorbell_of(&done) {
+        nic.on_done(&mut env, done);
+        if let Some((initiator, lines)) = Nic::doorbell_of(done) {
             self.mmio_done(s, now, initiator, lines);
         }
     }
@@ -498,7 +511,7 @@ impl Host {
     }
 
     /// The NIC at a place of the PCIe tree.
-    fn nic_at(&self, node: NodeId) -> u8 {
+    pub(super) fn nic_at(&self, node: NodeId) -> u8 {
         let at = self.devices.iter().position(|d| d.nic.node() == node);
         at.expect("only NICs ask for something, or are rung") as u8
     }
@@ -682,6 +695,7 @@ impl Host {
         let mut t = SimTransport::new(self, s, initiator, now, jitter);
         let next = catch_unwind(AssertUnwindSafe(|| program.step_on(&mut t)));
         let (end, active) = (t.local(), t.active());
+        let acts_at = program.will_act_at();
         self.initiators[i].program = Some(program);
         let next = match next {
             Ok(next) => next,
@@ -692,7 +706,7 @@ impl Host {
             Err(cause) => resume_unwind(cause),
         };
         self.initiators[i].stats.work += end.since(now);
-        self.watch_progress(i, next, end, active);
+        self.watch_progress(i, next, end, (active, acts_at));
         self.initiators[i].activity = Activity::Acting { next, end };
         if self.initiators[i].effects.is_empty() {
             self.finish_step(s, now, initiator);
@@ -714,8 +728,11 @@ impl Host {
     }
 
     /// Finds programs that turn without doing anything. One that waits for a time turns no faster
-    /// than it says; whether it waits in vain is a question about the whole world.
-    fn watch_progress(&mut self, i: usize, next: Next, end: Time, active: bool) {
+    /// than it says; whether it waits in vain is a question about the whole world, unless it says when it
+    /// will act by itself. `did`: whether it did anything, and when it will.
+    fn watch_progress(&mut self, i: usize, next: Next, end: Time, did: (bool, Option<Time>)) {
+        let (active, acts_at) = did;
+        let acts = acts_at.is_some_and(|at| at > end);
         let rank = self.initiators[i].rank;
         let ready = match next {
             Next::Wait { on, .. } => self.ready_cq(i, on),
@@ -725,6 +742,7 @@ impl Host {
         let timed = matches!(next, Next::Wait { until: Some(until), .. } if until > end);
         (init.idle_steps, init.idle_polls) = match (active, timed) {
             (true, _) => (0, 0),
+            (false, true) if acts => (0, 0),
             (false, true) => (0, init.idle_polls.saturating_add(1)),
             (false, false) => (init.idle_steps + 1, init.idle_polls),
         };

@@ -9,6 +9,7 @@ mod device;
 mod effects;
 mod faults;
 mod initiator;
+mod instant;
 mod island;
 mod program;
 mod raw;

@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use doorbell_core::transport::{Next, Program};
+use doorbell_core::units::Time;
 
 use super::transport::SimTransport;
 
@@ -10,6 +11,8 @@ use super::transport::SimTransport;
 pub trait SimProgram: Any + Send {
     /// One step.
     fn step_on(&mut self, t: &mut SimTransport<'_>) -> Next;
+    /// When it will act by itself, see [`Program::acts_at`].
+    fn will_act_at(&self) -> Option<Time>;
     /// For reading results after the run.
     fn as_any(&self) -> &dyn Any;
 }
@@ -17,6 +20,10 @@ pub trait SimProgram: Any + Send {
 impl<P: Program + Any + Send> SimProgram for P {
     fn step_on(&mut self, t: &mut SimTransport<'_>) -> Next {
         self.step(t)
+    }
+
+    fn will_act_at(&self) -> Option<Time> {
+        self.acts_at()
     }
 
     fn as_any(&self) -> &dyn Any {

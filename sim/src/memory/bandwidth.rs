@@ -209,6 +209,13 @@ impl MemorySystem {
         self.memory(place).access(now, bytes)
     }
 
+    /// Counts an access that takes no time.
+    pub(crate) fn count_access(&mut self, place: MemoryPlace, bytes: u32) {
+        let used = &mut self.memory(place).used;
+        used.accesses += 1;
+        used.access_bytes += u64::from(bytes);
+    }
+
     /// Starts a job that moves `bytes` through the memory at no more than `limit`, the rate of
     /// the core or engine that does it. A copy within one memory counts both the read and the
     /// write.

@@ -90,7 +90,7 @@ impl Nic {
             self.count_error(qp, queue, status);
             vendor_err = self.vendor_err(qp, queue, status);
         }
-        let cqe = Cqe { qp, life, wr_id, kind, solicited, vendor_err, landed: env.now };
+        let cqe = Cqe { qp, life, wr_id, kind, solicited, vendor_err, landed: env.now, follows: 0 };
         if let Some(q) = self.qp_mut(qp) {
             q.recv_cqes += u32::from(cqe.is_receive());
         }
@@ -158,6 +158,7 @@ impl Nic {
         let was_lost = q.lost;
         if q.land(cqe) {
             self.stats.cqes += 1;
+            self.completion_landed(env.now, &cqe);
             env.wakes.push(Wake::Cq { nic: self.number(), cq });
         } else if !was_lost {
             self.cq_overrun(env, cq);

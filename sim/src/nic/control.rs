@@ -83,9 +83,12 @@ impl Nic {
             stats: QpStats::default(),
             last_progress: Time::ZERO,
             last_placed: Time::ZERO,
+            placing: Default::default(),
             acknowledged: None,
             last_request: None,
             fill_at_rnr: None,
+            reset_at: None,
+            fresh_duplicates: None,
             accepts_since: None,
             death: None,
             bad_memory: None,
@@ -249,6 +252,8 @@ impl Nic {
         let Self { qps, posted, .. } = self;
         let Some(q) = qps.get_mut(qp as usize).and_then(Option::as_deref_mut) else { return };
         q.life += 1;
+        q.reset_at = Some(env.now);
+        q.fresh_duplicates = None;
         q.counters = q.hw_counters();
         q.sq.reset();
         q.rq.reset(posted);

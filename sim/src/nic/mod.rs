@@ -18,6 +18,7 @@
 //! | `faults.rs` | what planned faults do to a NIC |
 //! | `retry.rs` | timers of QPs, packets kept beyond a gap, counters |
 //! | `check.rs` | whether a packet belongs to a connection of this port |
+//! | `overtaken.rs` | completions that overtake their payload |
 //! | `postmortem.rs` | what is kept for the question why a QP died |
 
 mod cache;
@@ -29,6 +30,7 @@ mod control;
 mod doorbell;
 mod env;
 mod faults;
+mod overtaken;
 mod postmortem;
 mod qp;
 mod queues;
@@ -50,6 +52,7 @@ pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 pub use control::QpRequest;
 pub use doorbell::subject;
 pub use env::{Env, NicEvent, Traced, Wake};
+pub use overtaken::Overtaken;
 pub(crate) use postmortem::PsnLog;
 pub use postmortem::{Death, Dropped, Episode, Refused, Sender, Why};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
@@ -221,6 +224,8 @@ pub struct Nic {
     cnp_from: BTreeMap<Option<(HostId, PortId)>, Time>,
     /// Counters.
     pub stats: NicStats,
+    /// Completions that came before their payload.
+    pub overtaken: Overtaken,
 }
 
 impl Nic {
@@ -282,6 +287,7 @@ impl Nic {
             shared_flows: BTreeMap::new(),
             cnp_from: BTreeMap::new(),
             stats: NicStats::default(),
+            overtaken: Overtaken::default(),
         }
     }
 

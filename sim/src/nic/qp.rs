@@ -7,11 +7,12 @@ use doorbell_core::units::Time;
 use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
 
 use super::congestion::QpFlow;
+use super::overtaken::Placing;
 use super::postmortem::Death;
 use super::queues::{RecvQueue, SendQueue};
 use super::wqe::RqWqe;
 use crate::memory::{MemoryError, RegionKind};
-use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason, Requester, Responder};
+use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason, Requester, Responder, Stall};
 use crate::wire::{HostId, PacketId, PortId};
 
 /// Index of the first QP's number: 0 and 1 are the management QPs.
@@ -114,6 +115,10 @@ pub struct QpStats {
     pub stale_payloads: u64,
     /// Most READs and ATOMICs without an answer.
     pub rd_atomic_peak: u8,
+    /// READs and ATOMICs that began,
+    pub rd_atomics: u64,
+    /// and how often the next one was there and had to wait for an answer to one before it.
+    pub rd_atomic_waits: u64,
     /// Requests that a receive unit took for this QP.
     pub rx_requests: u64,
     /// Responses, likewise.
@@ -176,6 +181,8 @@ pub struct NicQp {
     pub last_progress: Time,
     /// When payload for this QP last came to lie in memory.
     pub last_placed: Time,
+    /// Payload writes under way, to find completions that overtake them.
+    pub(super) placing: Placing,
     /// When PSNs that it had sent were last acknowledged.
     pub acknowledged: Option<Time>,
     /// When a receive unit last took a request for it.
@@ -183,6 +190,11 @@ pub struct NicQp {
     /// Receives that its queue held when it last refused a packet for want of one: more than none
     /// where a planned fault withholds them.
     pub fill_at_rnr: Option<u32>,
+    /// When it was last reset.
+    pub reset_at: Option<Time>,
+    /// Requests that were sent for the first time and that this side took for duplicates: how many
+    /// and when the last one came. After a loss of order, or after a copy, they are harmless.
+    pub fresh_duplicates: Option<(u64, Time)>,
     /// Since when it takes packets; `None`: it never did in this life.
     pub accepts_since: Option<Time>,
     /// How it came to ERR, in this life.
@@ -202,7 +214,7 @@ pub struct NicQp {
     pub(super) rx_wait: VecDeque<PacketId>,
     pub(super) current_recv: Option<RqWqe>,
     /// UDP source port of its packets.
-    pub(super) udp_source_port: u16,
+    pub udp_source_port: u16,
     /// When responses are looked for next; [`Time::MAX`]: not scheduled.
     pub(super) respond_at: Time,
     /// A processing unit works on a READ response, which later responses must not overtake.
@@ -249,11 +261,23 @@ impl NicQp {
             return Some(NextPacket { desc, read: r.read_job(desc.wqe), reason: r.reason() });
         }
         let requester = self.requester.as_mut()?;
-        let new = requester.next_psn();
+        let (new, before) = (requester.next_psn(), requester.rd_atomic());
         let desc = requester.poll_transmit()?;
         let reason = (desc.psn != new).then(|| requester.resend_reason(&desc)).flatten();
-        self.stats.rd_atomic_peak = self.stats.rd_atomic_peak.max(requester.rd_atomic());
+        if requester.rd_atomic() > before {
+            let waits = requester.blocked_by() == Some(Stall::RdAtomic);
+            let s = &mut self.stats;
+            s.rd_atomic_peak = s.rd_atomic_peak.max(requester.rd_atomic());
+            s.rd_atomics += 1;
+            s.rd_atomic_waits += u64::from(waits);
+        }
         Some(NextPacket { desc, read: None, reason })
+    }
+
+    /// A request that was sent for the first time was taken for a duplicate.
+    pub(super) fn note_fresh_duplicate(&mut self, now: Time) {
+        let before = self.fresh_duplicates.map_or(0, |(n, _)| n);
+        self.fresh_duplicates = Some((before + 1, now));
     }
 
     /// Whether requests went out whose answers the QP needs to go on.

@@ -377,6 +377,8 @@ pub struct Cqe {
     pub vendor_err: u32,
     /// When it became visible.
     pub landed: Time,
+    /// Payload writes of its half of the QP that the NIC had issued before it, modulo 2³².
+    pub follows: u32,
 }
 
 impl Cqe {
@@ -656,6 +658,7 @@ mod tests {
             solicited,
             vendor_err: 0,
             landed: Time::ZERO,
+            follows: 0,
         };
         let mut cq = CompletionQueue::new(8, 0, RegionKind::Host { numa: 0 });
         for (cqe, urgent) in
@@ -684,6 +687,7 @@ mod tests {
             solicited: false,
             vendor_err: 0,
             landed: Time::from_ps(landed),
+            follows: 0,
         };
         let mut cq = CompletionQueue::new(2, 0, RegionKind::Host { numa: 0 });
         assert!(cq.land(e(5)));

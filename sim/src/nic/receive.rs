@@ -15,6 +15,7 @@ use super::qp::{Deferred, HostWrite};
 use super::queues::{CqeKind, RecvQueue};
 use super::{Nic, NicQp};
 use crate::engine::Class;
+use crate::fabric::PauseReason;
 use crate::memory::{MemoryError, Pd, RegionId, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{
@@ -22,6 +23,10 @@ use crate::rc::{
 };
 use crate::wire::codec::Ecn;
 use crate::wire::{PacketId, Payload};
+
+/// Bytes that must be free again in the receive buffer before a paused link goes on: two packets
+/// of the largest MTU. Less: more pause frames.
+const PAUSE_HYSTERESIS: u64 = 2 * 4096;
 
 /// Payload on its way to memory.
 #[derive(Debug)]
@@ -31,6 +36,8 @@ pub(super) struct RxWrite {
     addr: u64,
     len: u32,
     payload: Payload,
+    /// Of a request of the peer, else of an answer.
+    inbound: bool,
     /// Message, for the timeline.
     subject: u64,
     submitted: Time,
@@ -72,10 +79,13 @@ impl Nic {
     }
 
     /// Takes a packet into the receive buffer, or leaves it in front of the port when PCIe does
-    /// not drain the buffer fast enough: the link's flow control holds the sender back.
+    /// not drain the buffer fast enough. A link that knows priority flow control pauses the class
+    /// of such a packet, and what still comes is the headroom; another link is held back by nobody.
     pub(super) fn rx_buffer(&mut self, env: &mut Env<'_>, packet: PacketId) {
         if !self.rx_held.is_empty() || self.rx_full() {
             self.stats.rx_buffer_waits += 1;
+            let sl = env.packets[packet.0].sl;
+            env.port.pause_full(env.now, self.port(), sl, env.fabric_out);
             return self.rx_held.push_back(packet);
         }
         self.rx_queue(env, packet);
@@ -92,6 +102,12 @@ impl Nic {
             && let Some(packet) = self.rx_held.pop_front()
         {
             self.rx_queue(env, packet);
+        }
+        let low =
+            self.rx_bytes == 0 || self.rx_bytes + PAUSE_HYSTERESIS <= u64::from(self.cfg.tx_buffer);
+        let port = self.port();
+        if low && self.rx_held.is_empty() && env.port.is_pausing(port, PauseReason::Full) {
+            env.port.pause(env.now, port, PauseReason::Full, 0, env.fabric_out);
         }
     }
 
@@ -206,8 +222,7 @@ impl Nic {
         let posted = !self.recv_queue(qp).is_empty();
         let now = env.now;
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
-        let held = q.current_recv.is_some();
-        let state = q.state;
+        let (held, state) = (q.current_recv.is_some(), q.state);
         let Some(responder) = q.responder.as_mut() else {
             return self.discard(env, packet, Refused::State(state));
         };
@@ -221,6 +236,7 @@ impl Nic {
         }
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
         let arrived = Arrived::of(&env.packets[packet.0]);
+        let fresh = env.packets[packet.0].reason.is_none();
         env.packets.remove(packet.0);
         let Sender { host, port, qp: from } = arrived.from;
         let subject = subject(host, port, from, desc.wqe);
@@ -259,6 +275,7 @@ impl Nic {
             Accept::RnrNak => self.note_fill(qp),
             // The QP goes to ERR when the NAK has left.
             Accept::Nak(code) => self.refused(env, qp, code, false),
+            Accept::Duplicate if fresh => q.note_fresh_duplicate(now),
             Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}
             Accept::Drop(why) => {
                 let expected = q.attr.qkey;
@@ -421,6 +438,7 @@ impl Nic {
                 addr,
                 len: p.len,
                 payload,
+                inbound: true,
                 subject: p.subject,
                 submitted: env.now,
             };
@@ -672,12 +690,13 @@ impl Nic {
                 lost = true;
                 return;
             };
-            let piece = match payload.bytes() {
+            let payload = match payload.bytes() {
                 Some(b) => Payload::copy_from(&b[from..done]),
                 None => Payload::Lengths,
             };
             let submitted = env.now;
-            let write = RxWrite { qp, region, addr, len: n, payload: piece, subject, submitted };
+            let inbound = false;
+            let write = RxWrite { qp, region, addr, len: n, payload, inbound, subject, submitted };
             self.rx_bytes += u64::from(n);
             let id = self.rx_writes.insert(write);
             let kind = if hit { HostWrite::Response(id) } else { HostWrite::AwaitsWqe(id) };
@@ -768,12 +787,14 @@ impl Nic {
             HostWrite::Inbound(id) | HostWrite::Response(id) | HostWrite::AwaitsWqe(id) => {
                 let w = &mut self.rx_writes[id];
                 w.submitted = env.now;
-                let (addr, len) = (w.addr, w.len);
+                let (qp, addr, len, inbound) = (w.qp, w.addr, w.len, w.inbound);
+                self.payload_issued(qp, inbound);
                 let space = self.space(env, self.rx_writes[id].region);
                 let tag = Tag::RxWrite(id).pack();
                 env.dma(node, Kind::Write, space, addr, len, Cause::PayloadWrite, tag);
             }
             HostWrite::Cqe(id) => {
+                self.cqes[id].1.follows = self.payload_before(&self.cqes[id].1);
                 let bytes = self.cfg.cqe_bytes;
                 let here = RegionKind::Host { numa: self.numa };
                 let space = self.cq(self.cqes[id].0).map_or(here, |q| q.space);
@@ -794,6 +815,7 @@ impl Nic {
         env.trace(kind::PLACED, w.addr, u64::from(w.len));
         env.wakes.push(Wake::Memory { addr: w.addr, len: u64::from(w.len) });
         env.timeline.stage(w.subject, "payload write (PCIe)", w.submitted, env.now, 0);
+        self.payload_landed(env.now, w.qp, w.inbound);
         self.rx_leaves(env, w.len);
     }
 

@@ -9,7 +9,7 @@ use super::qp::{NextPacket, NicQp};
 use super::wqe::WqeData;
 use super::{Nic, Running};
 use crate::engine::{Class, Slab};
-use crate::memory::{MemoryError, Region, RegionKind};
+use crate::memory::{Contents, MemoryError, Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::codec::Ecn;
@@ -319,9 +319,14 @@ impl Nic {
         buffer.clear();
         let mut real = true;
         let mut read = |addr: u64, len: u32, region: Option<&Region>| {
+            // A virtual region has nothing to read: do not clear the place for it either.
+            let Some(region) = region.filter(|r| real && r.contents == Contents::Data) else {
+                real = false;
+                return;
+            };
             let at = buffer.len();
             buffer.resize(at + len as usize, 0);
-            real &= region.is_some_and(|r| regions.read(r.id, addr, &mut buffer[at..]).is_ok());
+            real = regions.read(region.id, addr, &mut buffer[at..]).is_ok();
         };
         if let Some(job) = job.read {
             let va = job.va.wrapping_add(desc.offset.into());

@@ -13,6 +13,7 @@ pub mod bench;
 mod burst;
 mod config;
 mod ends;
+mod instant;
 mod route;
 mod station;
 #[cfg(test)]
@@ -137,6 +138,16 @@ pub struct Transaction {
     pub cause: Cause,
     /// Returned to the caller untouched.
     pub tag: u64,
+}
+
+impl Transaction {
+    /// Whether it goes through the memory of its target, not its cache or its registers.
+    const fn uses_memory(&self) -> bool {
+        match self.target {
+            Target::HostMemory { llc, .. } => !llc,
+            Target::Node(_) => !matches!(self.kind, Kind::Mmio),
+        }
+    }
 }
 
 /// The end of a transaction. A write ends when its data is visible in memory, a read when the

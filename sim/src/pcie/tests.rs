@@ -628,3 +628,50 @@ proptest! {
         }
     }
 }
+
+/// Ends transactions in a tree without time as they are submitted.
+fn instantly(cfg: &PcieConfig, all: &[Transaction]) -> PcieTree {
+    let mut tree = PcieTree::new(cfg, 1, "host").unwrap();
+    tree.make_instant();
+    let mut out = Out::new();
+    for one in all {
+        tree.submit(ns(5), *one, &mut out);
+        assert!(out.is_empty(), "without time there is no event");
+        assert_eq!(tree.in_flight(), 1);
+        assert_eq!(tree.take_ended(), Some(*one));
+        assert_eq!((tree.take_ended(), tree.in_flight()), (None, 0));
+    }
+    tree
+}
+
+proptest! {
+    /// Without time the same bytes cross the same links, and the same memories.
+    #[test]
+    fn a_tree_without_time_counts_the_same(
+        all in prop::collection::vec((0u8..3, 0u8..5, 1u32..20_000, 0u64..5000, any::<bool>()), 1..8)
+    ) {
+        let cfg = large();
+        let all: Vec<Transaction> = (0..).zip(all).map(|(tag, (kind, to, bytes, addr, llc))| {
+            let kind = [Kind::Read, Kind::Write, Kind::Mmio][usize::from(kind)];
+            let target = match (kind, to) {
+                (Kind::Mmio, _) => Target::Node(NodeId(3)),
+                (_, 0 | 1) => Target::HostMemory { numa: to, llc },
+                _ => Target::Node(NodeId(u16::from(to) + 2)),
+            };
+            let from = if kind == Kind::Mmio { u16::from(to & 1) } else { 3 };
+            Transaction { addr, ..t(kind, from, target, bytes, tag) }
+        }).collect();
+        let mut rig = Rig::new(&cfg);
+        all.iter().for_each(|one| rig.submit_at(ns(0), *one));
+        rig.finish();
+        let tree = instantly(&cfg, &all);
+        for (a, b) in rig.tree.accounts().zip(tree.accounts()) {
+            prop_assert_eq!(a.by_cause, b.by_cause);
+            prop_assert_eq!((a.dllp_bytes, b.busy, b.queued), (b.dllp_bytes, Span::ZERO, Span::ZERO));
+        }
+        let bytes = |t: &PcieTree| t.socket_memories().map(|m| m.1.access_bytes).collect::<Vec<_>>();
+        prop_assert_eq!(bytes(&rig.tree), bytes(&tree));
+        let reads = |t: &PcieTree| t.requester(NodeId(3)).reads;
+        prop_assert_eq!(reads(&rig.tree), reads(&tree));
+    }
+}

@@ -5,6 +5,8 @@
 //! through). Events per burst on a single link: two for a read (data ready, data delivered),
 //! one for a write (visible). Each further station costs one.
 
+use std::collections::VecDeque;
+
 use doorbell_core::units::{BitRate, Span, Time};
 
 use super::burst::{Burst, NONE, Whole};
@@ -35,10 +37,14 @@ pub struct PcieTree {
     pub(super) burst_writes: u32,
     bursts: Slab<Burst>,
     wholes: Slab<Whole>,
-    memory: MemorySystem,
+    pub(super) memory: MemorySystem,
     rng: SimRng,
     /// Devices and tags of reads whose data was taken from memory in the last event.
     at_memory: Vec<(NodeId, u64)>,
+    /// Nothing takes time here,
+    pub(super) instant: bool,
+    /// and these have ended.
+    pub(super) ended: VecDeque<Transaction>,
 }
 
 impl PcieTree {
@@ -75,6 +81,8 @@ impl PcieTree {
             memory: MemorySystem::new(rates.chain(device_rates)),
             rng: SimRng::stream(seed, component, "pcie read latency"),
             at_memory: Vec::new(),
+            instant: false,
+            ended: VecDeque::new(),
             topology: Topology::new(cfg),
         })
     }
@@ -117,7 +125,7 @@ impl PcieTree {
 
     /// Transactions under way, waiting ones included; 0 when everything submitted has ended.
     pub fn in_flight(&self) -> usize {
-        self.bursts.len() + self.wholes.len()
+        self.bursts.len() + self.wholes.len() + self.ended.len()
     }
 
     /// Starts a transaction at `now`.
@@ -129,6 +137,7 @@ impl PcieTree {
         assert!(t.bytes > 0, "a PCIe transaction of no bytes");
         debug_assert!(place(t.target) != t.from.0, "a transaction from a place to itself");
         match t.kind {
+            _ if self.instant => self.end_at_once(t),
             Kind::Read => self.submit_read(now, t, out),
             Kind::Write | Kind::Mmio => self.submit_posted(now, t, out),
         }
@@ -280,10 +289,6 @@ impl PcieTree {
             self.wholes[whole].submitted
         };
         let to = place(t.target);
-        let uses_memory = match t.target {
-            Target::HostMemory { llc, .. } => !llc,
-            Target::Node(_) => t.kind != Kind::Mmio,
-        };
         let read = t.kind == Kind::Read;
         self.bursts.insert(Burst {
             tag: t.tag,
@@ -306,7 +311,7 @@ impl PcieTree {
             flow: if read { Flow::Request } else { Flow::Posted },
             kind: t.kind,
             cause: t.cause,
-            uses_memory,
+            uses_memory: t.uses_memory(),
             drained: false,
             parked: false,
         })

@@ -8,7 +8,7 @@ use super::{LossPlace, World};
 use crate::capture::Direction;
 use crate::engine::{Class, ComponentId, fnv1a};
 use crate::event::{Event, FaultEvent, HostEvent};
-use crate::fabric::{DropCause, FabricEvent};
+use crate::fabric::{DropCause, FabricEvent, PauseReason};
 use crate::fault::{
     Decision, FaultPlan, FaultState, FaultUse, Held, HostAction, HostFault, PlanError,
 };
@@ -69,6 +69,11 @@ impl World {
         }
         if let Some(capture) = &mut self.shared.capture {
             capture.name_faults(faults.state.ids());
+        }
+        for host in faults.state.nic_stalls() {
+            if let Some(host) = self.hosts.get_mut(host.index()) {
+                host.keep_stages_apart();
+            }
         }
         let component = self.shared.engine.add_component("faults");
         faults.component = Some(component);
@@ -157,6 +162,9 @@ impl World {
             FaultEvent::Begin(fault) => (fault, true),
             FaultEvent::End(fault) => (fault, false),
         };
+        if let Some(switch) = faults.state.reboot(fault) {
+            return self.on_reboot(now, fault, switch, begins);
+        }
         match faults.state.host_fault(fault) {
             Some(h) => self.on_host_fault(now, fault, h, begins),
             None => match faults.state.ports_changed(fault, begins) {
@@ -180,19 +188,71 @@ impl World {
         !ports.is_empty()
     }
 
+    /// A switch goes down or comes up. False: the run is over.
+    fn on_reboot(&mut self, now: Time, fault: u32, switch: u32, begins: bool) -> bool {
+        let over = self.is_over();
+        let Some(faults) = self.faults.as_deref_mut().filter(|_| !over) else { return false };
+        faults.state.switch_changed(fault, switch, begins);
+        if begins {
+            faults.state.happened(fault, now);
+        }
+        let ports = faults.state.ports_changed(fault, begins).unwrap_or_default();
+        let s = &mut self.shared;
+        let id = s.port_ids[s.fabric.hosts().len() + switch as usize];
+        let lost = if begins {
+            s.fabric.switch_down(now, switch as usize, &mut s.fabric_out)
+        } else {
+            s.fabric.switch_up(now, switch as usize, &mut s.fabric_out);
+            Vec::new()
+        };
+        s.schedule_fabric(id);
+        lost.into_iter().for_each(|d| self.dropped(now, id, d));
+        if begins {
+            self.fired(now, fault, u64::from(switch));
+        }
+        self.ports_change(now, &ports, begins);
+        true
+    }
+
+    /// A host pauses its links without a reason of its own, or stops to.
+    fn on_storm(&mut self, now: Time, fault: u32, host: HostId, (sl, begins): (Option<u8>, bool)) {
+        let s = &mut self.shared;
+        let node = s.fabric.host_mut(host);
+        let classes = match sl {
+            _ if !begins => 0,
+            Some(sl) => 1 << node.class_of(sl),
+            None => u8::MAX,
+        };
+        for port in (0..node.ports() as u16).map(PortId) {
+            node.pause(now, port, PauseReason::Storm, classes, &mut s.fabric_out);
+        }
+        s.schedule_fabric(s.port_ids[host.index()]);
+        if begins {
+            let faults = self.faults.as_deref_mut().expect("a fault happens");
+            faults.state.happened(fault, now);
+            self.fired(now, fault, u64::from(host.0));
+        }
+    }
+
     fn on_host_fault(&mut self, now: Time, fault: u32, h: HostFault, begins: bool) -> bool {
         // Deadlines that mean nothing may keep the queue going after the end of the run.
         let over = self.is_over();
         let Some(faults) = self.faults.as_deref_mut() else { return false };
         let island = &mut self.hosts[h.host.index()];
-        if island.is_dead() || begins && over {
+        let storms = matches!(h.action, HostAction::PauseStorm { .. });
+        if island.is_dead() || over && (begins || storms) {
             return false;
         }
         let done = match h.action {
             HostAction::PeerDead => {
                 island.die();
                 faults.state.kill(h.host);
+                self.shared.fabric.host_mut(h.host).silence();
                 true
+            }
+            HostAction::PauseStorm { sl } => {
+                self.on_storm(now, fault, h.host, (sl, begins));
+                return true;
             }
             HostAction::QpError { qp } => island.fail_qp(&mut self.shared, now, qp),
             action => {
@@ -285,8 +345,9 @@ impl World {
     }
 
     fn go_on(&mut self, now: Time, held: Held) {
-        if self.faults.as_deref().is_some_and(|f| f.state.is_cut(held.at)) {
-            return self.lose(now, held, DropCause::PeerDead);
+        if let Some((fault, cause)) = self.faults.as_deref().and_then(|f| f.state.cut(held.at)) {
+            let fault = fault.unwrap_or(held.fault);
+            return self.lose(now, Held { fault, ..held }, cause);
         }
         self.arrive(now, held.at, held.packet, held.wire_bytes);
     }

@@ -20,10 +20,10 @@ pub use series::{
 };
 
 use crate::capture::{Capture, CaptureSink};
-use crate::engine::{Engine, EngineError, Out, Slab, Timeline, TraceHash};
+use crate::engine::{ComponentId, Engine, EngineError, Out, Slab, Timeline, TraceHash};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{
-    ConfigError, Fabric, FabricConfig, FabricEvent, HostNode, Outcome, PauseDeadlock,
+    ConfigError, Deadlock, Dropped, Fabric, FabricConfig, FabricEvent, HostNode, Outcome,
 };
 use crate::host::{Host, HostConfig, InitiatorConfig, MAX_NICS, Shared, SimProgram, StallReason};
 use crate::nic::{Nic, NicEvent};
@@ -92,8 +92,8 @@ pub enum RunEnd {
     TimeLimit,
     /// Time does not move on.
     Livelock(EngineError),
-    /// Switches pause each other in a circle.
-    PauseDeadlock(PauseDeadlock),
+    /// Switches hold each other back in a circle.
+    Deadlock(Deadlock),
 }
 
 /// A simulated world.
@@ -233,7 +233,7 @@ impl World {
                 }
                 Ok(Some((now, _, Event::Watch))) => {
                     if let Some(deadlock) = self.watch(now) {
-                        return RunEnd::PauseDeadlock(deadlock);
+                        return RunEnd::Deadlock(deadlock);
                     }
                 }
                 Ok(Some((now, class, event))) if self.comes(now, class, event) => {
@@ -384,6 +384,13 @@ impl World {
                 self.unheard += 1;
                 return;
             }
+            // A host may go on pausing when there is nothing left to pause.
+            Event::Fabric(FabricEvent::Refresh { .. } | FabricEvent::PauseEnd { .. })
+                if self.is_over() =>
+            {
+                self.unheard += 1;
+                return;
+            }
             Event::Fabric(ev) => self.on_fabric(now, ev),
             Event::Watch => unreachable!("the loop of the run takes it"),
             Event::Fault(ev) => {
@@ -428,21 +435,25 @@ impl World {
                     host.on_packet(s, now, d.port, d.packet);
                 }
             }
-            Outcome::Dropped(d) => {
-                s.engine.trace(id, DROPPED, u64::from(d.port.0), u64::from(d.wire_bytes));
-                let PacketId(packet) = d.packet;
-                let packet = s.packets.remove(packet);
-                let place = LossPlace::Switch { node: d.node, port: d.port };
-                self.losses.add(now, &packet, place, d.cause);
-                if let Some(capture) = &mut s.capture {
-                    capture.dropped(now, &d, &packet);
-                }
-            }
+            Outcome::Dropped(d) => self.dropped(now, id, d),
             Outcome::TxReady { host, port } => {
                 if !self.hosts[host.index()].is_dead() {
                     self.hosts[host.index()].on_tx_ready(s, now, port);
                 }
             }
+        }
+    }
+
+    /// The node `id` has dropped a packet.
+    fn dropped(&mut self, now: Time, id: ComponentId, d: Dropped) {
+        let s = &mut self.shared;
+        s.engine.trace(id, DROPPED, u64::from(d.port.0), u64::from(d.wire_bytes));
+        let PacketId(packet) = d.packet;
+        let packet = s.packets.remove(packet);
+        let place = LossPlace::Switch { node: d.node, port: d.port };
+        self.losses.add(now, &packet, place, d.cause);
+        if let Some(capture) = &mut s.capture {
+            capture.dropped(now, &d, &packet);
         }
     }
 

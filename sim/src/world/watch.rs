@@ -1,11 +1,12 @@
-//! Looking at a network with pauses at fixed instants: storms, and circles of waiting.
+//! Looking at a network that holds packets back, at fixed instants: storms of pauses, and circles of
+//! waiting.
 
 use doorbell_core::units::{Span, Time};
 
 use super::World;
 use crate::engine::Class;
 use crate::event::Event;
-use crate::fabric::PauseDeadlock;
+use crate::fabric::Deadlock;
 
 /// Time between two searches. Longer: a deadlock is found later. Far above the time that a pause
 /// takes to travel, far below a retransmission timer.
@@ -15,7 +16,8 @@ impl World {
     /// Puts the first search into the queue, where there is something to search for. Searches do
     /// not keep the run alive, and change no trace hash.
     pub(super) fn arm_watch(&mut self) {
-        if !self.watching && self.shared.fabric.pauses() {
+        let fabric = &self.shared.fabric;
+        if !self.watching && (fabric.pauses() || fabric.may_deadlock()) {
             self.watch_at(self.shared.engine.now() + SEARCH_INTERVAL);
         }
     }
@@ -28,7 +30,7 @@ impl World {
     }
 
     /// One search. Gives the circle if there is one.
-    pub(super) fn watch(&mut self, now: Time) -> Option<PauseDeadlock> {
+    pub(super) fn watch(&mut self, now: Time) -> Option<Deadlock> {
         self.unheard += 1;
         self.watching = false;
         let s = &mut self.shared;
@@ -37,7 +39,7 @@ impl World {
             s.fabric.watch(now, switch, &mut s.packets, &mut s.fabric_out);
             s.schedule_fabric(s.port_ids[hosts + switch]);
         }
-        let deadlock = s.fabric.pause_deadlock();
+        let deadlock = s.fabric.deadlock(now, SEARCH_INTERVAL);
         if deadlock.is_some() {
             self.reached = now;
         } else if !s.engine.only_periodic_left() {

@@ -38,9 +38,9 @@ pub fn go_back_n(w: f64, p: f64, q: f64, t: f64) -> Form {
 }
 
 /// Go-Back-N with the NAK repeated for a packet that comes `every` packets after the last one, for
-/// few losses (p W well below 1): time of a delivered packet. The retransmission comes W - 1 packets
-/// behind the one that showed the gap, so there are floor((W - 2) / every) repetitions; each makes the
-/// sender go back anew, and what it sent since the last time was sent for nothing.
+/// few losses (p W well below 1): time of a delivered packet. The retransmission comes W - 1
+/// packets behind the one that showed the gap, so there are floor((W - 2) / every) repetitions;
+/// each makes the sender go back anew, and what it sent since the last time was sent for nothing.
 /// 1 + p (W - 1 + every floor((W - 2) / every)).
 pub fn go_back_n_repeated(w: f64, p: f64, every: f64) -> f64 {
     1.0 + p * (w - 1.0 + every * ((w - 2.0) / every).floor())

@@ -39,6 +39,10 @@ impl SimProgram for Puppet {
         Next::Wait { on: WaitSet::EMPTY, until: Some(t.now() + PERIOD) }
     }
 
+    fn will_act_at(&self) -> Option<Time> {
+        None
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

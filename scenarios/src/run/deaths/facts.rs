@@ -202,7 +202,13 @@ impl Fates {
         };
         let loss = |l: Lost| {
             let (place, fault) = match l.place {
-                LossPlace::Switch { node, .. } => (format!("at {}", name(node.index())), None),
+                LossPlace::Switch { node, .. } => {
+                    let place = format!("at {}", name(node.index()));
+                    let reboot = (l.cause == DropCause::SwitchReboot)
+                        .then(|| reboot_of(s, node.index() - hosts, l.first))
+                        .flatten();
+                    (place, reboot.map(loss_fault))
+                }
                 LossPlace::Link { into, fault } => {
                     let fault = fault.and_then(|f| s.fault.get(f as usize));
                     (format!("on the link into {}", name(into.index())), fault.map(loss_fault))
@@ -236,6 +242,13 @@ impl Fates {
     pub fn refused(&self) -> impl Iterator<Item = &(u32, Dropped)> {
         self.dropped.iter().filter(|(_, d)| !matches!(d.why, Refused::Transport(_)))
     }
+}
+
+/// The reboot of a switch that was going on then.
+fn reboot_of(s: &Scenario, switch: usize, then: Time) -> Option<&Fault> {
+    let its = |f: &&Fault| f.switch.is_some_and(|n| n.value() as usize == switch);
+    let begun = |f: &&Fault| f.after.is_none_or(|t| Time::ZERO + t.0 <= then);
+    s.fault.iter().filter(its).filter(begun).last()
 }
 
 fn loss_fault(f: &Fault) -> LossFault {

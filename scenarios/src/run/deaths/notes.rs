@@ -31,8 +31,17 @@ fn warn(out: &mut Outcome, name: &str, all: Vec<(String, u64)>) {
     }
 }
 
-/// Connections that live though the two sides do not agree about the first PSN: the peer takes
-/// packets for duplicates, and acknowledges what it never executes.
+/// Packets that `p` took for duplicates of an earlier life of `q`, which was reset after `p` began
+/// to take its packets: they were sent for the first time, and nothing of them was executed.
+fn of_an_earlier_life(q: &NicQp, p: &NicQp) -> u64 {
+    let left = q.reset_at.filter(|t| p.accepts_since.is_some_and(|since| since < *t));
+    let taken = left.and_then(|left| p.fresh_duplicates.filter(|(_, last)| *last > left));
+    taken.map_or(0, |(n, _)| n)
+}
+
+/// Connections that live though the two sides do not agree about the first PSN, or about the life
+/// that it belongs to: the peer takes packets for duplicates, and acknowledges what it never
+/// executes.
 pub(super) fn psn_mismatch(world: &World, out: &mut Outcome) {
     let mut count = 0;
     for (h, host) in world.hosts().iter().enumerate() {
@@ -42,15 +51,20 @@ pub(super) fn psn_mismatch(world: &World, out: &mut Outcome) {
             let mutual = |p: &&NicQp| p.peer.0 == h as u32 && p.attr.dest_qpn == q.qpn;
             let Some(p) = p.filter(mutual).filter(|_| q.acknowledged.is_some()) else { continue };
             let behind = q.attr.sq_psn.diff(p.attr.rq_psn) < 0;
-            if behind && q.ty == QpType::Rc && p.responder.is_some() {
-                count += p.hw_counters().duplicate_request;
+            if q.ty == QpType::Rc && p.responder.is_some() {
+                count += if behind {
+                    p.hw_counters().duplicate_request
+                } else {
+                    of_an_earlier_life(q, p)
+                };
             }
         }
     }
     if count > 0 {
         let text = "packets were taken for duplicates because the two sides do not agree about \
-                    the first PSN: they were acknowledged and never executed, and their work \
-                    requests may have completed with success";
+                    the first PSN, or one of them was reset and the other was not: they were \
+                    acknowledged and never executed, and their work requests may have completed \
+                    with success";
         let (name, text) = ("psn-mismatch".to_owned(), text.to_owned());
         out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
     }

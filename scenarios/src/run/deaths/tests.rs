@@ -224,6 +224,28 @@ fn a_psn_behind_that_is_acknowledged_is_a_warning() {
     assert_eq!(o.find("note.psn-mismatch").unwrap().text(), "0");
 }
 
+/// One message, a reset on this side only, and one message: both sides stand at the same PSN.
+#[test]
+fn a_message_of_a_new_life_that_is_taken_for_one_of_the_old_is_a_warning() {
+    let again = |psn: &str| {
+        let anew = format!("'state reset', 'state init', 'state rtr', 'state rts {psn}'");
+        run(&format!("{ONE}, {anew}, {ONE}"), "", &[])
+    };
+    for (psn, executed, warned) in [("psn=+0", "1", "1"), ("psn=+1", "2", "0")] {
+        let o = again(psn);
+        lives(&o);
+        let text = |name: &str| o.find(name).unwrap().text();
+        assert_eq!(text("counter.wc_success"), "2", "{psn}");
+        assert_eq!(text("host1.counter.rx_write_requests"), executed, "{psn}");
+        assert_eq!(text("note.psn-mismatch"), warned, "{psn}");
+    }
+    // Copies and late packets of a life that goes on are no sign of it.
+    let copies = fault("'duplicate'\nclass = 'request'");
+    let o = run(ONE, &copies, &[]);
+    assert_ne!(o.find("counter.duplicate_request").unwrap().text(), "0");
+    assert_eq!(o.find("note.psn-mismatch").unwrap().text(), "0");
+}
+
 #[test]
 fn an_unequal_mtu_is_the_cause_only_of_what_is_longer_than_a_packet() {
     let with = |post: &str| {

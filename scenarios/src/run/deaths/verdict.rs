@@ -209,7 +209,9 @@ fn against(v: Verdict, f: &Facts, l: &Loss) -> Verdict {
         (Some(fault), cause) => match (fault.end, fault.chance) {
             (Some(end), _) => v.needs(Need::Transmission(gap(end, f.since()))),
             (None, Some(chance)) if chance.num < chance.den => v.needs(Need::Chance(chance)),
-            _ if cause == DropCause::LinkDown => v.needs(Need::Never),
+            _ if matches!(cause, DropCause::LinkDown | DropCause::SwitchReboot) => {
+                v.needs(Need::Never)
+            }
             _ => v,
         },
         _ => v,
@@ -339,6 +341,7 @@ fn requests_lost(f: &Facts, l: &Loss, heard: bool) -> Verdict {
     let by = l.fault.as_ref().map_or(String::new(), |fault| format!(" (fault `{}`)", fault.id));
     let what = match l.cause {
         DropCause::LinkDown => format!("{} was down", l.place.trim_start_matches("on ")),
+        DropCause::SwitchReboot => format!("a switch rebooted, and they got lost {}", l.place),
         cause => format!("they got lost {}, {}", l.place, cause.name()),
     };
     let text = format!("{seen}: {what}{by}; {}", lost_both(f));

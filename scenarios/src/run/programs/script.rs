@@ -98,6 +98,8 @@ fn state_step(s: &StateStep, nic: u8) -> ScriptStep {
         timeout: a.timeout.and_then(|n| AckTimeout::new(n as u8)),
         retry_cnt: a.retry_cnt.and_then(|n| RetryCnt::new(n as u8)),
         rnr_retry: a.rnr_retry.and_then(|n| RnrRetry::new(n as u8)),
+        with: a.with,
+        without: a.without,
     };
     match s.peer {
         true => ScriptStep::PeerModify { qp, to, set },

@@ -164,8 +164,8 @@ struct Waves {
 ///
 /// A wave is counted when the value has gone from a quarter of the range below the mean to as much
 /// above it: what wavers less is noise. The period is the mean time between such rises, and the
-/// amplitude half of the mean way from trough to crest. A value that rises once, or only drifts, has
-/// neither.
+/// amplitude half of the mean way from trough to crest. A value that rises once, or only drifts,
+/// has neither.
 fn waves(all: &[Sample]) -> Option<Waves> {
     let values = || all.iter().map(|s| s.value);
     let (least, most, mean) = (values().min()?, values().max()?, mean(all)?);

@@ -9,9 +9,12 @@ use crate::testing::expanded;
 /// Three senders of 1 MB to one host over a lossless switch with small buffers.
 const INCAST: &str = "[topology]\nkind = 'switch'\nhosts = 4\nswitch = 'lossless'\n\
     buffer = '64KiB'\n\
-    [[program]]\nname = 'a'\nkind = 'bandwidth'\nhost = 1\npeer = 0\nsize = '250KB'\niterations = 4\n\
-    [[program]]\nname = 'b'\nkind = 'bandwidth'\nhost = 2\npeer = 0\nsize = '250KB'\niterations = 4\n\
-    [[program]]\nname = 'c'\nkind = 'bandwidth'\nhost = 3\npeer = 0\nsize = '250KB'\niterations = 4\n\
+    [[program]]\nname = 'a'\nkind = 'bandwidth'\nhost = 1\npeer = 0\nsize = '250KB'\n\
+    iterations = 4\n\
+    [[program]]\nname = 'b'\nkind = 'bandwidth'\nhost = 2\npeer = 0\nsize = '250KB'\n\
+    iterations = 4\n\
+    [[program]]\nname = 'c'\nkind = 'bandwidth'\nhost = 3\npeer = 0\nsize = '250KB'\n\
+    iterations = 4\n\
     [record]\n";
 
 /// A window in which all send: the incast takes 3 MB / 400 Gb/s = 60 us from 102 us on, when the

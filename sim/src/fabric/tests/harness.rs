@@ -224,6 +224,32 @@ impl Net {
         self.engine.schedule_all(ComponentId(host), &mut self.out, Ev::Fabric);
     }
 
+    /// A host pauses these classes of its link for a reason, and no others.
+    pub fn pause(&mut self, host: u32, reason: PauseReason, classes: u8) {
+        let now = self.engine.now();
+        let node = self.fabric.host_mut(HostId(host));
+        node.pause(now, PortId(0), reason, classes, &mut self.out);
+        self.engine.schedule_all(ComponentId(host), &mut self.out, Ev::Fabric);
+    }
+
+    /// A fault takes a switch down.
+    pub fn switch_down(&mut self, switch: usize) {
+        let now = self.engine.now();
+        let origin = ComponentId((self.fabric.hosts().len() + switch) as u32);
+        for d in self.fabric.switch_down(now, switch, &mut self.out) {
+            self.end(d.packet, Some(d.cause));
+        }
+        self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);
+    }
+
+    /// It is over.
+    pub fn switch_up(&mut self, switch: usize) {
+        let now = self.engine.now();
+        let origin = ComponentId((self.fabric.hosts().len() + switch) as u32);
+        self.fabric.switch_up(now, switch, &mut self.out);
+        self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);
+    }
+
     /// Runs to the end and checks what must hold for every run.
     pub fn run(&mut self) {
         while self.step() {}

@@ -212,8 +212,12 @@ fn a_link_without_pfc_is_lossy() {
 }
 
 fn ring() -> FabricConfig {
+    ring_of(Buffering::Shared(small()))
+}
+
+fn ring_of(buffering: Buffering) -> FabricConfig {
     let cable = link(Span::from_ns(100));
-    let s = SwitchConfig { buffering: Buffering::Shared(small()), ..SwitchConfig::default() };
+    let s = SwitchConfig { buffering, ..SwitchConfig::default() };
     let join = |a, b| LinkConfig { a, b, link: cable };
     // Two hosts at each of four switches; packets always go round to the right.
     let mut links: Vec<_> = (0..8).map(|h| join(End::Host(h), End::Switch(h / 2))).collect();
@@ -241,20 +245,20 @@ fn ring() -> FabricConfig {
 fn a_circle_of_pauses_is_named() {
     let flows: Vec<_> = (0..8).map(|h| Flow::new(h, (h + 4) % 8, 4_000, WIRE)).collect();
     let mut net = Net::new(&ring(), 1, &flows);
-    assert!(net.fabric.pauses());
+    assert!(net.fabric.pauses() && net.fabric.may_deadlock());
     let mut found = None;
     for us in (20..2_000).step_by(20) {
         while net.engine.peek_time().is_some_and(|t| t <= Time::ZERO + Span::from_us(us)) {
             net.step();
         }
         let before = net.ends.len();
-        found = net.fabric.pause_deadlock().map(|d| (d, before, us));
+        found = net.fabric.deadlock(net.engine.now(), Span::ZERO).map(|d| (d, before, us));
         if found.is_some() {
             break;
         }
     }
     let (deadlock, delivered, us) = found.expect("a circle");
-    assert_eq!(deadlock.cycle.len(), 4);
+    assert_eq!((deadlock.by, deadlock.cycle.len()), (HeldBy::Pause, 4));
     let text = deadlock.to_string();
     assert!(text.contains("switch1 (port 3) waits for switch2"), "{text}");
     // What is found is for ever: only pauses are renewed from now on.
@@ -263,13 +267,50 @@ fn a_circle_of_pauses_is_named() {
     }
     let late = net.ends.len() - delivered;
     assert!(late < 100, "{late} that had left already");
-    assert!(net.fabric.pause_deadlock().is_some());
+    assert!(net.fabric.deadlock(net.engine.now(), Span::ZERO).is_some());
     // Half of the flows leave the links half full: no circle, whatever is paused.
     let mut net = Net::new(&ring(), 1, &flows[..2]);
     while net.step() {
-        assert_eq!(net.fabric.pause_deadlock(), None);
+        assert_eq!(net.fabric.deadlock(net.engine.now(), Span::ZERO), None);
     }
     net.run();
+}
+
+/// The same ring with credits, of blocks and of bytes: the loop is found when it has lasted, and is
+/// for ever. Half of the flows make none.
+#[test]
+fn a_circle_of_credits_is_named() {
+    let lasting = Span::from_us(50);
+    for buffering in
+        [Buffering::Credits { blocks: 1_000 }, Buffering::Lossless { port_bytes: 64_000 }]
+    {
+        let c = FabricConfig { classes: Classes::default(), ..ring_of(buffering) };
+        let flows: Vec<_> = (0..8).map(|h| Flow::new(h, (h + 4) % 8, 4_000, WIRE)).collect();
+        let mut net = Net::new(&c, 1, &flows);
+        assert!(!net.fabric.pauses() && net.fabric.may_deadlock());
+        while net.step() {}
+        // Nothing is pending any more, and packets are left.
+        let late = net.engine.now() + lasting;
+        let early = net.engine.now() + Span::from_us(10);
+        assert_eq!(net.fabric.deadlock(early, lasting), None, "it may still be short");
+        let deadlock = net.fabric.deadlock(late, lasting).expect("a circle");
+        assert_eq!((deadlock.by, deadlock.cycle.len()), (HeldBy::Credit, 4), "{buffering:?}");
+        let text = deadlock.to_string();
+        assert!(
+            text.starts_with("credit deadlock in class 0: switch0 (port 2) waits for"),
+            "{text}"
+        );
+        assert!(text.contains("switch1 (port 3) waits for switch2"), "{text}");
+        let mut net = Net::new(&c, 1, &flows[..2]);
+        while net.step() {
+            assert_eq!(net.fabric.deadlock(net.engine.now(), Span::ZERO), None);
+        }
+        net.run();
+        let star = star(4, link(Span::from_ns(100)), Forwarding::CutThrough, buffering);
+        assert!(!Fabric::new(&star, 1).expect("legal").may_deadlock());
+    }
+    let drops = ring_of(Buffering::TailDrop { port_bytes: 64_000 });
+    assert!(!Fabric::new(&drops, 1).expect("legal").may_deadlock(), "nobody waits");
 }
 
 /// A watchdog that pays no attention to pauses any more ends the circle, at the price of losses.
@@ -331,7 +372,7 @@ fn buffers_and_thresholds_are_checked() {
 }
 
 /// Hosts over one to three switches in a row, small buffers, two classes of which one is lossless.
-fn networks() -> impl Strategy<Value = FabricConfig> {
+pub(super) fn networks() -> impl Strategy<Value = FabricConfig> {
     let shared = (0u64..200_000, 1u64..8, any::<bool>(), any::<bool>(), 0u64..4_000);
     let cables = prop::collection::vec((0usize..3, 1u64..2_000), 8);
     (shared, cables, 1u32..4, any::<bool>()).prop_map(|(s, cables, switches, noise)| {
@@ -373,7 +414,10 @@ proptest! {
     #[test]
     fn pauses_lose_nothing_and_end(
         c in networks(), seed in any::<u64>(), every in 1u32..100,
-        flows in prop::collection::vec((0u32..5, 1u32..5, 0u64..20_000, 1u32..400, 64u32..4_224, 0u8..2), 1..8),
+        flows in prop::collection::vec(
+            (0u32..5, 1u32..5, 0u64..20_000, 1u32..400, 64u32..4_224, 0u8..2),
+            1..8,
+        ),
     ) {
         let flows: Vec<_> = flows
             .into_iter()
@@ -389,7 +433,7 @@ proptest! {
             steps += 1;
             if steps % every == 0 {
                 prop_assert!(net.fabric.balance().is_ok());
-                prop_assert_eq!(net.fabric.pause_deadlock(), None);
+                prop_assert_eq!(net.fabric.deadlock(net.engine.now(), Span::ZERO), None);
                 for s in net.fabric.switches() {
                     let inside = (0..s.ports() as u16).map(|p| s.egress(PortId(p)).waiting_bytes());
                     let used = s.buffer().expect("shared").used();

@@ -1,6 +1,9 @@
 //! Faults of hosts, without hosts.
 
+use doorbell_core::units::Span;
+
 use super::*;
+use crate::fabric::{Buffering, ClassConfig, Classes, SharedConfig};
 use crate::fault::{DoorbellPart, HostAction, Window};
 use crate::nic::Nic;
 
@@ -90,4 +93,55 @@ fn windows_are_measured() {
     s.close(0, 99);
     let u = &s.uses(|_| 50)[0];
     assert_eq!((u.fired, u.first), (7, Some(us(10))));
+}
+
+#[test]
+fn a_reboot_cuts_the_links_of_its_switch_until_the_last_is_over() {
+    let fault = |id: &str| Fault::reboot(id, 0, WINDOW);
+    let mut s = on(&star(3), &[fault("f"), fault("g")]);
+    let inputs = [(NodeId(0), PortId(0)), (NodeId(3), PortId(2))];
+    assert_eq!(s.cut(inputs[0]), None);
+    s.switch_changed(0, 0, true);
+    s.switch_changed(1, 0, true);
+    for at in inputs {
+        assert_eq!(s.cut(at), Some((Some(0), DropCause::SwitchReboot)), "{at:?}");
+    }
+    let ports = s.ports_changed(0, true).expect("ports of hosts go down");
+    assert_eq!(ports.len(), 3);
+    assert_eq!(s.ports_changed(1, true), Some(Vec::new()), "they are down already");
+    s.switch_changed(0, 0, false);
+    assert_eq!(s.cut(inputs[0]), Some((Some(1), DropCause::SwitchReboot)));
+    s.switch_changed(1, 0, false);
+    assert_eq!(s.cut(inputs[1]), None);
+    // Who is dead is dead, also behind a switch that is down.
+    s.switch_changed(0, 0, true);
+    s.kill(HostId(1));
+    assert_eq!(s.cut((NodeId(1), PortId(0))), Some((None, DropCause::PeerDead)));
+}
+
+#[test]
+fn a_reboot_needs_its_switch_and_a_storm_somebody_who_heeds_it() {
+    let reboot = |switch| Fault::reboot("f", switch, Window::ALWAYS);
+    assert!(FaultState::new(&plan(&[reboot(0)]), &star(3), 1).is_ok());
+    let unknown = PlanError::UnknownSwitch { id: "f".into(), switch: 1, switches: 1 };
+    assert_eq!(refused(&star(3), &[reboot(1)]), unknown);
+    assert!(unknown.to_string().contains("no switch1"), "{unknown}");
+    let storm = |sl| host(HostAction::PauseStorm { sl });
+    let deaf = PlanError::NoPauses { id: "f".into(), host: HostId(1) };
+    assert_eq!(refused(&star(3), &[storm(None)]), deaf);
+    assert!(deaf.to_string().contains("host1"), "{deaf}");
+    // Level 1 is lossless, level 0 is not.
+    let buffering = Buffering::Shared(SharedConfig::default());
+    let switch = SwitchConfig { buffering, ..SwitchConfig::default() };
+    let link = Link::new(BitRate::gbps(100), Span::from_us(1));
+    let mut c = FabricConfig::single_switch(3, link, switch);
+    let lossless = ClassConfig { lossless: true, ..ClassConfig::default() };
+    c.classes = Classes::by_level(vec![ClassConfig::default(), lossless]);
+    let fabric = Fabric::new(&c, 1).unwrap();
+    for (sl, good) in [(None, true), (Some(1), true), (Some(0), false)] {
+        assert_eq!(FaultState::new(&plan(&[storm(sl)]), &fabric, 1).is_ok(), good, "{sl:?}");
+    }
+    let endless = Window { before: Time::MAX, ..WINDOW };
+    let endless = Fault::host("f", HostId(1), endless, HostAction::PauseStorm { sl: None });
+    assert!(matches!(refused(&star(3), &[endless]), PlanError::NoEnd { .. }));
 }

@@ -48,6 +48,7 @@ mod headers;
 mod ib;
 mod icrc;
 mod ip;
+mod pause;
 #[cfg(test)]
 mod tests;
 
@@ -58,6 +59,7 @@ pub(crate) use ib::close;
 pub use ib::{IbDecoded, IbOuter, LRH_BYTES, Lrh, VCRC_BYTES, decode_ib, encode_ib};
 pub use icrc::{icrc, icrc_ib, vcrc};
 pub use ip::{BthBits, Ecn, Ethernet, Ip, Mac, Outer, Udp, UdpChecksum};
+pub use pause::{MAC_CONTROL, encode_pause};
 
 /// UDP destination port of RoCEv2.
 pub const UDP_PORT: u16 = 4791;
