@@ -67,7 +67,8 @@ pub struct PortClass {
     pub pause_frames: u64,
     /// Time for which the class was paused here.
     pub paused_ps: u64,
-    /// Packets dropped for want of room, at the output or at the input of this port.
+    /// Packets dropped for want of room, at the output or at the input of this port, or by a
+    /// reboot.
     pub drops: u64,
 }
 

@@ -308,7 +308,7 @@ impl Drops {
 pub struct ClassCounters {
     /// Packets whose transmission has begun.
     pub sent: Tally,
-    /// Packets that found no room at this output.
+    /// Packets dropped here, for want of room or by a reboot.
     pub dropped: Tally,
     /// Most bytes that waited at once, without the packet being sent.
     pub max_waiting_bytes: u64,
