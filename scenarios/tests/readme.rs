@@ -26,13 +26,19 @@ fn the_examples_read() {
     let shared = points(format!("title = 't'\nprofile = 'generic-400g'\n{}{sends}", blocks[1]));
     assert_eq!(shared[0].point.scenario.srq.as_ref().unwrap().limit.value(), 64);
     assert!(shared[0].point.profile.rc.credits);
-    assert_eq!(read(blocks[2]).topology.hosts.value(), 32);
-    assert_eq!(read(blocks[3]).topology.link.len(), 3);
-    assert_eq!(read(&format!("[topology]\nkind = 'switch'\n{}", blocks[4])).fault.len(), 3);
+    assert!(read(blocks[2]).record.series.is_some());
+    assert_eq!(read(blocks[3]).topology.hosts.value(), 32);
+    assert_eq!(read(blocks[4]).topology.link.len(), 3);
+    let joined = ["host0..7-switch0", "host8..15-switch2", "switch0-switch1", "switch1-switch2"];
+    let links = joined.map(|l| format!("[[topology.link]]\nbetween = '{l}'\n")).concat();
+    let explicit = format!("[topology]\nkind = 'explicit'\nhosts = 16\nswitches = 3\n{links}");
+    assert_eq!(read(&format!("{explicit}{}", blocks[5])).topology.route.len(), 1);
+    assert_eq!(read(blocks[6]).program[1].nic.value(), 1);
+    assert_eq!(read(&format!("[topology]\nkind = 'switch'\n{}", blocks[7])).fault.len(), 3);
 
     let folder = std::env::temp_dir().join(format!("doorbell-readme-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("p.toml"), blocks[5]).unwrap();
+    std::fs::write(folder.join("p.toml"), blocks[8]).unwrap();
     let raw = Profiles::beside(&folder).load("./p.toml", None);
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(raw.unwrap().with_settings(None).unwrap().pcie.width, 8);
