@@ -238,7 +238,7 @@ impl Fates {
 fn reboot_of(s: &Scenario, switch: usize, then: Time) -> Option<&Fault> {
     let its = |f: &&Fault| f.switch.is_some_and(|n| n.value() as usize == switch);
     let begun = |f: &&Fault| f.after.is_none_or(|t| Time::ZERO + t.0 <= then);
-    s.fault.iter().filter(its).filter(begun).next_back()
+    s.fault.iter().filter(its).rfind(begun)
 }
 
 fn loss_fault(f: &Fault) -> LossFault {

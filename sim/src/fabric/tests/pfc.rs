@@ -71,9 +71,9 @@ fn an_incast_ends_when_the_link_has_sent_all() {
 /// Up to the end of the first, equal flows have got equal shares within 1 %. What a flow gets more
 /// in one pause it does not give back, so the difference walks at random and grows with the root of
 /// the length: mean 185 packets of 40,000 and 358 of 160,000 with 8 packets between pause and
-/// resume. With 32 packets a step counts for less, and all are within 0.4 %: unless a sender is let go only when
-/// a packet of its own leaves, and not when others have left it a larger share. Then bursts keep
-/// out of each other's way for ever, and one flow has up to 18 % less.
+/// resume. With 32 packets a step counts for less, and all are within 0.4 %: unless a sender is let
+/// go only when a packet of its own leaves, and not when others have left it a larger share. Then
+/// bursts keep out of each other's way for ever, and one flow has up to 18 % less.
 #[test]
 fn equal_flows_share_a_link() {
     for (hysteresis, least) in [(2 * 4_224, 39_600), (8 * 4_224, 39_840)] {
