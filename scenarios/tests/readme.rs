@@ -33,7 +33,8 @@ fn the_examples_read() {
     let links = joined.map(|l| format!("[[topology.link]]\nbetween = '{l}'\n")).concat();
     let explicit = format!("[topology]\nkind = 'explicit'\nhosts = 16\nswitches = 3\n{links}");
     assert_eq!(read(&format!("{explicit}{}", blocks[5])).topology.route.len(), 1);
-    assert_eq!(read(blocks[6]).program[1].nic.value(), 1);
+    let rails = points(format!("title = 't'\nprofile = 'generic-400g'\n{}", blocks[6]));
+    assert_eq!(rails[0].point.scenario.program[0].nic.value(), 1);
     assert_eq!(read(&format!("[topology]\nkind = 'switch'\n{}", blocks[7])).fault.len(), 3);
 
     let folder = std::env::temp_dir().join(format!("doorbell-readme-{}", std::process::id()));
