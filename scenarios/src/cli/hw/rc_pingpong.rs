@@ -81,7 +81,8 @@ impl ToolBootstrap {
     /// its length would do.
     fn card(&self) -> Option<Card> {
         let m = self.session.peer()?;
-        let address = doorbell_core::transport::Address { lid: m.lid, gid: m.gid, ..Default::default() };
+        let address =
+            doorbell_core::transport::Address { lid: m.lid, gid: m.gid, ..Default::default() };
         let endpoint = Endpoint { address, qpn: m.qpn, psn: m.psn, mtu: self.mtu };
         let remote = Remote { addr: 0, rkey: Rkey(0) };
         Some(Card { endpoint, target: Target { remote, len: u64::MAX } })
