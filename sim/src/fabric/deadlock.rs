@@ -66,7 +66,7 @@ impl Fabric {
 
     /// Whether ports may wait for each other in a circle: switches hold each other back, and the
     /// routes lead over links of which each is followed by another in a circle. False for networks
-    /// of more than [`MAX_SEARCHED`] switches, which are built as shapes and go up, then down.
+    /// of more than 256 switches, which are built as shapes and go up, then down.
     pub fn may_deadlock(&self) -> bool {
         let n = self.switches.len();
         let held = |s: &SwitchNode| s.ports.iter().any(|p| p.egress.pushes_back());
