@@ -11,7 +11,7 @@
 //!
 //! *Victim*: flows that meet at the source or at the destination of a flow share that host's link,
 //! and n of them can take n times as long. A flow that takes more than twice as long as that was
-//! held up elsewhere, by traffic for other hosts.
+//! held up elsewhere: by traffic for other hosts, or by losses or the control of its rate.
 
 use std::collections::BTreeMap;
 
@@ -387,11 +387,8 @@ fn jain(rates: impl Iterator<Item = u64>) -> Ratio {
 /// Packets over links, each link counted.
 fn hops(world: &World, out: &mut Outcome) {
     let (fabric, now) = (world.fabric(), world.now());
-    let hosts = fabric.hosts().iter();
-    let hosts = hosts.flat_map(|h| (0..h.ports() as u16).map(|p| h.egress(PortId(p))));
-    let switches = fabric.switches().iter();
-    let ports = switches.flat_map(|s| (0..s.ports() as u16).map(|p| s.egress(PortId(p))));
-    let hops = hosts.chain(ports).map(|e| e.counters(now).sent.packets).sum();
+    let sent = |(node, port)| fabric.egress_of(node, port).counters(now).sent.packets;
+    let hops = fabric.ports().map(sent).sum();
     out.metrics.insert("wire_hops".into(), Metric::count(hops));
 }
 

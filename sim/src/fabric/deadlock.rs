@@ -9,7 +9,7 @@ use doorbell_core::units::{Span, Time};
 use super::egress::{EgressPort, Queued};
 use super::{Fabric, FabricEvent, SwitchNode};
 use crate::engine::{Out, Slab};
-use crate::wire::{Packet, PortId};
+use crate::wire::{HostId, Packet, PortId};
 
 /// Most switches whose routes are looked at for circles.
 const MAX_SEARCHED: usize = 256;
@@ -74,13 +74,12 @@ impl Fabric {
             return false;
         }
         let mut after: BTreeMap<(usize, PortId), BTreeSet<(usize, PortId)>> = BTreeMap::new();
-        let ports = self.hosts.iter().flat_map(|h| (0..h.ports() as u16).map(|p| (h.host, p)));
-        for (host, host_port) in ports {
+        for (host, host_port) in self.destinations() {
             for (i, s) in self.switches.iter().enumerate() {
-                for way in s.routes().ways(host, PortId(host_port)) {
+                for way in s.routes().ways(host, host_port) {
                     let (peer, _) = s.egress(*way).peer();
                     let Some(next) = peer.index().checked_sub(self.hosts.len()) else { continue };
-                    let ways = self.switches[next].routes().ways(host, PortId(host_port));
+                    let ways = self.switches[next].routes().ways(host, host_port);
                     let then = ways.iter().map(|w| (next, *w));
                     after.entry((i, *way)).or_default().extend(then);
                 }
@@ -97,6 +96,17 @@ impl Fabric {
                 after.remove(&w);
             }
         }
+    }
+
+    /// A port of a host behind each switch, and those that have static routes: all others are
+    /// reached as one of these is.
+    fn destinations(&self) -> Vec<(HostId, PortId)> {
+        let mut seen = BTreeSet::new();
+        let ports = self.hosts.iter().flat_map(|h| (0..h.ports() as u16).map(move |p| (h, p)));
+        let ports = ports.map(|(h, p)| (h.host, PortId(p), h.egress(PortId(p)).peer().0));
+        let own = |host, port| self.switches.iter().any(|s| s.routes().is_fixed(host, port));
+        let first = ports.filter(|(host, port, at)| seen.insert(*at) || own(*host, *port));
+        first.map(|(host, port, _)| (host, port)).collect()
     }
 
     /// Output queues that wait for each other in a circle and will do so for ever. To be asked at

@@ -546,7 +546,7 @@ impl EgressPort {
         self.unblock(now);
         let mut items = Vec::with_capacity(self.queues.len());
         while let Some(item) = self.queues.pop(|_| true) {
-            self.counters.dropped.add(cause, item.wire_bytes);
+            self.count_drop(cause, &item);
             items.push(item);
         }
         self.waiting = 0;
@@ -592,7 +592,7 @@ impl EgressPort {
         let lanes = self.wiring.lanes.as_mut().expect("only InfiniBand links have them");
         lanes.limit(lane, fccl);
         self.watch_credit(now, lane);
-        self.unblock(now).then(|| self.next(now, out)).flatten()
+        self.go_on(now, out)
     }
 
     /// The port is not held back any more, if it was.

@@ -68,6 +68,11 @@ pub struct RouteTable {
 }
 
 impl RouteTable {
+    /// Whether a static route leads to `host_port` of `host`.
+    pub(super) fn is_fixed(&self, host: HostId, host_port: PortId) -> bool {
+        self.fixed.contains_key(&(host, host_port))
+    }
+
     /// Output ports for packets to `host_port` of `host`, lowest first; empty without a route.
     pub fn ways(&self, host: HostId, host_port: PortId) -> &[PortId] {
         if !self.fixed.is_empty()

@@ -576,19 +576,7 @@ impl Host {
         while let Some(w) = self.wakes.pop() {
             match w {
                 Wake::Cq { nic, cq } => {
-                    let Some(q) = self.devices[usize::from(nic)].nic.cq(cq) else { continue };
-                    if q.is_hidden() {
-                        continue;
-                    }
-                    let owner = q.owner;
-                    let handles = &self.initiators[usize::from(owner)].handles;
-                    let index = handles.cqs.0.iter().position(|c| *c == Some(cq));
-                    let urgent = q.is_urgent() || q.lost;
-                    if let Some(i) = index.map(|i| i as u32)
-                        && let Some(set) = WaitSet::cq_index(i)
-                    {
-                        self.wake_cq(s, now, owner, (i, set, urgent));
-                    }
+                    self.wake_cq(s, now, (nic, cq));
                 }
                 Wake::Async(owner) => self.wake(s, now, owner, WaitSet::EVENTS),
                 Wake::Memory { addr, len } => self.wake_watchers(s, now, addr, len),
@@ -617,17 +605,22 @@ impl Host {
     }
 
     /// A completion queue has become ready, for who waits for solicited completions too or not.
-    fn wake_cq(
-        &mut self,
-        s: &mut Shared,
-        now: Time,
-        initiator: u16,
-        (index, any, urgent): (u32, WaitSet, bool),
-    ) {
-        let init = &self.initiators[usize::from(initiator)];
+    /// An entry has landed in a completion queue, or is shown again, or the queue is lost.
+    fn wake_cq(&mut self, s: &mut Shared, now: Time, (nic, cq): (u8, u32)) {
+        let Some(q) = self.devices[usize::from(nic)].nic.cq_mut(cq) else { return };
+        let init = &self.initiators[usize::from(q.owner)];
+        let index = init.handles.cqs.0.iter().position(|c| *c == Some(cq)).map(|i| i as u32);
+        let Some((index, any)) = index.and_then(|i| Some((i, WaitSet::cq_index(i)?))) else {
+            return;
+        };
         let Activity::Waiting { on, .. } = init.activity else { return };
-        let set = if urgent && on.only_solicited(index) { on } else { any };
-        self.wake(s, now, initiator, set);
+        let set = if (q.has_urgent() || q.lost) && on.only_solicited(index) { on } else { any };
+        if !q.is_hidden() {
+            let owner = q.owner;
+            self.wake(s, now, owner, set);
+        } else if on.intersects(set) {
+            q.miss();
+        }
     }
 
     /// A source of `set` has become ready now.

@@ -93,7 +93,7 @@ impl Nic {
         }
     }
 
-    /// Polls of this NIC's completion queues that missed an entry.
+    /// Polls of this NIC's completion queues that missed an entry, and entries that woke nobody.
     pub(crate) fn polls_missed(&self) -> u64 {
         self.completion_queues().map(|q| q.missed()).sum()
     }

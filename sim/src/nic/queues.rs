@@ -417,7 +417,7 @@ pub struct CompletionQueue {
     pub high_water: u32,
     /// Polls find nothing, by a planned fault.
     hidden: bool,
-    /// Polls that would have found an entry.
+    /// Polls that would have found an entry, and entries that would have woken a program.
     missed: u64,
 }
 
@@ -464,7 +464,12 @@ impl CompletionQueue {
 
     /// Whether a program that waits for solicited completions only has something to see.
     pub const fn is_urgent(&self) -> bool {
-        !self.hidden && self.urgent > 0
+        !self.hidden && self.has_urgent()
+    }
+
+    /// Whether an entry waits for such a program, hidden or not.
+    pub const fn has_urgent(&self) -> bool {
+        self.urgent > 0
     }
 
     /// When the oldest entry landed.
@@ -493,7 +498,12 @@ impl CompletionQueue {
         self.hidden && !self.lost
     }
 
-    /// Polls that missed an entry while it was hidden.
+    /// An entry would have woken a program if it were not hidden.
+    pub const fn miss(&mut self) {
+        self.missed += 1;
+    }
+
+    /// Polls that missed an entry while it was hidden, and entries that woke nobody for that.
     pub const fn missed(&self) -> u64 {
         self.missed
     }

@@ -130,5 +130,15 @@ proptest! {
         for (key, (xoff, xon, paused)) in stand(&net) {
             prop_assert!(!paused && xon <= xoff, "{:?}", key);
         }
+        for (node, port) in net.fabric.ports() {
+            let egress = net.fabric.egress_of(node, port);
+            let whole = egress.counters(net.engine.now());
+            let each = || (0..=CLASS).filter_map(|class| egress.class_counters(class));
+            let sum = |of: fn(ClassCounters) -> Tally| {
+                each().map(of).fold(Tally::default(), Tally::plus)
+            };
+            prop_assert_eq!(sum(|c| c.sent), whole.sent, "{} {}", node, port);
+            prop_assert_eq!(sum(|c| c.dropped), whole.dropped.total(), "{} {}", node, port);
+        }
     }
 }
