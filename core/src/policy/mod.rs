@@ -6,4 +6,4 @@
 
 mod batch;
 
-pub use batch::{BatchConfig, BatchStats, Batcher, PushError, Pushed};
+pub use batch::{BatchConfig, BatchMode, BatchStats, Batcher, Cue, PushError, Pushed};
