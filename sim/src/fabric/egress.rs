@@ -16,6 +16,7 @@ use super::pfc::{
     PAUSE_FRAME_BYTES, PauseCounters, PauseFrame, PortPauses, StormAction, Watchdog, pause_time,
 };
 use super::queues::Queues;
+use super::room::RoomAhead;
 use super::way::Hop;
 use crate::engine::{Class, Out};
 use crate::wire::codec::Ecn;
@@ -98,6 +99,8 @@ pub struct EgressPort {
     paused: u8,
     /// Room left at the peer; `u64::MAX` when it never pushes back.
     credits: u64,
+    /// Room that comes back without an event.
+    ahead: RoomAhead,
     blocked_since: Option<Time>,
     /// Arrival of the last packet, below which noise may not push the next one.
     last_arrival: Time,
@@ -119,6 +122,7 @@ impl EgressPort {
             wake: false,
             paused: 0,
             credits: wiring.credits.unwrap_or(u64::MAX),
+            ahead: RoomAhead::default(),
             blocked_since: None,
             last_arrival: Time::ZERO,
             counters: PortCounters::default(),
@@ -184,9 +188,9 @@ impl EgressPort {
         self.blocked_since.is_some()
     }
 
-    /// Bytes that the far end still has room for, `None` when it never pushes back.
-    pub const fn credits(&self) -> Option<u64> {
-        if self.wiring.credits.is_some() { Some(self.credits) } else { None }
+    /// Bytes that the far end is known at `now` to have room for, `None` when it never pushes back.
+    pub fn credits(&self, now: Time) -> Option<u64> {
+        self.wiring.credits.map(|_| self.credits + self.ahead.by(now))
     }
 
     /// Virtual lanes with credits of their own; 0 when this is no InfiniBand link.
@@ -321,6 +325,7 @@ impl EgressPort {
         if self.wiring.limit.is_some_and(|limit| filled > limit) {
             return Err(Full);
         }
+        self.take_credits(now);
         self.counters.max_queue_bytes = self.counters.max_queue_bytes.max(filled);
         self.peak = self.peak.max(filled);
         // What waits at a port that could send is held back by the far end.
@@ -333,7 +338,7 @@ impl EgressPort {
             return Ok(Some(started));
         }
         if idle && self.blocked_since.is_none() {
-            self.blocked_since = Some(now);
+            self.block(now, out);
         }
         self.settle(now);
         self.queues.push(item);
@@ -386,11 +391,39 @@ impl EgressPort {
         out: &mut Out<FabricEvent>,
     ) -> Option<Started> {
         self.credits += u64::from(bytes);
+        self.ahead.heard(now);
+        self.take_credits(now);
         assert!(
             self.wiring.credits.is_some_and(|all| self.credits <= all),
             "more credits came back than were spent"
         );
         self.go_on(now, out)
+    }
+
+    /// The far end will have room for `bytes` more at `at`. True: the port counts it when it next
+    /// looks, since nothing waits for it; false: it has to be told [then](Self::on_credit).
+    pub(super) fn expect_credit(&mut self, at: Time, bytes: u32) -> bool {
+        self.ahead.expect(at, bytes, self.blocked_since.is_some())
+    }
+
+    /// When the last credit comes that nobody is told of, up to `limit`.
+    pub(super) fn last_quiet_credit(&self, limit: Time) -> Option<Time> {
+        self.ahead.last_by(limit)
+    }
+
+    fn take_credits(&mut self, now: Time) {
+        if let Some(bytes) = self.ahead.take(now) {
+            self.credits += bytes;
+        }
+    }
+
+    /// What waits is held back by the far end from now on: the port wants to hear of room.
+    fn block(&mut self, now: Time, out: &mut Out<FabricEvent>) {
+        self.blocked_since = Some(now);
+        if let Some((at, bytes)) = self.ahead.ask() {
+            let Wiring { node, port, .. } = self.wiring;
+            out.at(at, Class::Release, FabricEvent::Credit { node, port, bytes });
+        }
     }
 
     /// What held the port back is gone, or less.
@@ -603,11 +636,14 @@ impl EgressPort {
     }
 
     fn next(&mut self, now: Time, out: &mut Out<FabricEvent>) -> Option<Started> {
+        self.take_credits(now);
         let (credits, paused) = (self.credits, self.paused);
         let waited = self.unsettled(now);
         let lanes = self.wiring.lanes.as_deref();
         let Some(item) = self.queues.pop(|item| may_go(item, credits, paused, lanes)) else {
-            self.blocked_since = (!self.queues.is_empty()).then_some(now);
+            if !self.queues.is_empty() {
+                self.block(now, out);
+            }
             return None;
         };
         self.counters.waited += waited;
