@@ -135,8 +135,8 @@ impl Fabric {
     pub fn dropped(&self) -> Drops {
         let at_nodes = self.switches.iter().map(SwitchNode::dropped);
         let at_nodes = at_nodes.chain(self.hosts.iter().map(|h| h.dropped));
-        let at_hosts = self.hosts.iter().flat_map(|h| h.ports.iter().map(|p| p.ingress.lost));
-        let before = self.switches.iter().flat_map(|s| s.ports.iter().map(|p| p.ingress.lost));
+        let at_hosts = self.hosts.iter().flat_map(|h| h.ports.iter().map(|p| *p.ingress.lost));
+        let before = self.switches.iter().flat_map(|s| s.ports.iter().map(|p| *p.ingress.lost));
         at_nodes.chain(at_hosts).chain(before).fold(Drops::default(), |sum, d| sum.plus(&d))
     }
 

@@ -480,10 +480,15 @@ impl Host {
                 s.engine.trace(d.id, kind, a, b);
             }
         }
-        let pcie = |ev| Event::Host(host, HostEvent::Pcie(ev));
-        s.engine.schedule_all(self.pcie_id, &mut self.pcie_out, pcie);
-        let memory = |ev| Event::Host(host, HostEvent::Memory(ev));
-        s.engine.schedule_all(self.pcie_id, &mut self.memory_out, memory);
+        // Both are empty most of the time, and always on an instant host.
+        if !self.pcie_out.is_empty() {
+            let pcie = |ev| Event::Host(host, HostEvent::Pcie(ev));
+            s.engine.schedule_all(self.pcie_id, &mut self.pcie_out, pcie);
+        }
+        if !self.memory_out.is_empty() {
+            let memory = |ev| Event::Host(host, HostEvent::Memory(ev));
+            s.engine.schedule_all(self.pcie_id, &mut self.memory_out, memory);
+        }
         let port = s.port_ids[host.index()];
         s.schedule_fabric(port);
     }
