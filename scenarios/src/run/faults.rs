@@ -30,7 +30,8 @@ fn fault(f: &Fault) -> sim::Fault {
         what: match (f.switch, host_action(f)) {
             (Some(n), _) => What::Reboot(Reboot { switch: n.value() as u32, window: window(f) }),
             (None, Some(action)) => {
-                What::Host(HostFault { host: host(f.host), window: window(f), action })
+                let nic = f.nic.map(|n| n.value() as u16);
+                What::Host(HostFault { host: host(f.host), nic, window: window(f), action })
             }
             (None, None) => What::Packets(PacketFault {
                 matcher: matcher(f),

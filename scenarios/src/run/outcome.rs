@@ -101,7 +101,7 @@ pub struct Exit {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResourceUse {
     /// `host0.port transmit`, `host0.core 0 on NUMA node 0 (program 0)`, and of the output ports of
-    /// switches that carried something (at most 256, the busiest) `switch0.port 3 to host3`, …
+    /// switches that carried something (at most 256, the busiest) `switch0.port3 to host3`, …
     pub name: String,
     /// Time in which it was busy.
     pub busy: Span,

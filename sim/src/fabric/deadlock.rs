@@ -51,7 +51,7 @@ impl fmt::Display for Deadlock {
         };
         write!(f, "{what} {}: ", self.cycle[0].class)?;
         for w in &self.cycle {
-            write!(f, "switch{} (port {}) waits for ", w.switch, w.port.0)?;
+            write!(f, "switch{}.port{} waits for ", w.switch, w.port.0)?;
         }
         write!(f, "switch{}", self.cycle[0].switch)?;
         write!(f, ". Routes that go up and then down have no such circle")

@@ -46,8 +46,8 @@ pub use balance::{Balance, Imbalance};
 pub use buffer::{Buffer, BufferSizes, NoRoom, PauseAt, Sharing};
 pub use classes::{ClassConfig, Classes, MAX_CLASSES};
 pub use config::{
-    Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, End, FabricConfig, Forwarding, HashSeed,
-    HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
+    Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, EcnException, End, FabricConfig, Forwarding,
+    HashSeed, HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
 };
 pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, MAX_CREDIT, blocks};
 pub use deadlock::{Deadlock, HeldBy, Waiting};

@@ -503,7 +503,7 @@ impl FaultState {
 
     /// When a step of the program with `rank` may take place, if it is put off.
     pub fn step_put_off(&mut self, now: Time, host: HostId, rank: u32) -> Option<(u32, Time)> {
-        self.put_off(now, host, |action| match action {
+        self.put_off(now, host, |h| match h.action {
             HostAction::ProgramStall { rank: only } => only.is_none_or(|r| r == rank),
             _ => false,
         })
@@ -517,20 +517,20 @@ impl FaultState {
         })
     }
 
-    /// When a stage of the NIC may end, if it is put off.
-    pub fn nic_put_off(&mut self, now: Time, host: HostId) -> Option<(u32, Time)> {
-        self.put_off(now, host, |action| matches!(action, HostAction::NicStall))
+    /// When a stage of a NIC may end, if it is put off.
+    pub fn nic_put_off(&mut self, now: Time, (host, nic): (HostId, u16)) -> Option<(u32, Time)> {
+        self.put_off(now, host, |h| matches!(h.action, HostAction::NicStall) && h.is_of(nic))
     }
 
     fn put_off(
         &mut self,
         now: Time,
         host: HostId,
-        about: impl Fn(&HostAction) -> bool,
+        about: impl Fn(&HostFault) -> bool,
     ) -> Option<(u32, Time)> {
         for (i, active) in self.faults.iter_mut().enumerate() {
             let What::Host(h) = &active.fault.what else { continue };
-            if h.host == host && h.window.holds(now) && about(&h.action) {
+            if h.host == host && h.window.holds(now) && about(h) {
                 let until = h.window.before;
                 active.matched += 1;
                 if !active.spent() {
@@ -547,19 +547,19 @@ impl FaultState {
     pub fn doorbell(
         &mut self,
         now: Time,
-        host: HostId,
+        (host, nic): (HostId, u16),
         qpn: Qpn,
         blueflame: bool,
     ) -> Option<(u32, Option<u32>)> {
         let mut decided = None;
         for (i, active) in (0..).zip(&mut self.faults) {
-            let What::Host(HostFault { host: of, window, action }) = &active.fault.what else {
+            let What::Host(h) = &active.fault.what else { continue };
+            let HostAction::BadDoorbell { qp, part, nth, stop_after } = &h.action else {
                 continue;
             };
-            let HostAction::BadDoorbell { qp, part, nth, stop_after } = action else { continue };
-            let its = qp.is_none_or(|q| q == qpn);
+            let its = qp.is_none_or(|q| q == qpn) && h.is_of(nic);
             let fits = blueflame || *part == DoorbellPart::Record;
-            if *of != host || !window.holds(now) || !its || !fits {
+            if h.host != host || !h.window.holds(now) || !its || !fits {
                 continue;
             }
             active.matched += 1;
@@ -624,7 +624,7 @@ fn check_hosts(fault: &Fault, hosts: u32) -> Result<(), PlanError> {
     }
 }
 
-/// Whether the switch of a reboot is there, and whether a host that storms can.
+/// Whether the switch of a reboot and the NIC of a host are there, and whether a host that storms can.
 fn check_nodes(fault: &Fault, fabric: &Fabric) -> Result<(), PlanError> {
     let id = || fault.id.clone();
     let switches = fabric.switches().len();
@@ -632,13 +632,18 @@ fn check_nodes(fault: &Fault, fabric: &Fabric) -> Result<(), PlanError> {
         What::Reboot(r) if r.switch as usize >= switches => {
             Err(PlanError::UnknownSwitch { id: id(), switch: r.switch, switches })
         }
-        What::Host(HostFault { host, action: HostAction::PauseStorm { sl }, .. }) => {
-            let node = &fabric.hosts()[host.index()];
+        What::Host(h) => {
+            let node = &fabric.hosts()[h.host.index()];
+            let nics = node.ports();
+            if let Some(nic) = h.nic.filter(|nic| usize::from(*nic) >= nics) {
+                return Err(PlanError::UnknownNic { id: id(), host: h.host, nic, nics });
+            }
+            let HostAction::PauseStorm { sl } = h.action else { return Ok(()) };
             let classes = sl.map_or(u8::MAX, |sl| 1 << node.class_of(sl));
-            let ports = (0..node.ports() as u16).map(PortId);
-            match ports.map(|p| node.may_pause(p)).any(|able| able & classes != 0) {
+            let mut ports = (0..nics as u16).filter(|nic| h.is_of(*nic)).map(PortId);
+            match ports.any(|port| node.may_pause(port) & classes != 0) {
                 true => Ok(()),
-                false => Err(PlanError::NoPauses { id: id(), host: *host }),
+                false => Err(PlanError::NoPauses { id: id(), host: h.host }),
             }
         }
         _ => Ok(()),

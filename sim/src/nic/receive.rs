@@ -93,7 +93,7 @@ impl Nic {
     }
 
     fn rx_full(&self) -> bool {
-        self.rx_bytes >= u64::from(self.cfg.tx_buffer)
+        self.rx_bytes >= u64::from(self.cfg.rx_buffer)
     }
 
     /// `bytes` have left the receive buffer: packets that were held back may come.
@@ -105,7 +105,7 @@ impl Nic {
             self.rx_queue(env, packet);
         }
         let low =
-            self.rx_bytes == 0 || self.rx_bytes + PAUSE_HYSTERESIS <= u64::from(self.cfg.tx_buffer);
+            self.rx_bytes == 0 || self.rx_bytes + PAUSE_HYSTERESIS <= u64::from(self.cfg.rx_buffer);
         let port = self.port();
         if low && self.rx_held.is_empty() && env.port.is_pausing(port, PauseReason::Full) {
             env.port.pause(env.now, port, PauseReason::Full, 0, env.fabric_out);

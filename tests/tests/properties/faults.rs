@@ -54,7 +54,7 @@ fn no_receives() -> impl Strategy<Value = What> {
         let at = |us| Time::ZERO + Span::from_us(us);
         let window = Window { after: at(from), before: at(from + long) };
         let (host, action) = (HostId(host), HostAction::Rnr { qp: None });
-        What::Host(doorbell_sim::fault::HostFault { host, window, action })
+        What::Host(doorbell_sim::fault::HostFault { host, nic: None, window, action })
     })
 }
 

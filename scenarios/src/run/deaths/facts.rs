@@ -2,9 +2,9 @@
 //! its packets on the way. Gathered at the end of the run.
 
 use doorbell_core::transport::QpAttr;
-use doorbell_core::units::{Ratio, Time};
-use doorbell_core::verbs::{QpState, QpType, Qpn, WcStatus, WrOpcode};
-use doorbell_sim::fabric::DropCause;
+use doorbell_core::units::{Ratio, Span, Time};
+use doorbell_core::verbs::{Opcode, QpState, QpType, Qpn, WcStatus, WrOpcode};
+use doorbell_sim::fabric::{DropCause, time_alone};
 use doorbell_sim::host::StallReason;
 use doorbell_sim::memory::MemoryError;
 use doorbell_sim::nic::{Dropped, Episode, Nic, NicQp, Refused, Sender, Why};
@@ -93,6 +93,8 @@ pub(super) struct PeerQp {
     pub receives: u32,
     /// and when it last refused a packet for want of one.
     pub fill_at_rnr: Option<u32>,
+    /// After what time it repeats a sequence NAK, if it does.
+    pub nak_repeat: Option<Span>,
     pub counters: HwCounters,
 }
 
@@ -124,6 +126,8 @@ pub(super) struct Facts {
     /// Host faults that were open at either side while it failed.
     pub troubles: Vec<HostTrouble>,
     pub small_link: Option<SmallLink>,
+    /// What a packet and its answer take over the links alone, at least.
+    pub round_trip: Span,
     /// End of the run.
     pub end: Time,
 }
@@ -346,8 +350,24 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         peer: peer(world, host, q),
         troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
         small_link: small_link::of(world, point, host, q),
+        round_trip: round_trip(world, host, q),
         end: world.now(),
     }
+}
+
+/// What a full packet of a queue pair and its ACK take over the links of their ways, when nobody
+/// else is there. What hosts add is not in it.
+pub(super) fn round_trip(world: &World, host: u32, q: &NicQp) -> Span {
+    let (fabric, here) = (world.fabric(), (HostId(host), Nic::port_of(q.qpn)));
+    let there = (q.peer, q.peer_port);
+    let rc = world.hosts()[host as usize].nic(here.1.index()).rc_config();
+    let packet = rc.wire_bytes(Opcode::RcRdmaWriteMiddle, rc.payload_of(q.attr.path_mtu));
+    let ack = rc.wire_bytes(Opcode::RcAcknowledge, 0);
+    let over = |from, to, bytes: u32| {
+        let way = fabric.way(from, to).unwrap_or_default();
+        time_alone(&way, bytes.into(), bytes.into())
+    };
+    over(here, there, packet) + over(there, here, ack)
 }
 
 fn peer(world: &World, host: u32, q: &NicQp) -> Peer {
@@ -367,6 +387,7 @@ fn peer(world: &World, host: u32, q: &NicQp) -> Peer {
         last_request: p.last_request,
         receives: p.srq.and_then(|srq| nic.srq(srq)).unwrap_or(&p.rq).len(),
         fill_at_rnr: p.fill_at_rnr,
+        nak_repeat: nic.rc_config().nak_repeat,
         counters: p.hw_counters(),
     });
     let takes_us = |p: &NicQp| p.peer.0 == host && p.attr.dest_qpn == q.qpn;

@@ -221,6 +221,7 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
     notes::psn_mismatch(world, out);
     notes::unreliable_drops(world, out);
     notes::receives_too_few(world, !stalled, out);
+    notes::naks_too_soon(world, out);
     for f in facts::gather(world, point, stalled) {
         // A queue pair that its program moved to ERR, with nothing under way, has not died.
         let idle = f.work.is_none() && f.counters.req_cqe_flush_error == 0;

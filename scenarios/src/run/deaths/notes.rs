@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use doorbell_core::units::Span;
 use doorbell_core::verbs::{QpType, Qpn};
 use doorbell_sim::host::StallReason;
 use doorbell_sim::nic::{Dropped, Nic, NicQp, RecvQueue, Refused, Sender};
@@ -10,7 +11,8 @@ use doorbell_sim::rc::DropReason;
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
 
-use super::words::{between, counter_of, plural, qp_name, refused_word};
+use super::facts::round_trip;
+use super::words::{between, counter_of, plural, qp_name, refused_word, time};
 use super::{QpRow, port_counters};
 use crate::run::{ExitKind, Note, NoteKind, Outcome};
 
@@ -122,6 +124,42 @@ fn dropped_text(
         between(d.first, d.last),
         if named.is_empty() { "no counter moves".to_owned() } else { named.join(", ") }
     )
+}
+
+/// Sequence NAKs that are repeated before what they ask for can have come: each makes the requester
+/// go back and takes one of its retries.
+pub(super) fn naks_too_soon(world: &World, out: &mut Outcome) {
+    out.oracles.push("nak-repeat-short".to_owned());
+    let mut worst: Option<(Span, Span, u32, &NicQp)> = None;
+    let mut count = 0;
+    for (h, host) in (0..).zip(world.hosts()) {
+        for (_, q) in host.qps().filter(|(_, q)| q.ty == QpType::Rc && q.requester.is_some()) {
+            let there = world.hosts()[q.peer.index()].nic(q.peer_port.index());
+            let Some(repeat) = there.rc_config().nak_repeat else { continue };
+            let takes = round_trip(world, h, q);
+            if repeat >= takes {
+                continue;
+            }
+            count += 1;
+            if worst.is_none_or(|(_, most, ..)| takes > most) {
+                worst = Some((repeat, takes, h, q));
+            }
+        }
+    }
+    let Some((repeat, takes, h, q)) = worst else { return };
+    let text = format!(
+        "`rc.nak_repeat` is {}, and what is sent again from {} to host {} takes {} at least to \
+         come: one loss is told several times, each time all behind it is sent again, and more \
+         repetitions than `qp.retry_cnt` ({}) end the queue pair; raise it above the round trip, \
+         or set it to 0ns",
+        time(repeat),
+        qp_name(h, q.qpn),
+        q.peer.0,
+        time(takes),
+        q.attr.retry_cnt
+    );
+    let name = "nak-repeat-short".to_owned();
+    out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
 }
 
 /// Receive queues that ran dry: each refusal costs the sender an RNR timer.

@@ -26,7 +26,7 @@ const AROUND: u8 = 2;
 
 /// The table: timeout codes around the actual one, `retry_cnt` 1, 3, 7 and the actual one.
 pub(super) fn table(f: &Facts, need: Option<Need>) -> Vec<OtherSetting> {
-    if !applies(f) || matches!(need, Some(Need::PathMtu(_))) {
+    if !applies(f) || matches!(need, Some(Need::PathMtu(_) | Need::NakRepeat(_))) {
         return Vec::new();
     }
     let (code, retries) = (f.attr.timeout.code(), f.attr.retry_cnt.code());
@@ -58,7 +58,8 @@ fn dies(f: &Facts, timeout: u8, retry_cnt: u8) -> Option<doorbell_sim::rc::Inter
 fn lasts(f: &Facts, need: Need, timeout: u8, retry_cnt: u8) -> bool {
     let Some(end) = dies(f, timeout, retry_cnt) else { return true };
     match need {
-        Need::Never | Need::PathMtu(_) | Need::Chance(_) | Need::Receive(_) => false,
+        Need::Never | Need::PathMtu(_) | Need::Chance(_) => false,
+        Need::Receive(_) | Need::NakRepeat(_) => false,
         Need::Answer(after) => end.least > after,
         // The last transmission is one interval before the end.
         Need::Transmission(after) => {
@@ -95,6 +96,10 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
             return vec![format!("each packet is lost with chance {num}/{den}: {more}")];
         }
         Need::Receive(_) => return Vec::new(),
+        Need::NakRepeat(least) => {
+            let text = "raise rc.nak_repeat above the round trip, of which links alone take";
+            return vec![format!("{text} {}, or set it to 0ns", time(least))];
+        }
         Need::Answer(after) => format!("the answer took {}", time(after)),
         Need::Transmission(after) => {
             let then = at(f.since() + after);

@@ -25,6 +25,7 @@ pub(super) enum Cause {
     Corrupted,
     PeerSlow,
     OutOfOrder,
+    NakRepeat,
     NoReceive,
     Refused,
     LocalError,
@@ -52,6 +53,7 @@ impl Cause {
             Self::Corrupted => "corrupted",
             Self::PeerSlow => "peer-slow",
             Self::OutOfOrder => "out-of-order",
+            Self::NakRepeat => "nak-repeat",
             Self::NoReceive => "no-receive",
             Self::Refused => "refused",
             Self::LocalError => "local-error",
@@ -84,6 +86,8 @@ pub(super) enum Need {
     Chance(Ratio),
     /// The peer may have a receive from then on; `None`: nobody knows.
     Receive(Option<Time>),
+    /// A sequence NAK that is repeated no sooner than this.
+    NakRepeat(Span),
 }
 
 /// The verdict.
@@ -138,6 +142,9 @@ pub(super) fn judge(f: &Facts) -> Verdict {
 /// Nobody answered in time. What happened to most of the packets since the first transmission of
 /// what was never acknowledged is the cause.
 fn judge_silence(f: &Facts) -> Verdict {
+    if let Some(v) = naks_repeated(f) {
+        return v;
+    }
     let refused = f.requests.refused().max_by_key(|(_, d)| d.packets);
     let lost = most_lost(&f.requests);
     let last = f.peer.qp.as_ref().and_then(|q| q.last_request);
@@ -405,6 +412,31 @@ fn nak_was_last(f: &Facts) -> bool {
     use RecoverCause::{ImpliedNak, ReadGap, SequenceNak};
     let cause = f.standing.and_then(|s| s.last_cause);
     matches!(cause, Some(SequenceNak | ImpliedNak | ReadGap))
+}
+
+/// The peer told of one gap again and again, faster than it could be closed, until no retry was
+/// left. What was lost no more often than once for each retry would not have been enough.
+fn naks_repeated(f: &Facts) -> Option<Verdict> {
+    let (q, s) = (f.peer.qp.as_ref()?, f.standing?);
+    let repeat = q.nak_repeat?;
+    let naks = s.last_cause == Some(RecoverCause::SequenceNak) && s.expired == 0;
+    if !naks || f.requests.packets_lost() > u64::from(s.retries) {
+        return None;
+    }
+    let lost = match f.requests.packets_lost() {
+        0 => "packets were out of order".to_owned(),
+        n => format!("{} lost", plural(n, "request packet")),
+    };
+    let text = format!(
+        "the peer repeats a sequence NAK after {} while a gap stands (`rc.nak_repeat`), and what is \
+         sent again takes {} at least to arrive: {lost}, and each repetition used one of \
+         retry_cnt {}{}",
+        time(repeat),
+        time(f.round_trip),
+        f.attr.retry_cnt,
+        open_faults(f, |_| true)
+    );
+    Some(verdict(Cause::NakRepeat, "rc.nak_repeat", text).needs(Need::NakRepeat(f.round_trip)))
 }
 
 /// Nothing was lost, and the peer, or this side, missed a packet all the same.
