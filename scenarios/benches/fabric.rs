@@ -5,8 +5,8 @@
 //! the process so far (of this machine; name one workload for its own). Asserts no time. A CSV path
 //! runs that list on the network of 128 hosts.
 //!
-//! `-- dcqcn` runs the three incasts with DCQCN over twelve seeds, with both parameter sets that have
-//! the published parameters, and says how far the last flow's end is from that of other simulators.
+//! `-- dcqcn` runs the three incasts with DCQCN over twelve seeds, with both sets that have the
+//! published parameters, and says how far the last flow's end is from that of other simulators.
 
 use doorbell::format::expand::expand;
 use doorbell::format::load::{Overrides, find, load};
