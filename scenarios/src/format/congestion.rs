@@ -102,8 +102,8 @@ pub struct Congestion {
     /// `dcqcn`: only a cut after a step of the timer does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clamp_tgt_rate_after_time_inc: Option<bool>,
-    /// `dcqcn`: cuts come at the ends of periods, counted from the first CNP, in which one has come,
-    /// and not with the CNP. Then an overload goes on for a period before the first cut.
+    /// `dcqcn`: cuts come at the ends of periods in which a CNP came, counted from the first CNP.
+    /// Otherwise the CNP itself cuts. On: an overload goes on for a period before the first cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_on_clock: Option<bool>,
     /// `dcqcn`: a flow that is back at the line rate keeps its alpha; without it the next CNP is a
@@ -281,7 +281,7 @@ pub enum ParameterSet {
     /// The DCQCN paper: a CNP cuts, at most once per 50 us.
     #[default]
     Paper,
-    /// The HPCC paper's simulator and its descendants: marks come in ACKs, cuts on a clock of 50 us.
+    /// The HPCC paper's simulator and its descendants: marks in ACKs, cuts on a clock of 50 us.
     Hpcc,
     /// ConnectX, in the vendor's new documents.
     Vendor,
