@@ -8,12 +8,12 @@ use super::postmortem::Why;
 use super::qp::{NextPacket, NicQp};
 use super::wqe::WqeData;
 use super::{Nic, Running};
-use crate::engine::{Class, Slab};
+use crate::engine::Class;
 use crate::memory::{Contents, MemoryError, Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::codec::Ecn;
-use crate::wire::{Packet, PacketId, Payload};
+use crate::wire::{Packet, PacketId, Packets, Payload};
 
 impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
@@ -342,7 +342,7 @@ impl Nic {
     /// covers; returns the QP. `None` for every other read.
     pub fn payload_pieces(
         &mut self,
-        packets: &Slab<Packet>,
+        packets: &Packets,
         tag: u64,
         mut f: impl FnMut(u64, u32),
     ) -> Option<u32> {
