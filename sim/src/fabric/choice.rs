@@ -39,7 +39,7 @@ impl Choice {
         }
     }
 
-    /// One of `ways`, which has at least two; `load` is what waits at a port, `psn` is the packet's.
+    /// One of at least two `ways`; `psn` is the packet's, `load` is what waits at a port.
     pub(super) fn among(
         self,
         ways: &[PortId],
