@@ -8,8 +8,8 @@ use doorbell_core::units::{Span, Time};
 
 use super::egress::{EgressPort, Queued};
 use super::{Fabric, FabricEvent, SwitchNode};
-use crate::engine::{Out, Slab};
-use crate::wire::{HostId, Packet, PortId};
+use crate::engine::Out;
+use crate::wire::{HostId, Packets, PortId};
 
 /// Most switches whose routes are looked at for circles.
 const MAX_SEARCHED: usize = 256;
@@ -212,7 +212,7 @@ impl Fabric {
         &mut self,
         now: Time,
         switch: usize,
-        packets: &mut Slab<Packet>,
+        packets: &mut Packets,
         out: &mut Out<FabricEvent>,
     ) {
         self.switches[switch].watch(now, packets, out);

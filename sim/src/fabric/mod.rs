@@ -71,16 +71,16 @@ pub use shape::{FatTree, LeafSpine, Rails, ShapeError};
 pub use switch::SwitchNode;
 pub use way::{Hop, Turn, time_alone};
 
-use crate::engine::{Class, Out, Slab};
-use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
+use crate::engine::{Class, Out};
+use crate::wire::{HostId, NodeId, PacketId, Packets, PortId};
 
 /// A network: the ports of all hosts, the switches and the links between them.
 ///
 /// ```
 /// use doorbell_core::units::{BitRate, Span, Time};
-/// use doorbell_sim::engine::{Out, Slab};
+/// use doorbell_sim::engine::Out;
 /// use doorbell_sim::fabric::{Fabric, FabricConfig, Link, Outcome};
-/// use doorbell_sim::wire::{HostId, PacketId, PortId};
+/// use doorbell_sim::wire::{HostId, PacketId, Packets, PortId};
 ///
 /// // Two hosts, three metres of cable, one packet of 1082 bytes on the wire.
 /// let link = Link::with_length_mm(BitRate::gbps(100), 3_000);
@@ -91,7 +91,7 @@ use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 /// // The owner brings each event back at its time; here there is one, the arrival.
 /// let (at, _, event) = out.as_slice()[0];
 /// assert_eq!(at, Time::ZERO + Span::from_ps(1_082 * 80) + Span::from_ns(15));
-/// let outcome = fabric.on_event(at, event, &mut Slab::new(), &mut out);
+/// let outcome = fabric.on_event(at, event, &mut Packets::new(), &mut out);
 /// assert!(matches!(outcome, Outcome::Delivered(d) if d.host == HostId(1)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -317,7 +317,7 @@ impl Fabric {
         &mut self,
         now: Time,
         ev: FabricEvent,
-        packets: &mut Slab<Packet>,
+        packets: &mut Packets,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
         let NodeId(node) = ev.node();

@@ -28,7 +28,7 @@ use crate::fabric::{
 use crate::host::{Host, HostConfig, InitiatorConfig, MAX_NICS, Shared, SimProgram, StallReason};
 use crate::nic::{Nic, NicEvent};
 use crate::pcie::PcieConfigError;
-use crate::wire::{HostId, Packet, PacketId};
+use crate::wire::{HostId, Packet, PacketId, Packets};
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
@@ -157,7 +157,7 @@ impl World {
         Ok(Self {
             shared: Shared {
                 engine,
-                packets: Slab::new(),
+                packets: Packets::new(),
                 fabric,
                 port_ids,
                 fabric_out: Out::new(),
