@@ -66,7 +66,7 @@ fn waits(world: &World) -> BTreeMap<(u32, u32), Wait> {
             if n == 1 { "1 packet waits".to_owned() } else { format!("{n} packets wait") };
         let name = port_name(fabric, node, port);
         let egress = fabric.egress_of(node, port);
-        let state = match (egress.is_blocked(), egress.credits(), egress.lanes()) {
+        let state = match (egress.is_blocked(), egress.credits(world.now()), egress.lanes()) {
             (true, Some(_), _) => "no room at the far end",
             (true, None, 0) => "the far end has paused it",
             (true, None, _) => "it waits for link credit",
