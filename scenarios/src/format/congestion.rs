@@ -19,7 +19,7 @@ type Time = Option<Positive<Span>>;
 pub struct Congestion {
     /// What senders do.
     pub control: ControlKind,
-    /// Where what is left out comes from.
+    /// Where what is left out comes from; without it `paper`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<ParameterSet>,
     /// Least time between two CNPs of a scope. Higher: senders hear of marks less often.

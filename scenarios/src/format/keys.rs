@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::schema::scenario_schema;
 use super::{Congestion, ControlKind, ParameterSet};
 use crate::quantity::Unit;
-use crate::run::congestion::Keys;
+use crate::run::congestion::{Keys, settings};
 
 /// Tables of the page: how a file writes them, and their name in the schema.
 pub(crate) const TABLES: [(&str, &str); 12] = [
@@ -204,6 +204,8 @@ fn dcqcn(d: &Dcqcn) -> Vec<(&'static str, String)> {
         ("rate_reduce_monitor_period", d.rate_reduce_monitor_period.print()),
         ("clamp_tgt_rate", d.clamp_tgt_rate.to_string()),
         ("clamp_tgt_rate_after_time_inc", d.clamp_tgt_rate_after_time_inc.to_string()),
+        ("cut_on_clock", d.cut_on_clock.to_string()),
+        ("keep_limiter", d.keep_limiter.to_string()),
     ]
 }
 
@@ -217,6 +219,8 @@ fn notification(c: &Congestion) -> Vec<(&'static str, String)> {
         ("cnp_delay", n.delay.print()),
         ("cnp_sl", n.sl.map_or_else(|| "the packet's".to_owned(), |sl| sl.to_string())),
         ("cnp_with_nak", n.with_nak.to_string()),
+        ("becn_in_acks", n.becn_in_acks.to_string()),
+        ("keep_gap", settings(c).keep_gap.to_string()),
     ]
 }
 

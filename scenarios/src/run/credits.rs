@@ -7,7 +7,6 @@ use doorbell_sim::world::{World, port_name};
 
 use super::bottleneck::{self, Reason, Ways};
 use super::{Metric, Note, NoteKind, Outcome};
-use crate::quantity::Unit;
 
 /// Share of the run, in percent, from which a starving lane is named.
 const ALARM_PERCENT: u64 = 10;
@@ -82,7 +81,7 @@ fn alarm(world: &World, reason: Reason, of: &[Lane], percent: u64) -> String {
         "{}, VL {}: packets waited {}{more} for link credit, {percent} % of the run",
         port_name(fabric, worst.at.0, worst.at.1),
         worst.lane,
-        worst.suffered.starved.print()
+        Metric::time(worst.suffered.starved).text()
     );
     match reason {
         Reason::Link(port) => format!(
