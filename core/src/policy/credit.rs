@@ -133,7 +133,8 @@ mod tests {
             (initial, every) in (1..10u32, 0..12u32),
             ops in prop::collection::vec((0..4u8, 0..8usize), 0..120),
         ) {
-            let (mut gate, mut issuer) = (CreditGate::new(initial), CreditIssuer::new(initial, every));
+            let mut gate = CreditGate::new(initial);
+            let mut issuer = CreditIssuer::new(initial, every);
             let (mut posted, mut used) = (initial, 0);
             let mut grants: Vec<u32> = Vec::new();
             for (op, n) in ops {
