@@ -77,6 +77,8 @@ impl CreditIssuer {
     /// `initial` receives are posted. A grant is due after `every` more. Higher: fewer messages
     /// that carry nothing else; above half of `initial` the peer may run dry before it hears.
     /// 0 counts as 1, and it is lowered to `initial`, since a peer without credits sends nothing.
+    /// Behind a [`RecvPool`](super::RecvPool) it must be at most `slots` + 1 - `batch`: up to
+    /// `batch` - 1 receives wait there to be posted, and a grant that waits for them never comes.
     pub const fn new(initial: u32, every: u32) -> Self {
         let every = if every > initial { initial } else { every };
         Self { total: initial, said: initial, every: if every == 0 { 1 } else { every } }

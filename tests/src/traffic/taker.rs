@@ -72,12 +72,14 @@ impl Taker {
             srq_depth: config.srq.then_some(config.slots),
             ..LocalConfig::default()
         };
+        // What waits for a full batch is not told of: a grant must not wait for it.
+        let told = config.slots + 1 - config.batch.clamp(1, config.slots);
         Self {
             client: Client::new(local, link),
             pool: None,
             mr: None,
             sender: None,
-            issuer: CreditIssuer::new(config.slots, config.grant_every),
+            issuer: CreditIssuer::new(config.slots, config.grant_every.min(told)),
             polled: Completions::with_capacity(8),
             kept: std::collections::VecDeque::new(),
             unsaid: None,
