@@ -58,7 +58,7 @@ fn no_receives() -> impl Strategy<Value = What> {
     })
 }
 
-fn fault_plans() -> impl Strategy<Value = FaultPlan> {
+pub(super) fn fault_plans() -> impl Strategy<Value = FaultPlan> {
     let what = prop_oneof![8 => packets(), 1 => no_receives()];
     proptest::collection::vec(what, 0..12).prop_map(|all| {
         let fault = |(i, what)| {
