@@ -131,7 +131,8 @@ pub(super) fn link<T: Control>(
         return Err(AggregateError::Mismatch { rank });
     }
     let mine = t.endpoint(channel.qp)?;
-    let attr = QpAttr { path_mtu: mine.mtu.min(card.endpoint.mtu), ..config.attr };
+    let path_mtu = config.path_mtu.unwrap_or(mine.mtu.min(card.endpoint.mtu));
+    let attr = QpAttr { path_mtu, ..config.attr };
     for (attr, mask) in (RcParams { attr }).steps(&mine, &card.endpoint) {
         t.modify_qp(channel.qp, &attr, mask)?;
     }

@@ -8,7 +8,7 @@ use super::reduce::Order;
 use crate::policy::BatchConfig;
 use crate::transport::{MemKind, QpAttr, Reduce};
 use crate::units::Span;
-use crate::verbs::AccessFlags;
+use crate::verbs::{AccessFlags, Mtu};
 
 /// How a contribution reaches the one that adds it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -73,6 +73,8 @@ pub struct AggregateConfig {
     /// path and path MTU are filled in. A dead peer is noticed by its silence after about
     /// `timeout` times `retry_cnt`, or at the deadline of the chunk, whichever comes first.
     pub attr: QpAttr,
+    /// Path MTU; `None`: the smaller one of both ports.
+    pub path_mtu: Option<Mtu>,
     /// How work requests for one peer are rung together.
     pub batch: BatchConfig,
     /// Rank of member 0; the others follow.
@@ -104,6 +106,7 @@ impl Default for AggregateConfig {
             memory: host,
             queue_memory: host,
             attr: QpAttr { max_rd_atomic: 16, max_dest_rd_atomic: 16, ..attr },
+            path_mtu: None,
             batch: BatchConfig { max_delay: Span::from_ms(1), ..BatchConfig::default() },
             first_rank: 0,
             key: 0x61 << 56,

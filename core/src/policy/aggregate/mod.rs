@@ -227,6 +227,12 @@ impl Aggregate {
         self.stats
     }
 
+    /// Whether the sum of the round is here, though peers may not have confirmed what they got of
+    /// it. At a member without the sum: whether it knows that it is complete.
+    pub fn has_sum(&self) -> bool {
+        (0..self.lanes.len()).all(|lane| self.lanes[lane].done == self.limit(lane))
+    }
+
     /// Starts a round with what the vector holds. Nothing is sent before the next step.
     ///
     /// # Errors
@@ -287,8 +293,9 @@ impl Aggregate {
 
     /// Everything has come, was passed on, and no work request names the memory any more.
     fn is_complete(&self) -> bool {
-        let lanes = || self.lanes.iter().enumerate();
-        lanes().all(|(i, l)| l.done == self.limit(i) && l.sinks.iter().all(|s| s.passed == l.done))
+        let passed = |l: &Lane| l.sinks.iter().all(|s| s.passed == l.done);
+        self.has_sum()
+            && self.lanes.iter().all(passed)
             && self.channels.iter().all(|c| c.outstanding == 0)
     }
 
