@@ -10,6 +10,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod ideal;
+pub mod noop;
 pub mod policy;
 pub mod transport;
 pub mod units;

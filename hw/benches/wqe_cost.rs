@@ -11,7 +11,7 @@
 
 use std::process::ExitCode;
 
-use doorbell_core::policy::{BatchConfig, Batcher};
+use doorbell_core::policy::{BatchConfig, Batcher, Cue};
 use doorbell_core::transport::*;
 use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_core::verbs::{AccessFlags, QpType, Rkey, SendFlags};
@@ -108,14 +108,14 @@ impl Bed {
             max_wrs: batch,
             max_bytes: Bytes(1 << 30),
             max_delay: Span::from_ms(1),
-            ring: Ring::Auto,
+            ..BatchConfig::default()
         };
         let mut batcher = Batcher::new(config, self.qp, &caps);
         let now = Time::ZERO;
         for n in 0..wqes {
             let sge = self.sge(n);
             let wr = self.wr(n, &sge);
-            while batcher.push(&mut self.t, now, &wr, false).is_err() {
+            while batcher.push(&mut self.t, now, &wr, Cue::Last).is_err() {
                 self.poll(&mut out);
             }
         }

@@ -3,7 +3,7 @@
 
 use doorbell::workloads::Failure;
 use doorbell::workloads::connect::{Client, Lane, LinkConfig, Local, LocalConfig, Topic, key};
-use doorbell_core::policy::{BatchConfig, Batcher, PushError};
+use doorbell_core::policy::{BatchConfig, Batcher, Cue, PushError};
 use doorbell_core::transport::*;
 use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_core::verbs::SendFlags;
@@ -290,7 +290,7 @@ impl Tour {
             max_bytes: Bytes(1 << 20),
             // Counts decide, so that the number of rings is the same on every back end.
             max_delay: self.config.patience,
-            ring: Ring::Auto,
+            ..BatchConfig::default()
         };
         let mut batcher = self.batcher.take().unwrap_or_else(|| Batcher::new(config, qp, &caps));
         let now = t.now();
@@ -302,8 +302,9 @@ impl Tour {
             let signaled = (n + 1).is_multiple_of(SIGNAL_EVERY) || last;
             let flags = if signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
             let op = SendOp::Write(self.remote(TARGET + at));
+            let cue = if last { Cue::Urgent } else { Cue::More };
             let wr = SendWr { wr_id: n.into(), op, data: Data::Sge(&sge), flags, dest: None };
-            match batcher.push(t, now, &wr, last) {
+            match batcher.push(t, now, &wr, cue) {
                 Ok(_) => self.pushed += 1,
                 Err(PushError::Refused(StageError::SqFull)) => break,
                 Err(e) => return Err(e.to_string()),

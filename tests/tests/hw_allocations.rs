@@ -3,7 +3,7 @@
 
 use std::alloc::System;
 
-use doorbell_core::policy::{BatchConfig, Batcher, PushError};
+use doorbell_core::policy::{BatchConfig, Batcher, Cue, PushError};
 use doorbell_core::transport::*;
 use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_core::verbs::{AccessFlags, QpType, Rkey, SendFlags};
@@ -107,15 +107,15 @@ impl Bed {
             max_wrs: BATCH,
             max_bytes: Bytes(1 << 30),
             max_delay: Span::from_ms(1),
-            ring: Ring::Auto,
+            ..BatchConfig::default()
         };
         let mut batcher = Batcher::new(config, self.qp, &self.t.qp_caps(self.qp).unwrap());
         for n in 0..wrs {
             let wr = Self::request(n, &list, &bytes);
-            let mut pushed = batcher.push(&mut self.t, Time::ZERO, &wr, false);
+            let mut pushed = batcher.push(&mut self.t, Time::ZERO, &wr, Cue::Last);
             if matches!(pushed, Err(PushError::Refused(StageError::SqFull))) {
                 self.poll();
-                pushed = batcher.push(&mut self.t, Time::ZERO, &wr, false);
+                pushed = batcher.push(&mut self.t, Time::ZERO, &wr, Cue::Last);
             }
             pushed.unwrap();
         }

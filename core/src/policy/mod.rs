@@ -6,5 +6,21 @@
 
 pub mod aggregate;
 mod batch;
+mod buffers;
+mod cq;
+mod credit;
+mod inline;
+mod recv_pool;
+mod sender;
+mod template;
+mod window;
 
-pub use batch::{BatchConfig, BatchStats, Batcher, PushError, Pushed};
+pub use batch::{BatchConfig, BatchMode, BatchStats, Batcher, Cue, PushError, Pushed};
+pub use buffers::SendBuffers;
+pub use cq::{CqBudget, CqShare, CqTooSmall};
+pub use credit::{CreditGate, CreditIssuer};
+pub use inline::{InlineChoice, InlineConfig};
+pub use recv_pool::{RecvPool, RecvPoolConfig, RecvPoolError, RecvPoolStats, ReleaseError};
+pub use sender::{Sender, SenderConfig};
+pub use template::WrTemplate;
+pub use window::{SendWindow, WindowConfig};

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::handles::{AhId, QpId, SrqId};
 use super::memory::Sge;
-use crate::verbs::{QKey, Qpn, Rkey, SendFlags, WcOpcode, WcStatus, WrOpcode};
+use crate::verbs::{QKey, QpType, Qpn, Rkey, SendFlags, WcOpcode, WcStatus, WrOpcode};
 
 /// Remote memory: a virtual address and the key that grants access.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -121,6 +121,40 @@ pub struct SendWr<'a> {
     pub flags: SendFlags,
     /// Destination, for UD only.
     pub dest: Option<UdDest>,
+}
+
+/// Size of a basic block of a send queue, bytes. A WQE takes whole blocks.
+pub const WQEBB: u32 = 64;
+
+/// Bytes of a send WQE by its segments: ctrl 16, UD address vector 48, remote address 16, ATOMIC
+/// 16, then 16 per element or 4 + inline bytes padded to 16 (protocol.md §6.1, rdma-core mlx5).
+#[inline]
+pub fn wqe_bytes(ty: QpType, op: WrOpcode, data: &Data<'_>) -> u32 {
+    let mut bytes = 16;
+    if ty == QpType::Ud {
+        bytes += 48;
+    }
+    bytes += match op {
+        WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm | WrOpcode::RdmaRead => 16,
+        WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd => 32,
+        _ => 0,
+    };
+    bytes
+        + match data {
+            Data::Sge(sges) => 16 * sges.len() as u32,
+            Data::Inline([]) => 0,
+            Data::Inline(b) => (4 + b.len() as u32).next_multiple_of(16),
+        }
+}
+
+impl SendWr<'_> {
+    /// Blocks of [`WQEBB`] bytes that its WQE takes in the send queue, by [`wqe_bytes`].
+    #[inline]
+    pub fn blocks(&self) -> u32 {
+        // Datagrams and nothing else have a destination.
+        let ty = if self.dest.is_some() { QpType::Ud } else { QpType::Rc };
+        wqe_bytes(ty, self.op.opcode(), &self.data).div_ceil(WQEBB)
+    }
 }
 
 /// A receive work request with one scatter element.
@@ -245,5 +279,39 @@ impl Completions {
     /// What was polled.
     pub fn as_slice(&self) -> &[Completion] {
         &self.items
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn bytes(ty: QpType, op: WrOpcode, sges: usize) -> u32 {
+        let sges = vec![Sge::default(); sges];
+        wqe_bytes(ty, op, &Data::Sge(&sges))
+    }
+
+    #[test]
+    fn sizes_of_protocol_6_1() {
+        assert_eq!(bytes(QpType::Rc, WrOpcode::Send, 1), 32);
+        assert_eq!(bytes(QpType::Rc, WrOpcode::RdmaWrite, 1), 48);
+        assert_eq!(bytes(QpType::Rc, WrOpcode::RdmaRead, 1), 48);
+        assert_eq!(bytes(QpType::Rc, WrOpcode::AtomicCmpAndSwp, 1), 64);
+        assert_eq!(bytes(QpType::Rc, WrOpcode::RdmaWrite, 5), 32 + 16 * 5);
+        assert_eq!(bytes(QpType::Ud, WrOpcode::Send, 1), 80);
+    }
+
+    #[test]
+    fn largest_inline_per_block_count() {
+        // (op, bytes, blocks): the greatest inline length of 1, 2 and 4 blocks, and one byte more.
+        for (op, fits) in [(WrOpcode::Send, [44, 108, 236]), (WrOpcode::RdmaWrite, [28, 92, 220])] {
+            for (n, blocks) in fits.into_iter().zip([1, 2, 4]) {
+                let b = vec![0; n + 1];
+                let size = |n: usize| wqe_bytes(QpType::Rc, op, &Data::Inline(&b[..n]));
+                assert_eq!(size(n).div_ceil(WQEBB), blocks);
+                assert_eq!(size(n + 1).div_ceil(WQEBB), blocks + 1);
+            }
+        }
     }
 }

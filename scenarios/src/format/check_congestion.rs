@@ -49,6 +49,11 @@ fn check_dcqcn(c: &Congestion) -> Checked {
         let help = format!("at least {}, or lower `rpg_min_rate`", set.rpg_min_rate.print());
         return refuse("congestion.rate_to_set_on_first_cnp", text, help);
     }
+    if set.cut_on_clock && set.rate_reduce_monitor_period.is_zero() {
+        let text = "`rate_reduce_monitor_period` is 0, and `cut_on_clock` counts in it";
+        let help = "at least \"1ps\", or `cut_on_clock = false`";
+        return refuse("congestion.rate_reduce_monitor_period", text.to_owned(), help);
+    }
     Ok(())
 }
 

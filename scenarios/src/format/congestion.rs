@@ -36,6 +36,12 @@ pub struct Congestion {
     /// A sequence NAK comes with a CNP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cnp_with_nak: Option<bool>,
+    /// A marked request that asks for an ACK is echoed in it, and only others by a CNP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub becn_in_acks: Option<bool>,
+    /// A change of the rate holds from the next packet on, and leaves the gap that runs as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_gap: Option<bool>,
     /// `dcqcn`: step of the target rate in additive increase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rpg_ai_rate: Rate,
@@ -84,6 +90,14 @@ pub struct Congestion {
     /// `dcqcn`: only a cut after a step of the timer does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clamp_tgt_rate_after_time_inc: Option<bool>,
+    /// `dcqcn`: cuts come at the ends of periods, counted from the first CNP, in which one has come,
+    /// and not with the CNP. Then an overload goes on for a period before the first cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_on_clock: Option<bool>,
+    /// `dcqcn`: a flow that is back at the line rate keeps its alpha; without it the next CNP is a
+    /// first one again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_limiter: Option<bool>,
     /// `timely`: round trip time below which the rate rises in any case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub t_low: Time,
@@ -198,13 +212,18 @@ impl ControlKind {
                 "rate_reduce_monitor_period",
                 "clamp_tgt_rate",
                 "clamp_tgt_rate_after_time_inc",
+                "cut_on_clock",
+                "keep_limiter",
                 "min_time_between_cnps",
                 "cnp_scope",
                 "cnp_delay",
                 "cnp_sl",
                 "cnp_with_nak",
+                "becn_in_acks",
+                "keep_gap",
             ],
             Self::Timely => &[
+                "keep_gap",
                 "t_low",
                 "t_high",
                 "add_step",
@@ -227,8 +246,10 @@ impl ControlKind {
                 "cnp_delay",
                 "cnp_sl",
                 "cnp_with_nak",
+                "becn_in_acks",
+                "keep_gap",
             ],
-            Self::Integral => &["target", "gain", "start_rate", "min_rate"],
+            Self::Integral => &["target", "gain", "start_rate", "min_rate", "keep_gap"],
         }
     }
 }
@@ -237,9 +258,11 @@ impl ControlKind {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ParameterSet {
-    /// The DCQCN paper and the simulators after it.
+    /// The DCQCN paper: a CNP cuts, at most once per 50 us.
     #[default]
     Paper,
+    /// The HPCC paper's simulator and its descendants: marks come in ACKs, cuts on a clock of 50 us.
+    Hpcc,
     /// ConnectX, in the vendor's new documents.
     Vendor,
 }

@@ -38,6 +38,9 @@ fn parameter_sets_and_single_parameters() {
     assert!(matches!(control(""), Control::None));
     assert_eq!(dcqcn(""), Dcqcn::PAPER);
     assert_eq!(dcqcn("parameters = 'vendor'"), Dcqcn::VENDOR);
+    assert_eq!(dcqcn("parameters = 'hpcc'"), Dcqcn::HPCC);
+    let cfg = dcqcn("cut_on_clock = true\nkeep_limiter = true");
+    assert_eq!(cfg, Dcqcn::HPCC);
     let cfg = dcqcn("parameters = 'vendor'\nrpg_threshold = 5\nrpg_byte_reset = '0B'");
     assert_eq!(cfg, Dcqcn { rpg_threshold: 5, rpg_byte_reset: None, ..Dcqcn::VENDOR });
     let cfg = dcqcn("dce_tcp_g = 1019\nclamp_tgt_rate = true");
@@ -80,6 +83,33 @@ fn who_sends_cnps_and_when() {
     assert_eq!(notify("control = 'ibcc'"), Some(Notification::INFINIBAND));
     let given = notify("control = 'dcqcn'\ncnp_sl = 3\ncnp_scope = 'port'\ncnp_with_nak = true");
     assert!(given.is_some_and(|n| n.sl == Some(3) && n.with_nak));
+    assert_eq!(notify("control = 'dcqcn'\nparameters = 'hpcc'"), Some(Notification::HPCC));
+    let echo = notify("control = 'dcqcn'\nbecn_in_acks = true");
+    assert_eq!(echo, Some(Notification { becn_in_acks: true, ..Notification::PAPER }));
+}
+
+#[test]
+fn a_gap_stays_with_dcqcn_and_follows_the_rate_with_others() {
+    let keeps = |table: &str| {
+        let points = expanded(&text(table), &[]).unwrap_or_else(|e| panic!("{e}"));
+        settings(&points[0].point.scenario.congestion).keep_gap
+    };
+    for control in ["dcqcn", "timely", "ibcc"] {
+        let table = format!("control = '{control}'");
+        assert_eq!(keeps(&table), control == "dcqcn", "{control}");
+        assert!(keeps(&format!("{table}\nkeep_gap = true")));
+        assert!(!keeps(&format!("{table}\nkeep_gap = false")));
+    }
+}
+
+#[test]
+fn a_clock_of_cuts_needs_a_period() {
+    let zero = "control = 'dcqcn'\nrate_reduce_monitor_period = '0us'";
+    dcqcn("rate_reduce_monitor_period = '0us'");
+    dcqcn("rate_reduce_monitor_period = '1ps'\ncut_on_clock = true");
+    let help = "at least \"1ps\"";
+    refused(&format!("{zero}\ncut_on_clock = true"), "`rate_reduce_monitor_period` is 0", help);
+    refused(&format!("{zero}\nparameters = 'hpcc'"), "`rate_reduce_monitor_period` is 0", help);
 }
 
 #[test]

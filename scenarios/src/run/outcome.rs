@@ -27,6 +27,8 @@
 //! | `srq_limit_events` | count | limit events that programs have taken |
 //! | `rate_cuts` | count | with congestion control: how often a flow's rate fell |
 //! | `rate_waits` | count | times that a queue pair with work waited for its rate |
+//! | `rtt_deviation` | time | mean distance of round trip times from the target of `integral` |
+//! | `rtt_swings`, `rtt_period` | count, time | rises from below the target to above it after another, and the mean time between |
 //! | `rate_min` | bit/s | the lowest rate that any flow had |
 //! | `data_errors` | count | messages that the peer found wrong or missing |
 //! | `flows`, `flows_unfinished` | count | of programs of that kind; all that follow too |

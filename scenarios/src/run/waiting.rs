@@ -62,7 +62,7 @@ fn waits(world: &World) -> BTreeMap<(u32, u32), Wait> {
             if n == 1 { "1 packet waits".to_owned() } else { format!("{n} packets wait") };
         let name = port_name(fabric, node, port);
         let egress = fabric.egress_of(node, port);
-        let state = match (egress.is_blocked(), egress.credits()) {
+        let state = match (egress.is_blocked(), egress.credits(world.now())) {
             (true, Some(_)) => "no room at the far end (no credits)",
             (true, None) => "the far end has paused it",
             (false, _) => "its turn has not come",

@@ -575,7 +575,7 @@ impl Builder<'_> {
             lanes: self.receivers(end),
             occupied: 0,
             received: Tally::default(),
-            lost: Drops::default(),
+            lost: Box::default(),
             copied: Tally::default(),
             owed: 0,
             last_stored: Time::ZERO,

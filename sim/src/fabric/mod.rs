@@ -7,8 +7,9 @@
 //! reads there where a packet goes, and marks those that it holds itself.
 //!
 //! A hop of an uncontested packet costs one event, its arrival. A packet that waits adds the
-//! wake-up of its port, and one that crosses a lossless link adds the credit that comes back (two
-//! events on InfiniBand: the buffer is free, the sender hears of it).
+//! wake-up of its port. Credit of an idealised lossless link costs an event only where the sender
+//! waits for it, see [`Fabric::expect`]; on InfiniBand it costs two per packet: the buffer is free,
+//! the sender hears of it.
 
 mod balance;
 mod buffer;
@@ -30,6 +31,7 @@ mod mmu;
 mod noise;
 mod pfc;
 mod queues;
+mod room;
 mod routes;
 mod schedule;
 mod shape;
@@ -133,8 +135,8 @@ impl Fabric {
     pub fn dropped(&self) -> Drops {
         let at_nodes = self.switches.iter().map(SwitchNode::dropped);
         let at_nodes = at_nodes.chain(self.hosts.iter().map(|h| h.dropped));
-        let at_hosts = self.hosts.iter().flat_map(|h| h.ports.iter().map(|p| p.ingress.lost));
-        let before = self.switches.iter().flat_map(|s| s.ports.iter().map(|p| p.ingress.lost));
+        let at_hosts = self.hosts.iter().flat_map(|h| h.ports.iter().map(|p| *p.ingress.lost));
+        let before = self.switches.iter().flat_map(|s| s.ports.iter().map(|p| *p.ingress.lost));
         at_nodes.chain(at_hosts).chain(before).fold(Drops::default(), |sum, d| sum.plus(&d))
     }
 
@@ -259,11 +261,14 @@ impl Fabric {
     /// Most bytes in the queue of a port since this was last asked. For a recorder: it changes
     /// nothing that the network goes by.
     pub(crate) fn take_peak(&mut self, now: Time, node: NodeId, port: PortId) -> u64 {
-        let egress = match node.index().checked_sub(self.hosts.len()) {
+        self.egress_mut(node, port).take_peak(now)
+    }
+
+    fn egress_mut(&mut self, node: NodeId, port: PortId) -> &mut EgressPort {
+        match node.index().checked_sub(self.hosts.len()) {
             None => &mut self.hosts[node.index()].ports[port.index()].egress,
             Some(s) => &mut self.switches[s].ports[port.index()].egress,
-        };
-        egress.take_peak(now)
+        }
     }
 
     fn ingress_mut(&mut self, node: NodeId, port: PortId) -> &mut Ingress {
@@ -285,6 +290,26 @@ impl Fabric {
             }
             _ => false,
         }
+    }
+
+    /// Looks at an event that a node has asked for. True: it need not come, since it brings a port
+    /// credit that it does not wait for; the port has noted when. An owner that brings every event
+    /// gets the same run.
+    #[inline]
+    pub fn expect(&mut self, at: Time, ev: FabricEvent) -> bool {
+        match ev {
+            FabricEvent::Credit { node, port, bytes } => {
+                self.egress_mut(node, port).expect_credit(at, bytes)
+            }
+            _ => false,
+        }
+    }
+
+    /// When the last credit up to `limit` comes that was [expected](Self::expect) and that no port
+    /// has looked at yet: what happens last in a network that comes to rest.
+    pub fn last_expected(&self, limit: Time) -> Option<Time> {
+        let ports = self.ports().map(|(node, port)| self.egress_of(node, port));
+        ports.filter_map(|p| p.last_quiet_credit(limit)).max()
     }
 
     /// Handles one event at its time.

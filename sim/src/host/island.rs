@@ -68,12 +68,17 @@ impl Shared {
         self.ranks.len() as u32
     }
 
-    /// Hands to the engine what the fabric wants to happen; the recorder of packets sees it first.
+    /// Hands to the engine what the fabric wants to happen and has to hear of; the recorder of
+    /// packets sees it first.
     pub fn schedule_fabric(&mut self, origin: ComponentId) {
         if let Some(capture) = &mut self.capture {
             capture.transmissions(&self.fabric_out, &self.fabric, &self.packets);
         }
-        self.engine.schedule_all(origin, &mut self.fabric_out, Event::Fabric);
+        for (at, class, ev) in self.fabric_out.drain() {
+            if !self.fabric.expect(at, ev) {
+                self.engine.schedule(origin, at, class, Event::Fabric(ev));
+            }
+        }
     }
 }
 
@@ -475,10 +480,15 @@ impl Host {
                 s.engine.trace(d.id, kind, a, b);
             }
         }
-        let pcie = |ev| Event::Host(host, HostEvent::Pcie(ev));
-        s.engine.schedule_all(self.pcie_id, &mut self.pcie_out, pcie);
-        let memory = |ev| Event::Host(host, HostEvent::Memory(ev));
-        s.engine.schedule_all(self.pcie_id, &mut self.memory_out, memory);
+        // Both are empty most of the time, and always on an instant host.
+        if !self.pcie_out.is_empty() {
+            let pcie = |ev| Event::Host(host, HostEvent::Pcie(ev));
+            s.engine.schedule_all(self.pcie_id, &mut self.pcie_out, pcie);
+        }
+        if !self.memory_out.is_empty() {
+            let memory = |ev| Event::Host(host, HostEvent::Memory(ev));
+            s.engine.schedule_all(self.pcie_id, &mut self.memory_out, memory);
+        }
         let port = s.port_ids[host.index()];
         s.schedule_fabric(port);
     }

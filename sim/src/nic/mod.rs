@@ -157,6 +157,8 @@ pub struct NicStats {
     pub rate_cuts: u64,
     /// and the lowest rate that one of them had.
     pub lowest_rate: Option<BitRate>,
+    /// How round trip times of flows that are gone moved about their target.
+    pub swings: Option<crate::cc::Swings>,
 }
 
 /// The NIC of a host.

@@ -32,7 +32,7 @@ impl Nic {
     /// Starts the next packet on an idle processing unit.
     fn kick(&mut self, env: &mut Env<'_>, pu: u16) {
         let i = usize::from(pu);
-        while self.pus[i].running.is_none() {
+        while self.pus[i].running.is_none() && !self.pus[i].ready.is_empty() {
             let Some(qp) = self.next_ready(env, i) else { return };
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { continue };
             let flow = q.flow.as_ref().map(|flow| flow.id);
@@ -113,8 +113,7 @@ impl Nic {
         self.tx_blocked = false;
         let count = self.pus.len() as u16;
         let first = self.next_pu;
-        for i in 0..count {
-            let pu = (first + i) % count;
+        for pu in (first..count).chain(0..first) {
             self.kick(env, pu);
             if self.tx_blocked {
                 // The one that found no room goes first next time, so that none waits for ever.

@@ -1,14 +1,12 @@
 //! Work queue elements as the NIC sees them, and their sizes.
 
 use doorbell_core::transport::{Data, SendOp, SendWr, Sge};
+pub use doorbell_core::transport::{WQEBB, wqe_bytes};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{QKey, QpType, Qpn, Rkey, SendFlags, ServiceLevel, WrOpcode};
+use doorbell_core::verbs::{QKey, QpType, Qpn, Rkey, SendFlags, ServiceLevel};
 
 use crate::rc::SendJob;
 use crate::wire::{HostId, PortId};
-
-/// Size of a basic block of the send queue, bytes.
-pub const WQEBB: u32 = 64;
 
 /// Inline bytes: short ones in place, so that the common case does not allocate.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -183,26 +181,6 @@ impl Wqe {
     }
 }
 
-/// Bytes of a send WQE by its segments: ctrl 16, UD address vector 48, remote address 16, ATOMIC
-/// 16, then 16 per element or 4 + inline bytes padded to 16 (protocol.md §6.1, rdma-core mlx5).
-pub fn wqe_bytes(ty: QpType, op: WrOpcode, data: &Data<'_>) -> u32 {
-    let mut bytes = 16;
-    if ty == QpType::Ud {
-        bytes += 48;
-    }
-    bytes += match op {
-        WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm | WrOpcode::RdmaRead => 16,
-        WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd => 32,
-        _ => 0,
-    };
-    bytes
-        + match data {
-            Data::Sge(sges) => 16 * sges.len() as u32,
-            Data::Inline([]) => 0,
-            Data::Inline(b) => (4 + b.len() as u32).next_multiple_of(16),
-        }
-}
-
 /// A WQE in the send queue ring.
 #[derive(Clone, Debug)]
 pub struct SqSlot {
@@ -238,34 +216,6 @@ pub struct RqWqe {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn bytes(ty: QpType, op: WrOpcode, sges: usize) -> u32 {
-        let sges = vec![Sge::default(); sges];
-        wqe_bytes(ty, op, &Data::Sge(&sges))
-    }
-
-    #[test]
-    fn sizes_of_protocol_6_1() {
-        assert_eq!(bytes(QpType::Rc, WrOpcode::Send, 1), 32);
-        assert_eq!(bytes(QpType::Rc, WrOpcode::RdmaWrite, 1), 48);
-        assert_eq!(bytes(QpType::Rc, WrOpcode::RdmaRead, 1), 48);
-        assert_eq!(bytes(QpType::Rc, WrOpcode::AtomicCmpAndSwp, 1), 64);
-        assert_eq!(bytes(QpType::Rc, WrOpcode::RdmaWrite, 5), 32 + 16 * 5);
-        assert_eq!(bytes(QpType::Ud, WrOpcode::Send, 1), 80);
-    }
-
-    #[test]
-    fn largest_inline_per_block_count() {
-        // (op, bytes, blocks): the greatest inline length of 1, 2 and 4 blocks, and one byte more.
-        for (op, fits) in [(WrOpcode::Send, [44, 108, 236]), (WrOpcode::RdmaWrite, [28, 92, 220])] {
-            for (n, blocks) in fits.into_iter().zip([1, 2, 4]) {
-                let b = vec![0; n + 1];
-                let size = |n: usize| wqe_bytes(QpType::Rc, op, &Data::Inline(&b[..n]));
-                assert_eq!(size(n).div_ceil(WQEBB), blocks);
-                assert_eq!(size(n + 1).div_ceil(WQEBB), blocks + 1);
-            }
-        }
-    }
 
     #[test]
     fn pieces_cross_elements() {

@@ -1,6 +1,6 @@
 //! Policies run unchanged, on a handle and on a borrowed one.
 
-use doorbell_core::policy::{BatchConfig, BatchStats, Batcher, PushError};
+use doorbell_core::policy::{BatchConfig, BatchStats, Batcher, Cue, PushError};
 use doorbell_core::transport::*;
 use doorbell_core::units::Span;
 
@@ -16,7 +16,7 @@ fn push<T: Control>(mut t: T, me: Side, to: Remote, ids: std::ops::Range<u64>) -
     for wr_id in ids {
         let now = t.now();
         let wr = send(SendOp::Write(to), wr_id, Data::Sge(&list));
-        batcher.push(&mut t, now, &wr, false).unwrap();
+        batcher.push(&mut t, now, &wr, Cue::Last).unwrap();
     }
     let due = batcher.deadline().expect("an incomplete batch is held");
     assert_eq!(batcher.tick(&mut t, due), Ok(None));
@@ -48,7 +48,7 @@ fn a_full_queue_is_handed_to_the_caller() {
         for wr_id in 0..17 {
             let now = handle.now();
             let wr = send(SendOp::Write(to), wr_id, Data::Sge(&list));
-            let pushed = batcher.push(&mut handle, now, &wr, false);
+            let pushed = batcher.push(&mut handle, now, &wr, Cue::Last);
             let full = Err(PushError::Refused(StageError::SqFull));
             assert!(if wr_id < 16 { pushed.is_ok() } else { pushed == full }, "{pushed:?}");
         }

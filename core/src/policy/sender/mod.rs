@@ -1,0 +1,198 @@
+//! A send queue that is batched, signalled selectively, and never overrun.
+
+use crate::transport::{
+    Completion, QpCaps, QpId, RingCause, RingError, Rung, SendWr, StageError, Transport, WorkQueue,
+};
+use crate::units::Time;
+use crate::verbs::SendFlags;
+
+use super::{
+    BatchConfig, BatchStats, Batcher, CqShare, Cue, PushError, Pushed, SendWindow, WindowConfig,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Configuration of a [`Sender`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct SenderConfig {
+    /// When it rings.
+    pub batch: BatchConfig,
+    /// How much is outstanding, and how much of it is signalled.
+    pub window: WindowConfig,
+    /// Whether the last one of a burst ([`Cue::Last`], [`Cue::Urgent`]) is signalled too, so that
+    /// the news of it does not wait for a later one. Costs a completion per burst.
+    pub signal_last: bool,
+}
+
+/// Pushes work requests on one queue pair that nobody else posts to.
+///
+/// A [`Batcher`] and a [`SendWindow`] together: it signals one of `signal_every` work requests, and
+/// always before the queue could fill; it has never more outstanding than the queue has slots or
+/// blocks, or than it has entries of its completion queue. So neither queue can overrun, also when
+/// the queue pair fails and every work request completes.
+///
+/// Give it each completion of the queue pair: [`completion`](Sender::completion).
+#[derive(Debug)]
+pub struct Sender {
+    qp: QpId,
+    batch: Batcher,
+    window: SendWindow,
+    share: CqShare,
+    signal_last: bool,
+}
+
+impl Sender {
+    /// A sender on `qp`, to which `caps` was granted, with entries of its completion queue.
+    /// Nothing may be staged or outstanding on it.
+    pub fn new(config: SenderConfig, qp: QpId, caps: &QpCaps, share: CqShare) -> Self {
+        let SenderConfig { batch, window, signal_last } = config;
+        let window = SendWindow::new(window, caps, share.entries());
+        // A batch that fills the window would leave nothing to do while it is under way.
+        let max_wrs = batch.max_wrs.min(window.max_wrs());
+        let batch = Batcher::new(BatchConfig { max_wrs, ..batch }, qp, caps);
+        Self { qp, batch, window, share, signal_last }
+    }
+
+    /// The queue pair.
+    pub const fn qp(&self) -> QpId {
+        self.qp
+    }
+
+    /// What is outstanding.
+    pub const fn window(&self) -> &SendWindow {
+        &self.window
+    }
+
+    /// What was rung.
+    pub const fn stats(&self) -> BatchStats {
+        self.batch.stats()
+    }
+
+    /// When [`tick`](Sender::tick) has to be called; `None` while nothing is held.
+    pub const fn deadline(&self) -> Option<Time> {
+        self.batch.deadline()
+    }
+
+    /// WQEs that are staged and wait.
+    pub const fn held(&self) -> u32 {
+        self.batch.held()
+    }
+
+    /// Whether `wr` fits now.
+    #[inline]
+    pub fn fits(&self, wr: &SendWr<'_>) -> bool {
+        self.window.fits(self.window.blocks_of(wr))
+    }
+
+    /// Stages a work request, and rings when it is time. It is signalled when the request says so
+    /// or when it has to be.
+    ///
+    /// # Errors
+    /// As of [`Batcher::push`]. `SqFull` says that the window is full: what was held has been rung;
+    /// poll, hand over the completions, push again. After [`RingCause::Indeterminate`] the slots
+    /// stay in use until the queue pair is reset: see [`into_share`](Sender::into_share).
+    #[inline]
+    pub fn push(
+        &mut self,
+        t: &mut impl Transport,
+        now: Time,
+        wr: &SendWr<'_>,
+        cue: Cue,
+    ) -> Result<Pushed, PushError> {
+        let blocks = self.window.blocks_of(wr);
+        if !self.window.fits(blocks) {
+            return Err(self.full(t));
+        }
+        let signal = wr.flags.contains(SendFlags::SIGNALED)
+            || self.window.must_signal(blocks)
+            || self.signal_last && cue != Cue::More;
+        let mut wr = *wr;
+        wr.flags.set(SendFlags::SIGNALED, signal);
+        self.say_in_flight();
+        match self.batch.push(t, now, &wr, cue) {
+            Ok(pushed) => {
+                self.window.pushed(blocks, signal);
+                Ok(pushed)
+            }
+            Err(e) => Err(self.failed(e, blocks, signal)),
+        }
+    }
+
+    /// Rings when the oldest WQE is due, or when there is nothing left to wait for. Gives the time
+    /// of the next call, if one is needed.
+    ///
+    /// # Errors
+    /// See [`RingError`]; what was held is reported there.
+    #[inline]
+    pub fn tick(&mut self, t: &mut impl Transport, now: Time) -> Result<Option<Time>, RingError> {
+        self.say_in_flight();
+        self.batch.tick(t, now).map_err(|e| self.ring_failed(e))
+    }
+
+    /// Rings for what is held.
+    ///
+    /// # Errors
+    /// See [`RingError`]; what was held is reported there.
+    pub fn flush(&mut self, t: &mut impl Transport) -> Result<Rung, RingError> {
+        self.batch.flush(t).map_err(|e| self.ring_failed(e))
+    }
+
+    /// Takes note of a completion. Returns how many work requests it is the first to tell of, in
+    /// the order of the pushes; 0 for one of another queue.
+    #[inline]
+    pub fn completion(&mut self, c: &Completion) -> u32 {
+        match *c {
+            Completion::Send { qp, retired, .. }
+            | Completion::Error { qp, retired, queue: WorkQueue::Send, .. }
+                if qp == self.qp =>
+            {
+                self.window.retired(retired)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Ends it, as after the queue pair was reset or destroyed: gives back its share of the
+    /// completion queue, for [`CqBudget::give_back`](super::CqBudget::give_back) or a new sender.
+    pub fn into_share(self) -> CqShare {
+        self.share
+    }
+
+    /// The NIC is busy with what was rung and will be told of.
+    #[inline]
+    fn say_in_flight(&mut self) {
+        let held = self.batch.held();
+        let behind = self.window.used() - self.window.told_of();
+        self.batch.set_in_flight(self.window.used() - held.max(behind));
+    }
+
+    /// What is held goes, or it would keep the window full.
+    #[cold]
+    fn full(&mut self, t: &mut impl Transport) -> PushError {
+        match self.flush(t) {
+            Ok(_) => PushError::Refused(StageError::SqFull),
+            Err(error) => PushError::Ring { error, rung: 0, staged: false },
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, e: PushError, blocks: u32, signal: bool) -> PushError {
+        if let PushError::Ring { error, staged, .. } = e {
+            if staged {
+                self.window.pushed(blocks, signal);
+            }
+            self.ring_failed(error);
+        }
+        e
+    }
+
+    /// Slots of what was discarded are back; those of what nobody can tell are not.
+    #[cold]
+    fn ring_failed(&mut self, e: RingError) -> RingError {
+        if e.cause != RingCause::Indeterminate {
+            self.window.undo(e.discarded);
+        }
+        e
+    }
+}
