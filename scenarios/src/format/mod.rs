@@ -40,6 +40,8 @@ mod topology;
 mod variant;
 
 #[cfg(test)]
+mod aggregate_tests;
+#[cfg(test)]
 mod bad_input_tests;
 #[cfg(test)]
 mod congestion_tests;

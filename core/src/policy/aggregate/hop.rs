@@ -5,7 +5,7 @@ use super::config::Method;
 use super::error::AggregateError;
 use super::tag::{Tag, read_id};
 use super::{Aggregate, Place};
-use crate::policy::PushError;
+use crate::policy::{Cue, PushError};
 use crate::transport::{Data, RecvQueue, Remote, Ring, SendOp, SendWr, Transport};
 use crate::units::Time;
 use crate::verbs::SendFlags;
@@ -174,7 +174,7 @@ fn post<T: Transport>(
     now: Time,
     wr: &SendWr<'_>,
 ) -> Result<(), AggregateError> {
-    channel.batcher.push(t, now, wr, false)?;
+    channel.batcher.push(t, now, wr, Cue::More)?;
     channel.outstanding += 1;
     Ok(())
 }
