@@ -40,6 +40,7 @@
 //! | `victims` | count | flows that were slow though they shared neither end, see docs/flows.md |
 //! | `sums`, `sums_wrong` | count | of aggregations: rounds of all members that are complete, and of these wrong |
 //! | `members_failed` | count | members that ended with an error instead |
+//! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |
 //! | `added_bytes` | bytes | contributions that were added |
 //! | `byte_bound` | time | of one round: bytes of the busiest port in one direction at its rate |
 //! | `wire_hops` | count | packets over links, each link counted |

@@ -1,7 +1,7 @@
 //! Figures of aggregations.
 
 use doorbell_core::policy::aggregate::{Chunks, Load, Plan};
-use doorbell_core::units::Span;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::Mtu;
 use doorbell_sim::world::World;
 
@@ -46,6 +46,10 @@ fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
     put("sums_wrong", Metric::count(sum(|s| s.wrong)));
     put("added_bytes", Metric::bytes(sum(|s| s.added_bytes)));
     put("members_failed", Metric::count(failed));
+    let ends = results().filter(|r| r.failure.is_some()).filter_map(|r| r.last);
+    if let Some(last) = ends.max() {
+        put("last_failure", Metric::time(last.since(Time::ZERO)));
+    }
 }
 
 /// Time that the busiest port needs for the bytes of one round, headers included, in one direction:
