@@ -45,7 +45,9 @@ pub struct AggregateConfig {
     pub chunk: u32,
     /// Chunks of a lane that a member may have under way, from its contribution to the sum. It
     /// bounds the buffers: `window` chunks for each child and lane. To keep a link busy it takes
-    /// the way up and down in chunk times. Beyond the chunks of a lane it has no effect.
+    /// the way up and down in chunk times. More costs time at a root with members of its own: they
+    /// fill its link with a window first, and the other groups' first chunks wait behind it
+    /// (`scenarios/library/two_hop_byte_bound.toml`). Beyond the chunks of a lane it has no effect.
     pub window: u32,
     /// Receives for contributions by SEND; `None`: as many as all children may send, so that none
     /// is ever missing. Fewer, with [`Order::Arrival`] only: less memory, and a burst meets RNR

@@ -47,6 +47,59 @@
 //!
 //! [`Aggregate::open`], [`Aggregate::connect`] until it is complete; then per round: fill
 //! [`Aggregate::vector`], [`Aggregate::begin`], [`Aggregate::step`] until it is complete.
+//!
+//! ```
+//! use doorbell_core::ideal::{Ideal, Step, run};
+//! use doorbell_core::policy::aggregate::*;
+//! use doorbell_core::transport::*;
+//!
+//! /// One member. It contributes one number, its rank plus one.
+//! struct Member {
+//!     plan: Plan,
+//!     state: Option<Aggregate>,
+//!     running: bool,
+//!     sum: u64,
+//! }
+//!
+//! impl Member {
+//!     fn go_on<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, AggregateError> {
+//!         let config =
+//!             AggregateConfig { bytes: 8, op: Reduce::SumI64, ..AggregateConfig::default() };
+//!         let state = match &mut self.state {
+//!             Some(state) => state,
+//!             None => self.state.insert(Aggregate::open(t, config, &self.plan)?),
+//!         };
+//!         if !self.running {
+//!             if let Some(next) = state.connect(t)?.next() {
+//!                 return Ok(Some(next));
+//!             }
+//!             let own = u64::from(t.rank()) + 1;
+//!             t.store_u64(state.vector(), own)?;
+//!             state.begin(t.now())?;
+//!             self.running = true;
+//!         }
+//!         let next = state.step(t)?.next();
+//!         if next.is_none() {
+//!             self.sum = t.load_u64(state.vector())?;
+//!         }
+//!         Ok(next)
+//!     }
+//! }
+//!
+//! impl Program for Member {
+//!     fn step<T: Control>(&mut self, t: &mut T) -> Next {
+//!         self.go_on(t).expect("nothing goes wrong here").unwrap_or(Next::Done)
+//!     }
+//! }
+//!
+//! // Two racks of two; the first of each sums for its rack.
+//! let plan = Plan::two_hop(&Group::by_place(&[0, 0, 1, 1], 8, 1), 1).unwrap();
+//! let member = |_| Member { plan: plan.clone(), state: None, running: false, sum: 0 };
+//! let mut members: Vec<Member> = (0..4).map(member).collect();
+//! let mut steps: Vec<&mut dyn Step> = members.iter_mut().map(|m| m as &mut dyn Step).collect();
+//! run(&mut Ideal::new(4), &mut steps).unwrap();
+//! assert!(members.iter().all(|m| m.sum == 1 + 2 + 3 + 4));
+//! ```
 
 mod channel;
 mod chunks;
