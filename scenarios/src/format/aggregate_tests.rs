@@ -64,8 +64,8 @@ fn plans_and_their_keys() {
     replaced("aggregate = {", "other = {", "unknown key `other`", "");
     let gone = GOOD.lines().last().unwrap();
     replaced(gone, "", "an aggregation without a table `aggregate`", "aggregate = { plan");
-    let latency = "kind = 'latency'\npeer = 1";
-    replaced("kind = 'aggregate'", latency, "`aggregate` has no use in `latency`", "aggregate");
+    let flows = "`aggregate` has no use in `flows`";
+    replaced("kind = 'aggregate'", "kind = 'flows'", flows, "leave it out");
 }
 
 #[test]

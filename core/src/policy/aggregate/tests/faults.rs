@@ -107,6 +107,39 @@ fn a_forged_sum_is_refused_too() {
 }
 
 #[test]
+fn a_member_that_sends_beyond_the_window_is_refused() {
+    // Its second chunk comes before the sum of the first, where only one may be under way.
+    for method in [Method::Send, Method::Write, Method::Read] {
+        let plan = Plan::direct(3, 1).unwrap();
+        let config = AggregateConfig { window: 1, method, ..config(4 * 64, 64) };
+        let mut all = members(config, &plan, 1);
+        // Ranks 0 and 1 are still asleep when rank 2 rushes.
+        all[0].fault = Some(Fault::Sleeps(5, Span::from_ms(1)));
+        all[2].fault = Some(Fault::Rushes(3));
+        run_all(&mut all);
+        check_ends(&all);
+        let error = match method {
+            // Beyond its slots it has no memory to write to.
+            Method::Write => AggregateError::Late { rank: 2, chunk: 1, round: 0 },
+            _ => AggregateError::OutOfTurn { rank: 2, chunk: 1 },
+        };
+        assert_eq!(ends(&all)[0], Err(error), "{method:?}");
+    }
+}
+
+#[test]
+fn a_sum_that_nobody_can_have_is_refused() {
+    let plan = Plan::direct(3, 1).unwrap();
+    let mut all = members(config(64, 64), &plan, 1);
+    all[0].fault = Some(Fault::Invents(3));
+    // Rank 2 is connected and begins when the invented sum has come.
+    all[2].fault = Some(Fault::Sleeps(2, Span::from_ms(1)));
+    run_all(&mut all);
+    assert!(all[2].sums.is_empty());
+    assert_eq!(ends(&all)[2], Err(AggregateError::OutOfTurn { rank: 0, chunk: 0 }));
+}
+
+#[test]
 fn a_member_with_other_settings_is_refused() {
     let plan = Plan::direct(3, 1).unwrap();
     let mut all = members(config(64, 64), &plan, 1);

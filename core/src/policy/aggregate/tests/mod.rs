@@ -27,6 +27,10 @@ enum Fault {
     QpError(u32, usize),
     /// Its message of that number is another one.
     Forges(u32, Forgery),
+    /// It sends chunks before it may.
+    Rushes(u32),
+    /// It passes a chunk on as a sum before all have contributed.
+    Invents(u32),
 }
 
 /// One member and what became of it.
@@ -83,6 +87,11 @@ impl Member {
                 let attr = crate::transport::QpAttr { state: QpState::Err, ..Default::default() };
                 // From RESET there is no way there.
                 let _refused = t.modify_qp(qp, &attr, QpAttrMask::STATE);
+            }
+            Some(Fault::Rushes(at)) if self.steps == at => self.state.as_mut()?.window = 1_000,
+            Some(Fault::Invents(at)) if self.steps == at => {
+                let lane = &mut self.state.as_mut()?.lanes[0];
+                (lane.sent, lane.done) = (lane.sent + 1, lane.done + 1);
             }
             Some(Fault::Forges(at, forgery)) => self.forger = Some((at, forgery)),
             _ => {}
