@@ -17,6 +17,7 @@
 //! | [`RecvPool`] | when receives are posted again |
 //! | [`CreditGate`], [`CreditIssuer`] | how many messages may be under way, and when to say so |
 
+pub mod aggregate;
 mod batch;
 mod buffers;
 mod cq;

@@ -3,6 +3,7 @@
 use doorbell_core::units::{Bytes, Span};
 use serde_json::Value as Json;
 
+use super::check_aggregate::check_aggregate;
 use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
 use super::check_flows::check_flows;
@@ -199,6 +200,11 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
     if p.kind == ProgramKind::Flows {
         check_kind(p, given)?;
         return check_flows(s, profile, p, |key| given.path(key));
+    }
+    if p.kind == ProgramKind::Aggregate {
+        check_kind(p, given)?;
+        check_initiator(profile, p, given)?;
+        return check_aggregate(s, profile, p, |key| given.path(key));
     }
     let hosts = s.topology.hosts.value();
     for (key, host) in [("host", p.host.value()), ("peer", p.peer.value())] {

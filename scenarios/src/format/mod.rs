@@ -4,7 +4,9 @@
 //! combination of variant and sweep values. Every key is documented at its field here; the JSON
 //! schema and `doorbell explain` come from the same definitions.
 
+mod aggregate;
 mod check;
+mod check_aggregate;
 mod check_congestion;
 pub(crate) mod check_faults;
 mod check_flows;
@@ -39,6 +41,8 @@ mod topology;
 mod variant;
 
 #[cfg(test)]
+mod aggregate_tests;
+#[cfg(test)]
 mod bad_input_tests;
 #[cfg(test)]
 mod congestion_tests;
@@ -53,6 +57,7 @@ mod switch_tests;
 #[cfg(test)]
 mod topology_tests;
 
+pub use aggregate::{Aggregate, AggregatePlan, Element, SumOrder};
 pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
 pub use expect::{
     AxisExpect, Bound, CountExpect, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,

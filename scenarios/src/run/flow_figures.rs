@@ -240,7 +240,7 @@ const fn opcodes(op: Op) -> [Opcode; 4] {
 }
 
 /// Bytes on the wire of a message.
-fn message_bytes(rc: &RcConfig, op: Op, len: u64, payload: u32) -> u64 {
+pub(super) fn message_bytes(rc: &RcConfig, op: Op, len: u64, payload: u32) -> u64 {
     let [first, middle, last, only] = opcodes(op);
     let packets = len.div_ceil(payload.into());
     let wire = |opcode, bytes: u64| u64::from(rc.wire_bytes(opcode, bytes as u32));

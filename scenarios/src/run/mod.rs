@@ -45,6 +45,7 @@ mod simulate;
 #[cfg(test)]
 mod simulate_tests;
 mod steps;
+mod sums;
 mod switches;
 mod timeline;
 mod waiting;

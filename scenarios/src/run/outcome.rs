@@ -38,6 +38,11 @@
 //! | `goodput` | bit/s | bytes of complete flows, from the first start to the last completion |
 //! | `jain` | ratio | Jain's index over the throughputs of complete flows |
 //! | `victims` | count | flows that were slow though they shared neither end, see docs/flows.md |
+//! | `sums`, `sums_wrong` | count | of aggregations: rounds of all members that are complete, and of these wrong |
+//! | `members_failed` | count | members that ended with an error instead |
+//! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |
+//! | `added_bytes` | bytes | contributions that were added |
+//! | `byte_bound` | time | of one round: bytes of the busiest port in one direction at its rate |
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `wr_ids` | word | of a script's own sends in the order of their completions: `1, 0` |

@@ -1,9 +1,11 @@
 //! From the programs of a scenario file to programs on initiators.
 
+mod aggregate;
 mod config;
 mod flows;
 mod script;
 
+pub(crate) use aggregate::plan_of;
 pub(crate) use flows::{FlowShape, epoch, flow_shape};
 
 use doorbell_core::transport::{Initiator, MemKind};
@@ -184,6 +186,9 @@ impl Planner<'_> {
     fn program(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
         if p.kind == ProgramKind::Flows {
             return self.flows(index, p);
+        }
+        if p.kind == ProgramKind::Aggregate {
+            return self.aggregate(index, p);
         }
         if p.initiator == format::Initiator::CpuProxy {
             return self.proxied(index, p);

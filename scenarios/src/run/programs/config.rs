@@ -244,7 +244,7 @@ impl Planner<'_> {
                 let path = ProducePath::Direct { local, link, ring, group, signal_every };
                 Produce::new(self.produce(p, path, 0)).into()
             }
-            ProgramKind::Flows => unreachable!("planned by the pattern"),
+            ProgramKind::Flows | ProgramKind::Aggregate => unreachable!("planned by itself"),
         })
     }
 
