@@ -68,6 +68,9 @@ pub struct FaultUse {
     pub first: Option<Time>,
     /// Packets that it still keeps from arriving.
     pub held: u64,
+    /// The fault that decided about the first packet, step or doorbell that this one would have
+    /// decided about: of several faults, the first one in the plan decides.
+    pub decided_by: Option<String>,
     /// Whether the run is good though it never fired.
     pub maybe: bool,
     /// Whether the model made up what the device does.
@@ -80,6 +83,8 @@ struct Active {
     matched: u64,
     fired: u64,
     first: Option<Time>,
+    /// An earlier fault of the plan that decided in its place.
+    decided_by: Option<usize>,
     /// Of a hold: whether it holds no more.
     released: bool,
     /// Of a window that is open: the host's count at its begin.
@@ -193,6 +198,7 @@ impl FaultState {
                 matched: 0,
                 fired: 0,
                 first: None,
+                decided_by: None,
                 released: false,
                 since: None,
             });
@@ -266,8 +272,11 @@ impl FaultState {
                 PacketVerdict::Hold(Hold::Until(end)) => now >= end,
                 _ => active.released,
             };
-            if decided.is_none() && counted && hit && !over && !active.spent() {
-                decided = Some((watch.fault, decision(&f.verdict)));
+            if counted && hit && !over && !active.spent() {
+                match decided {
+                    None => decided = Some((watch.fault, decision(&f.verdict))),
+                    Some((by, _)) => _ = active.decided_by.get_or_insert(by),
+                }
             }
         }
         let (fault, decision) = decided?;
@@ -330,6 +339,11 @@ impl FaultState {
         }
         direction.waiting.retain(|k| !ready.contains(k));
         ready.iter().filter_map(|k| self.held.remove(k)).collect()
+    }
+
+    /// The packets that are kept.
+    pub fn kept(&self) -> BTreeSet<u32> {
+        self.held.values().map(|h| h.packet.0).collect()
     }
 
     /// Whether packets are kept.
@@ -528,18 +542,24 @@ impl FaultState {
         host: HostId,
         about: impl Fn(&HostFault) -> bool,
     ) -> Option<(u32, Time)> {
+        let mut decided = None;
         for (i, active) in self.faults.iter_mut().enumerate() {
             let What::Host(h) = &active.fault.what else { continue };
-            if h.host == host && h.window.holds(now) && about(h) {
-                let until = h.window.before;
-                active.matched += 1;
-                if !active.spent() {
+            if h.host != host || !h.window.holds(now) || !about(h) {
+                continue;
+            }
+            let until = h.window.before;
+            active.matched += 1;
+            match decided {
+                _ if active.spent() => {}
+                None => {
                     active.fire(now);
-                    return Some((i as u32, until));
+                    decided = Some((i, until));
                 }
+                Some((by, _)) => _ = active.decided_by.get_or_insert(by),
             }
         }
-        None
+        decided.map(|(i, until)| (i as u32, until))
     }
 
     /// A doorbell is at the NIC: whether it is damaged, by which fault, and after how many errors
@@ -563,8 +583,11 @@ impl FaultState {
                 continue;
             }
             active.matched += 1;
-            if decided.is_none() && nth.is_none_or(|n| n == active.matched) && !active.spent() {
-                decided = Some((i, *stop_after));
+            if nth.is_none_or(|n| n == active.matched) && !active.spent() {
+                match decided {
+                    None => decided = Some((i, *stop_after)),
+                    Some((by, _)) => _ = active.decided_by.get_or_insert(by as usize),
+                }
             }
         }
         let (fault, _) = decided?;
@@ -590,6 +613,7 @@ impl FaultState {
                 budget: a.fault.budget,
                 first: a.first.filter(|_| a.fired + open > 0),
                 held: self.held.values().filter(|h| h.fault == i).count() as u64,
+                decided_by: a.decided_by.map(|by| self.faults[by].fault.id.clone()),
                 maybe: a.fault.maybe,
                 synthetic: a.fault.what.synthetic(),
             }

@@ -1,5 +1,6 @@
 //! The fault plan of a run: where it meets packets, hosts and time.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use doorbell_core::units::Time;
@@ -85,6 +86,11 @@ impl World {
             let engine = &mut self.shared.engine;
             engine.schedule_periodic(component, change.at, Class::Fault, Event::Fault(ev));
         }
+    }
+
+    /// Packets that faults keep from arriving.
+    pub(super) fn kept_packets(&self) -> BTreeSet<u32> {
+        self.faults.as_ref().map(|f| f.state.kept()).unwrap_or_default()
     }
 
     /// Whether every program has ended and only faults would happen to what is over.

@@ -13,7 +13,7 @@ use doorbell_sim::wire::HostId;
 use doorbell_sim::world::{LossPlace, Lost, World};
 
 use super::super::Point;
-use super::super::faults::{HostTrouble, troubles};
+use super::super::faults::{HostTrouble, ToCome, device_fault, to_come, troubles};
 use super::small_link::{self, SmallLink};
 use crate::format::{Fault, Scenario};
 
@@ -45,6 +45,8 @@ pub(super) struct Loss {
     pub packets: u64,
     pub first: Time,
     pub last: Time,
+    /// There may have been more, before the first one.
+    pub at_least: bool,
 }
 
 /// What is known of a fault that takes packets.
@@ -125,6 +127,10 @@ pub(super) struct Facts {
     pub peer: Peer,
     /// Host faults that were open at either side while it failed.
     pub troubles: Vec<HostTrouble>,
+    /// Faults that have not had their way yet, and may meet a transmission of other settings.
+    pub to_come: Vec<ToCome>,
+    /// The fault that made the device give this queue pair up.
+    pub device_fault: Option<String>,
     pub small_link: Option<SmallLink>,
     /// What a packet and its answer take over the links alone, at least.
     pub round_trip: Span,
@@ -209,7 +215,8 @@ impl Fates {
                 }
             };
             let (cause, packets) = (l.cause, l.packets);
-            Loss { place, fault, cause, packets, first: l.first, last: l.last }
+            let (first, last, at_least) = (l.first, l.last, l.at_least);
+            Loss { place, fault, cause, packets, first, last, at_least }
         };
         let lost: Vec<Lost> = match episode {
             Some(e) => world.lost_within(from, e).collect(),
@@ -349,6 +356,8 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         requests_under_way: world.under_way_of(me),
         peer: peer(world, host, q),
         troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
+        to_come: to_come(s, world, &[host, q.peer.0]),
+        device_fault: device_fault(s, world, (host, q.qpn.value()), at),
         small_link: small_link::of(world, point, host, q),
         round_trip: round_trip(world, host, q),
         end: world.now(),

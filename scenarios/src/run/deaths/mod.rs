@@ -186,6 +186,7 @@ pub(super) fn port_counters(nic: &Nic) -> Vec<(&'static str, u64)> {
         ("rx_wrong_address", s.rx_wrong_address),
         ("rx_wrong_state", s.rx_wrong_state),
         ("qkey_viol_cntr", s.qkey_viol_cntr),
+        ("rx_unused", s.rx_unused),
         ("rx_buffer_waits", s.rx_buffer_waits),
         ("placed_on_arrival", s.placed_on_arrival),
         ("seen_early", s.seen_early),

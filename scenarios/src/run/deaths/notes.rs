@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use doorbell_core::units::Span;
-use doorbell_core::verbs::{QpType, Qpn};
+use doorbell_core::verbs::{QpType, Qpn, WcStatus};
 use doorbell_sim::host::StallReason;
 use doorbell_sim::nic::{Dropped, Nic, NicQp, RecvQueue, Refused, Sender};
-use doorbell_sim::rc::DropReason;
+use doorbell_sim::rc::BadRequest;
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
 
@@ -100,22 +100,27 @@ fn dropped_text(
     counters: &[(&'static str, u64)],
 ) -> String {
     let what = if *ty == QpType::Ud { "datagram" } else { "packet" };
-    let short = matches!(d.why, Refused::Transport(DropReason::Length)) && *ty == QpType::Ud;
-    let why = match d.why {
-        _ if short => {
-            "the receive has no room for the payload and the 40 bytes of the GRH before it; the \
-             receiver sees IBV_WC_LOC_LEN_ERR"
-                .to_owned()
-        }
-        why => {
-            let counter = counter_of(d).map_or(String::new(), |c| format!(" ({c})"));
-            format!("{}{counter}", refused_word(&why))
-        }
+    let ends = |what: &str, status: WcStatus| {
+        let status = status.as_str_name();
+        format!("{what}; the receiver sees {status}, and its queue pair goes to ERR")
     };
-    let moved = [counter_of(d), Some("rx_dropped"), Some("resp_local_length_error")];
+    let why = match d.why {
+        Refused::Request(BadRequest::ShortReceive) if *ty == QpType::Ud => ends(
+            "the receive has no room for the payload and the 40 bytes of the GRH before it",
+            WcStatus::LocLenErr,
+        ),
+        Refused::Request(why @ BadRequest::ShortReceive) => {
+            ends(&why.to_string(), WcStatus::LocLenErr)
+        }
+        Refused::Request(why @ BadRequest::LocalMemory) => {
+            ends(&why.to_string(), WcStatus::LocProtErr)
+        }
+        why => format!("{} ({})", refused_word(&why), counter_of(d)),
+    };
+    let moved = [counter_of(d), "rx_dropped", "resp_local_length_error"];
     let named: Vec<String> = counters
         .iter()
-        .filter(|(name, n)| *n > 0 && moved.contains(&Some(*name)))
+        .filter(|(name, n)| *n > 0 && moved.contains(name))
         .map(|(name, n)| format!("{name} {n}"))
         .collect();
     format!(
