@@ -425,7 +425,9 @@ impl EgressPort {
 
     /// The far end will have room for `bytes` more at `at`. True: the port counts it when it next
     /// looks, since nothing waits for it; false: it has to be told [then](Self::on_credit).
-    pub(super) fn expect_credit(&mut self, at: Time, bytes: u32) -> bool {
+    pub(super) fn expect_credit(&mut self, now: Time, at: Time, bytes: u32) -> bool {
+        // A port that has nothing more to send would note them for ever.
+        self.take_credits(now);
         self.ahead.expect(at, bytes, self.blocked_since.is_some())
     }
 

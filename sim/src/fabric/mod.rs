@@ -292,14 +292,14 @@ impl Fabric {
         }
     }
 
-    /// Looks at an event that a node has asked for. True: it need not come, since it brings a port
+    /// Looks at an event that a node asks for now. True: it need not come, since it brings a port
     /// credit that it does not wait for; the port has noted when. An owner that brings every event
     /// gets the same run.
     #[inline]
-    pub fn expect(&mut self, at: Time, ev: FabricEvent) -> bool {
+    pub fn expect(&mut self, now: Time, at: Time, ev: FabricEvent) -> bool {
         match ev {
             FabricEvent::Credit { node, port, bytes } => {
-                self.egress_mut(node, port).expect_credit(at, bytes)
+                self.egress_mut(node, port).expect_credit(now, at, bytes)
             }
             _ => false,
         }

@@ -74,8 +74,9 @@ impl Shared {
         if let Some(capture) = &mut self.capture {
             capture.transmissions(&self.fabric_out, &self.fabric, &self.packets);
         }
+        let now = self.engine.now();
         self.fabric_out.take_each(|at, class, ev| {
-            if !self.fabric.expect(at, ev) {
+            if !self.fabric.expect(now, at, ev) {
                 self.engine.schedule(origin, at, class, Event::Fabric(ev));
             }
         });

@@ -146,8 +146,9 @@ impl Net {
     /// What a node wants to happen.
     fn hand_on(&mut self, origin: ComponentId) {
         let Self { engine, fabric, out, expects, .. } = self;
+        let now = engine.now();
         out.take_each(|at, class, ev| {
-            if !(*expects && fabric.expect(at, ev)) {
+            if !(*expects && fabric.expect(now, at, ev)) {
                 engine.schedule(origin, at, class, Ev::Fabric(ev));
             }
         });
