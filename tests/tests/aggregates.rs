@@ -183,7 +183,8 @@ proptest! {
     #[test]
     fn a_complete_sum_or_a_named_error(
         plan in any_plan(), config in any_config(), seed: u64,
-        lost in proptest::collection::vec(packets(), 0..3), to_host in proptest::option::of(host_fault())
+        lost in proptest::collection::vec(packets(), 0..3),
+        to_host in proptest::option::of(host_fault())
     ) {
         let dead = to_host.filter(|f| f.action == HostAction::PeerDead).map(|f| f.host.0);
         let faults: Vec<What> = lost.into_iter().chain(to_host.map(What::Host)).collect();
