@@ -51,7 +51,7 @@ pub struct AggregateConfig {
     pub window: u32,
     /// Receives for contributions by SEND; `None`: as many as all children may send, so that none
     /// is ever missing. Fewer, with [`Order::Arrival`] only: less memory, and a burst meets RNR
-    /// NAKs.
+    /// NAKs, each of which costs the child `min_rnr_timer`.
     pub pool: Option<u32>,
     /// READs that a member has outstanding in all. Fewer: smaller bursts on its link; it takes
     /// enough for a round trip. Default 16.
