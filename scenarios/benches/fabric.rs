@@ -5,8 +5,8 @@
 //! the process so far (of this machine; name one workload for its own). Asserts no time. A CSV path
 //! runs that list on the network of 128 hosts.
 //!
-//! `-- dcqcn` runs the three incasts with DCQCN over twelve seeds, with both parameter sets that have
-//! the published parameters, and says how far the last flow's end is from that of other simulators.
+//! `-- dcqcn` runs the three incasts with DCQCN over twelve seeds, with both sets that have the
+//! published parameters, and says how far the last flow's end is from that of other simulators.
 
 use doorbell::format::expand::expand;
 use doorbell::format::load::{Overrides, find, load};
@@ -64,28 +64,24 @@ fn last_us(outcome: &Outcome) -> f64 {
 }
 
 fn dcqcn(parameters: &str, list: &str, published: &[f64]) {
-    let set: Vec<String> = [
+    let network = "{ kind = \"leaf-spine\", leaves = 16, hosts_per_leaf = 8, spines = 8, \
+                   rate = \"100Gbps\", propagation = \"1us\", switch = \"pfc\" }";
+    let marks = "{ kmin = \"100KB\", kmax = \"400KB\", pmax = \"20%\" }";
+    let set = vec![
         format!("program.0.flows.file=\"../workloads/{list}.csv\""),
-        "topology.switch=\"pfc\"".to_owned(),
-        "topology.buffer=\"32MiB\"".to_owned(),
-        "switch={ ecn = { kmin = \"100KB\", kmax = \"400KB\", pmax = \"20%\" } }".to_owned(),
+        format!("topology={network}"),
+        format!("switch={{ buffer = \"32MiB\", ecn = {marks} }}"),
         format!("congestion={{ control = \"dcqcn\", parameters = \"{parameters}\" }}"),
-    ]
-    .to_vec();
+    ];
     let mut ends: Vec<f64> =
         (1..=SEEDS).map(|seed| last_us(&run(set.clone(), Some(seed)))).collect();
     ends.sort_by(f64::total_cmp);
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     let off = |us: f64| 100.0 * (us / mean(published) - 1.0);
     let (least, most) = (ends[0], ends[ends.len() - 1]);
-    println!(
-        "{list:>17} {parameters:>6} {:>10.1} {least:>10.1} {most:>10.1} {:>10.1} {:>+7.1} {:>+7.1} {:>+7.1}",
-        mean(&ends),
-        mean(published),
-        off(mean(&ends)),
-        off(least),
-        off(most)
-    );
+    print!("{list:>17} {parameters:>6} {:>10.1} {least:>10.1} {most:>10.1}", mean(&ends));
+    let [middle, low, high] = [mean(&ends), least, most].map(off);
+    println!(" {:>10.1} {middle:>+6.1} {low:>+6.1} {high:>+6.1}", mean(published));
 }
 
 fn measure(id: &str, file: &str, tree: bool) {

@@ -179,7 +179,7 @@ fn host_fault() -> impl Strategy<Value = HostFault> {
         |(host, from, long, action)| {
             let at = |us| Time::ZERO + Span::from_us(us);
             let window = Window { after: at(from), before: at(from + long) };
-            HostFault { host: HostId(host), window, action }
+            HostFault { host: HostId(host), nic: None, window, action }
         },
     )
 }
@@ -229,7 +229,7 @@ fn the_plans_of_faults_matter() {
 fn the_dead_is_named_by_all_survivors_long_before_its_connection_is_lost() {
     let after = epoch() + Span::from_us(5);
     let window = Window { after, ..Window::ALWAYS };
-    let fault = HostFault { host: HostId(6), window, action: HostAction::PeerDead };
+    let fault = HostFault { host: HostId(6), nic: None, window, action: HostAction::PeerDead };
     let all = run(1, &two_hop(8, 4, 1, 1), config(), &[What::Host(fault)]);
     let (complete, errors) = outcome(&all, Some(6));
     assert_eq!((complete, errors.len()), (0, 7));

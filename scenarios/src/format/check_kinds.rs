@@ -10,9 +10,10 @@ use crate::workloads::payload::HEADER_BYTES;
 const PRODUCE: [&str; 3] = ["per_round", "work", "slots"];
 
 /// Keys of one pair of programs, which flows between many hosts have not.
-const FLOWS_HAVE_NOT: [&str; 30] = [
+const FLOWS_HAVE_NOT: [&str; 31] = [
     "peer_nic",
     "initiator",
+    "gpu",
     "numa",
     "threads",
     "share_qp",

@@ -22,6 +22,7 @@ mod expect_check;
 mod fault;
 pub mod flow_file;
 mod flows;
+pub mod keys;
 mod link;
 pub mod load;
 mod paths;
@@ -79,7 +80,9 @@ pub use srq::{Srq, SrqRepostBy, SrqShare};
 pub use state_step::{StateAttributes, StateStep, StepPsn};
 pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
-pub use switch::{Ecn, EcnAt, HeadroomText, SharingMode, StormMode, Switch, TrafficClass};
+pub use switch::{
+    Ecn, EcnAt, EcnException, HeadroomText, SharingMode, StormMode, Switch, TrafficClass,
+};
 pub use topology::{
     HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
     TopologyRoute,

@@ -37,6 +37,10 @@ pub struct Program {
     /// Who posts and polls.
     #[serde(default)]
     pub initiator: Initiator,
+    /// GPU of `initiator = "gpu"` and of memory in a GPU, from 0, on both sides. Which NIC it is
+    /// near says `[[topology.nic]]`.
+    #[serde(default)]
+    pub gpu: Count<0, 63>,
     /// Socket of the posting cores, seen from the NIC.
     #[serde(default)]
     pub numa: Numa,
@@ -178,6 +182,7 @@ impl Program {
             nic: Count::default(),
             peer_nic: None,
             initiator: Initiator::default(),
+            gpu: Count::default(),
             numa: Numa::default(),
             threads: Count::default(),
             qps: Count::default(),
@@ -228,7 +233,7 @@ impl Program {
     }
 }
 
-const fn peer_one() -> Count<0, 8191> {
+pub(super) const fn peer_one() -> Count<0, 8191> {
     Count::of(1)
 }
 

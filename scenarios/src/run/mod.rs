@@ -2,6 +2,7 @@
 //! out.
 
 mod batch;
+mod bottleneck;
 pub(crate) mod congestion;
 mod credits;
 mod deaths;

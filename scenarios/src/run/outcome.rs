@@ -28,7 +28,7 @@
 //! | `rate_cuts` | count | with congestion control: how often a flow's rate fell |
 //! | `rate_waits` | count | times that a queue pair with work waited for its rate |
 //! | `rtt_deviation` | time | mean distance of round trip times from the target of `integral` |
-//! | `rtt_swings`, `rtt_period` | count, time | rises from below the target to above it after another, and the mean time between |
+//! | `rtt_swings`, `rtt_period` | count, time | swings about that target, and the mean one's time |
 //! | `rate_min` | bit/s | the lowest rate that any flow had |
 //! | `data_errors` | count | messages that the peer found wrong or missing |
 //! | `flows`, `flows_unfinished` | count | of programs of that kind; all that follow too |
@@ -106,7 +106,7 @@ pub struct Exit {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResourceUse {
     /// `host0.port transmit`, `host0.core 0 on NUMA node 0 (program 0)`, and of the output ports of
-    /// switches that carried something (at most 256, the busiest) `switch0.port 3 to host3`, …
+    /// switches that carried something (at most 256, the busiest) `switch0.port3 to host3`, …
     pub name: String,
     /// Time in which it was busy.
     pub busy: Span,

@@ -215,7 +215,7 @@ fn collect(
     switch_links(world, &mut out);
     credits::starvation(world, &mut out);
     oversize(world, &mut out);
-    switches::collect(point, world, MAX_SWITCH_PORTS, &mut out);
+    switches::collect(point, world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);

@@ -144,7 +144,7 @@ impl Dcqcn {
     /// A flow on a port of this rate.
     ///
     /// # Panics
-    /// When `rpg_gd` is not in 10..=15, `dce_tcp_g` not below 1024, or a timer, the byte counter, or
+    /// When `rpg_gd` is not in 10..=15, `dce_tcp_g` not below 1024, or a timer, the byte counter or
     /// the period of cuts on a clock is 0.
     pub fn build(&self, line: BitRate) -> DcqcnFlow {
         assert!((10..=15).contains(&self.rpg_gd), "rpg_gd {} is not in 10..=15", self.rpg_gd);

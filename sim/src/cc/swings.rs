@@ -31,11 +31,10 @@ impl Swings {
             return;
         }
         let above = rtt > target;
-        if self.above.replace(above) == Some(false) && above {
-            if let Some(before) = self.rose.replace(now) {
-                self.periods += 1;
-                self.time += now.since(before);
-            }
+        let rises = self.above.replace(above) == Some(false) && above;
+        if rises && let Some(before) = self.rose.replace(now) {
+            self.periods += 1;
+            self.time += now.since(before);
         }
     }
 

@@ -7,13 +7,14 @@
 use doorbell_core::units::{BitRate, Serialiser, Span, Time};
 
 use super::classes::MAX_CLASSES;
-use super::ecn::{MarkAt, Marking};
+use super::ecn::{EcnConfig, MarkAt, Marking};
 use super::event::{ClassCounters, DropCause, Drops, FabricEvent, PortCounters, Tally};
 use super::ingress::Ingress;
 use super::lanes::{Senders, Starvation};
 use super::noise::IngressNoise;
 use super::pfc::{
-    PAUSE_FRAME_BYTES, PauseCounters, PauseFrame, PortPauses, StormAction, Watchdog, pause_time,
+    Ignored, PAUSE_FRAME_BYTES, PauseCounters, PauseFrame, PortPauses, StormAction, Watchdog,
+    pause_time,
 };
 use super::queues::Queues;
 use super::room::RoomAhead;
@@ -179,6 +180,11 @@ impl EgressPort {
     /// Bytes of a traffic class that wait, without the packet being sent.
     pub fn waiting_bytes_of(&self, class: u8) -> u64 {
         self.queues.bytes_of(class).unwrap_or(self.waiting)
+    }
+
+    /// By which curve packets of a traffic class are marked here; `None`: not at all.
+    pub fn curve(&self, class: u8) -> Option<EcnConfig> {
+        self.wiring.marking.as_ref().and_then(|m| m.curve(class))
     }
 
     /// Packets of a traffic class that got an ECN mark here.
@@ -419,7 +425,9 @@ impl EgressPort {
 
     /// The far end will have room for `bytes` more at `at`. True: the port counts it when it next
     /// looks, since nothing waits for it; false: it has to be told [then](Self::on_credit).
-    pub(super) fn expect_credit(&mut self, at: Time, bytes: u32) -> bool {
+    pub(super) fn expect_credit(&mut self, now: Time, at: Time, bytes: u32) -> bool {
+        // A port that has nothing more to send would note them for ever.
+        self.take_credits(now);
         self.ahead.expect(at, bytes, self.blocked_since.is_some())
     }
 
@@ -528,12 +536,18 @@ impl EgressPort {
         let p = self.wiring.pauses.as_mut()?;
         let c = &mut p.counters[usize::from(class)];
         *(if quanta == 0 { &mut c.xon_received } else { &mut c.xoff_received }) += 1;
+        let pause = &mut p.paused[usize::from(class)];
+        if let Some(ignored) = &mut pause.ignored {
+            let quiet = now.since(ignored.asked);
+            ignored.asked = now + pause_time(rate, quanta);
+            if quiet < ignored.restore {
+                return None;
+            }
+            pause.ignored = None;
+            c.restores += 1;
+        }
         if quanta == 0 {
             return self.end_pause(now, class, out);
-        }
-        let pause = &mut p.paused[usize::from(class)];
-        if pause.ignored {
-            return None;
         }
         pause.until = now + pause_time(rate, quanta);
         out.at(pause.until, Class::Timer, FabricEvent::PauseEnd { node, port, class });
@@ -584,7 +598,7 @@ impl EgressPort {
         for class in 0..MAX_CLASSES as u8 {
             freed = freed.or(self.end_pause(now, class, out));
             if let Some(p) = &mut self.wiring.pauses {
-                p.paused[usize::from(class)].ignored = false;
+                p.paused[usize::from(class)].ignored = None;
             }
         }
         freed
@@ -623,9 +637,11 @@ impl EgressPort {
                 continue;
             }
             pause.storm = true;
-            pause.ignored = watchdog.action == StormAction::Ignore;
+            let Watchdog { action, restore, .. } = *watchdog;
+            let ignored = Ignored { asked: pause.until, restore };
+            pause.ignored = (action == StormAction::Ignore).then_some(ignored);
             p.counters[usize::from(class)].storms += 1;
-            if pause.ignored {
+            if pause.ignored.is_some() {
                 freed = freed.or(self.end_pause(now, class, out));
             }
         }

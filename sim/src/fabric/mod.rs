@@ -46,8 +46,8 @@ pub use balance::{Balance, Imbalance};
 pub use buffer::{Buffer, BufferSizes, NoRoom, PauseAt, Sharing};
 pub use classes::{ClassConfig, Classes, MAX_CLASSES};
 pub use config::{
-    Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, End, FabricConfig, Forwarding, HashSeed,
-    HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
+    Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, EcnException, End, FabricConfig, Forwarding,
+    HashSeed, HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
 };
 pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, MAX_CREDIT, blocks};
 pub use deadlock::{Deadlock, HeldBy, Waiting};
@@ -71,16 +71,16 @@ pub use shape::{FatTree, LeafSpine, Rails, ShapeError};
 pub use switch::SwitchNode;
 pub use way::{Hop, Turn, time_alone};
 
-use crate::engine::{Class, Out, Slab};
-use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
+use crate::engine::{Class, Out};
+use crate::wire::{HostId, NodeId, PacketId, Packets, PortId};
 
 /// A network: the ports of all hosts, the switches and the links between them.
 ///
 /// ```
 /// use doorbell_core::units::{BitRate, Span, Time};
-/// use doorbell_sim::engine::{Out, Slab};
+/// use doorbell_sim::engine::Out;
 /// use doorbell_sim::fabric::{Fabric, FabricConfig, Link, Outcome};
-/// use doorbell_sim::wire::{HostId, PacketId, PortId};
+/// use doorbell_sim::wire::{HostId, PacketId, Packets, PortId};
 ///
 /// // Two hosts, three metres of cable, one packet of 1082 bytes on the wire.
 /// let link = Link::with_length_mm(BitRate::gbps(100), 3_000);
@@ -91,7 +91,7 @@ use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 /// // The owner brings each event back at its time; here there is one, the arrival.
 /// let (at, _, event) = out.as_slice()[0];
 /// assert_eq!(at, Time::ZERO + Span::from_ps(1_082 * 80) + Span::from_ns(15));
-/// let outcome = fabric.on_event(at, event, &mut Slab::new(), &mut out);
+/// let outcome = fabric.on_event(at, event, &mut Packets::new(), &mut out);
 /// assert!(matches!(outcome, Outcome::Delivered(d) if d.host == HostId(1)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -292,14 +292,14 @@ impl Fabric {
         }
     }
 
-    /// Looks at an event that a node has asked for. True: it need not come, since it brings a port
+    /// Looks at an event that a node asks for now. True: it need not come, since it brings a port
     /// credit that it does not wait for; the port has noted when. An owner that brings every event
     /// gets the same run.
     #[inline]
-    pub fn expect(&mut self, at: Time, ev: FabricEvent) -> bool {
+    pub fn expect(&mut self, now: Time, at: Time, ev: FabricEvent) -> bool {
         match ev {
             FabricEvent::Credit { node, port, bytes } => {
-                self.egress_mut(node, port).expect_credit(at, bytes)
+                self.egress_mut(node, port).expect_credit(now, at, bytes)
             }
             _ => false,
         }
@@ -317,7 +317,7 @@ impl Fabric {
         &mut self,
         now: Time,
         ev: FabricEvent,
-        packets: &mut Slab<Packet>,
+        packets: &mut Packets,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
         let NodeId(node) = ev.node();

@@ -32,9 +32,13 @@ impl RoomAhead {
             self.asked = at;
             return false;
         }
-        // Outputs of one switch end packets in another order than they begin them.
-        let later = self.due.iter().rev().take_while(|(other, _)| *other > at).count();
-        self.due.insert(self.due.len() - later, (at, bytes));
+        if self.due.back().is_none_or(|(last, _)| *last <= at) {
+            self.due.push_back((at, bytes));
+        } else {
+            // Outputs of one switch end packets in another order than they begin them.
+            let place = self.due.partition_point(|(other, _)| *other <= at);
+            self.due.insert(place, (at, bytes));
+        }
         true
     }
 
@@ -55,11 +59,12 @@ impl RoomAhead {
     /// Takes what has come by `now`: its bytes.
     #[inline]
     pub fn take(&mut self, now: Time) -> Option<u64> {
-        if self.due.front()?.0 > now {
-            return None;
+        let mut come = None;
+        while let Some(&(_, bytes)) = self.due.front().filter(|(at, _)| *at <= now) {
+            come = Some(come.unwrap_or(0) + u64::from(bytes));
+            self.due.pop_front();
         }
-        let come = self.due.partition_point(|(at, _)| *at <= now);
-        Some(self.due.drain(..come).map(|(_, bytes)| u64::from(bytes)).sum())
+        come
     }
 
     /// Bytes that have come by `now` and were not taken.

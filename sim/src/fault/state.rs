@@ -68,6 +68,9 @@ pub struct FaultUse {
     pub first: Option<Time>,
     /// Packets that it still keeps from arriving.
     pub held: u64,
+    /// The fault that decided about the first packet, step or doorbell that this one would have
+    /// decided about: of several faults, the first one in the plan decides.
+    pub decided_by: Option<String>,
     /// Whether the run is good though it never fired.
     pub maybe: bool,
     /// Whether the model made up what the device does.
@@ -80,6 +83,8 @@ struct Active {
     matched: u64,
     fired: u64,
     first: Option<Time>,
+    /// An earlier fault of the plan that decided in its place.
+    decided_by: Option<usize>,
     /// Of a hold: whether it holds no more.
     released: bool,
     /// Of a window that is open: the host's count at its begin.
@@ -193,6 +198,7 @@ impl FaultState {
                 matched: 0,
                 fired: 0,
                 first: None,
+                decided_by: None,
                 released: false,
                 since: None,
             });
@@ -266,8 +272,11 @@ impl FaultState {
                 PacketVerdict::Hold(Hold::Until(end)) => now >= end,
                 _ => active.released,
             };
-            if decided.is_none() && counted && hit && !over && !active.spent() {
-                decided = Some((watch.fault, decision(&f.verdict)));
+            if counted && hit && !over && !active.spent() {
+                match decided {
+                    None => decided = Some((watch.fault, decision(&f.verdict))),
+                    Some((by, _)) => _ = active.decided_by.get_or_insert(by),
+                }
             }
         }
         let (fault, decision) = decided?;
@@ -330,6 +339,11 @@ impl FaultState {
         }
         direction.waiting.retain(|k| !ready.contains(k));
         ready.iter().filter_map(|k| self.held.remove(k)).collect()
+    }
+
+    /// The packets that are kept.
+    pub fn kept(&self) -> BTreeSet<u32> {
+        self.held.values().map(|h| h.packet.0).collect()
     }
 
     /// Whether packets are kept.
@@ -503,7 +517,7 @@ impl FaultState {
 
     /// When a step of the program with `rank` may take place, if it is put off.
     pub fn step_put_off(&mut self, now: Time, host: HostId, rank: u32) -> Option<(u32, Time)> {
-        self.put_off(now, host, |action| match action {
+        self.put_off(now, host, |h| match h.action {
             HostAction::ProgramStall { rank: only } => only.is_none_or(|r| r == rank),
             _ => false,
         })
@@ -517,29 +531,35 @@ impl FaultState {
         })
     }
 
-    /// When a stage of the NIC may end, if it is put off.
-    pub fn nic_put_off(&mut self, now: Time, host: HostId) -> Option<(u32, Time)> {
-        self.put_off(now, host, |action| matches!(action, HostAction::NicStall))
+    /// When a stage of a NIC may end, if it is put off.
+    pub fn nic_put_off(&mut self, now: Time, (host, nic): (HostId, u16)) -> Option<(u32, Time)> {
+        self.put_off(now, host, |h| matches!(h.action, HostAction::NicStall) && h.is_of(nic))
     }
 
     fn put_off(
         &mut self,
         now: Time,
         host: HostId,
-        about: impl Fn(&HostAction) -> bool,
+        about: impl Fn(&HostFault) -> bool,
     ) -> Option<(u32, Time)> {
+        let mut decided = None;
         for (i, active) in self.faults.iter_mut().enumerate() {
             let What::Host(h) = &active.fault.what else { continue };
-            if h.host == host && h.window.holds(now) && about(&h.action) {
-                let until = h.window.before;
-                active.matched += 1;
-                if !active.spent() {
+            if h.host != host || !h.window.holds(now) || !about(h) {
+                continue;
+            }
+            let until = h.window.before;
+            active.matched += 1;
+            match decided {
+                _ if active.spent() => {}
+                None => {
                     active.fire(now);
-                    return Some((i as u32, until));
+                    decided = Some((i, until));
                 }
+                Some((by, _)) => _ = active.decided_by.get_or_insert(by),
             }
         }
-        None
+        decided.map(|(i, until)| (i as u32, until))
     }
 
     /// A doorbell is at the NIC: whether it is damaged, by which fault, and after how many errors
@@ -547,24 +567,27 @@ impl FaultState {
     pub fn doorbell(
         &mut self,
         now: Time,
-        host: HostId,
+        (host, nic): (HostId, u16),
         qpn: Qpn,
         blueflame: bool,
     ) -> Option<(u32, Option<u32>)> {
         let mut decided = None;
         for (i, active) in (0..).zip(&mut self.faults) {
-            let What::Host(HostFault { host: of, window, action }) = &active.fault.what else {
+            let What::Host(h) = &active.fault.what else { continue };
+            let HostAction::BadDoorbell { qp, part, nth, stop_after } = &h.action else {
                 continue;
             };
-            let HostAction::BadDoorbell { qp, part, nth, stop_after } = action else { continue };
-            let its = qp.is_none_or(|q| q == qpn);
+            let its = qp.is_none_or(|q| q == qpn) && h.is_of(nic);
             let fits = blueflame || *part == DoorbellPart::Record;
-            if *of != host || !window.holds(now) || !its || !fits {
+            if h.host != host || !h.window.holds(now) || !its || !fits {
                 continue;
             }
             active.matched += 1;
-            if decided.is_none() && nth.is_none_or(|n| n == active.matched) && !active.spent() {
-                decided = Some((i, *stop_after));
+            if nth.is_none_or(|n| n == active.matched) && !active.spent() {
+                match decided {
+                    None => decided = Some((i, *stop_after)),
+                    Some((by, _)) => _ = active.decided_by.get_or_insert(by as usize),
+                }
             }
         }
         let (fault, _) = decided?;
@@ -590,6 +613,7 @@ impl FaultState {
                 budget: a.fault.budget,
                 first: a.first.filter(|_| a.fired + open > 0),
                 held: self.held.values().filter(|h| h.fault == i).count() as u64,
+                decided_by: a.decided_by.map(|by| self.faults[by].fault.id.clone()),
                 maybe: a.fault.maybe,
                 synthetic: a.fault.what.synthetic(),
             }
@@ -624,7 +648,7 @@ fn check_hosts(fault: &Fault, hosts: u32) -> Result<(), PlanError> {
     }
 }
 
-/// Whether the switch of a reboot is there, and whether a host that storms can.
+/// Whether the switch of a reboot and the NIC of a host are there, and whether a host that storms can.
 fn check_nodes(fault: &Fault, fabric: &Fabric) -> Result<(), PlanError> {
     let id = || fault.id.clone();
     let switches = fabric.switches().len();
@@ -632,13 +656,18 @@ fn check_nodes(fault: &Fault, fabric: &Fabric) -> Result<(), PlanError> {
         What::Reboot(r) if r.switch as usize >= switches => {
             Err(PlanError::UnknownSwitch { id: id(), switch: r.switch, switches })
         }
-        What::Host(HostFault { host, action: HostAction::PauseStorm { sl }, .. }) => {
-            let node = &fabric.hosts()[host.index()];
+        What::Host(h) => {
+            let node = &fabric.hosts()[h.host.index()];
+            let nics = node.ports();
+            if let Some(nic) = h.nic.filter(|nic| usize::from(*nic) >= nics) {
+                return Err(PlanError::UnknownNic { id: id(), host: h.host, nic, nics });
+            }
+            let HostAction::PauseStorm { sl } = h.action else { return Ok(()) };
             let classes = sl.map_or(u8::MAX, |sl| 1 << node.class_of(sl));
-            let ports = (0..node.ports() as u16).map(PortId);
-            match ports.map(|p| node.may_pause(p)).any(|able| able & classes != 0) {
+            let mut ports = (0..nics as u16).filter(|nic| h.is_of(*nic)).map(PortId);
+            match ports.any(|port| node.may_pause(port) & classes != 0) {
                 true => Ok(()),
-                false => Err(PlanError::NoPauses { id: id(), host: *host }),
+                false => Err(PlanError::NoPauses { id: id(), host: h.host }),
             }
         }
         _ => Ok(()),

@@ -22,7 +22,7 @@ use crate::fabric::{Fabric, FabricEvent};
 use crate::memory::{MemoryEvent, RegionId, RegionTable};
 use crate::nic::{CompletionQueue, Env, Nic, NicEvent, NicQp, Wake};
 use crate::pcie::{Done, NodeId, PcieConfigError, PcieEvent, PcieTree};
-use crate::wire::{HostId, Packet, PacketId, PortId};
+use crate::wire::{HostId, Packet, PacketId, Packets, PortId};
 
 /// Steps in a row that found, posted, stored and computed nothing, after which a program counts as
 /// stuck: it turns, and nothing comes of it. On its own deadlines it is stuck only if nobody else
@@ -39,7 +39,7 @@ pub struct Shared {
     /// Event queue.
     pub engine: Engine<Event>,
     /// Packets in flight.
-    pub packets: Slab<Packet>,
+    pub packets: Packets,
     /// Network.
     pub fabric: Fabric,
     /// Component of each host's port.
@@ -74,11 +74,12 @@ impl Shared {
         if let Some(capture) = &mut self.capture {
             capture.transmissions(&self.fabric_out, &self.fabric, &self.packets);
         }
-        for (at, class, ev) in self.fabric_out.drain() {
-            if !self.fabric.expect(at, ev) {
+        let now = self.engine.now();
+        self.fabric_out.take_each(|at, class, ev| {
+            if !self.fabric.expect(now, at, ev) {
                 self.engine.schedule(origin, at, class, Event::Fabric(ev));
             }
-        }
+        });
     }
 }
 

@@ -120,9 +120,10 @@ pub struct QpStats {
     pub rd_atomics: u64,
     /// and how often the next one was there and had to wait for an answer to one before it.
     pub rd_atomic_waits: u64,
-    /// Requests that a receive unit took for this QP.
+    /// Requests that this QP took, copies and those beyond a gap included: not those that it
+    /// dropped.
     pub rx_requests: u64,
-    /// Responses, likewise.
+    /// Responses that a receive unit took for it.
     pub rx_responses: u64,
     /// Payload bytes received and placed: of the peer's requests, and of responses to its own.
     pub rx_payload: u64,

@@ -8,12 +8,12 @@ use super::postmortem::Why;
 use super::qp::{NextPacket, NicQp};
 use super::wqe::WqeData;
 use super::{Nic, Running};
-use crate::engine::{Class, Slab};
+use crate::engine::Class;
 use crate::memory::{Contents, MemoryError, Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::codec::Ecn;
-use crate::wire::{Packet, PacketId, Payload};
+use crate::wire::{Packet, PacketId, Packets, Payload};
 
 impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
@@ -114,6 +114,10 @@ impl Nic {
         let count = self.pus.len() as u16;
         let first = self.next_pu;
         for pu in (first..count).chain(0..first) {
+            // Most have nothing to do, and this is asked with every packet that leaves.
+            if self.pus[usize::from(pu)].ready.is_empty() {
+                continue;
+            }
             self.kick(env, pu);
             if self.tx_blocked {
                 // The one that found no room goes first next time, so that none waits for ever.
@@ -342,7 +346,7 @@ impl Nic {
     /// covers; returns the QP. `None` for every other read.
     pub fn payload_pieces(
         &mut self,
-        packets: &Slab<Packet>,
+        packets: &Packets,
         tag: u64,
         mut f: impl FnMut(u64, u32),
     ) -> Option<u32> {

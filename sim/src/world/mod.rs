@@ -28,7 +28,7 @@ use crate::fabric::{
 use crate::host::{Host, HostConfig, InitiatorConfig, MAX_NICS, Shared, SimProgram, StallReason};
 use crate::nic::{Nic, NicEvent};
 use crate::pcie::PcieConfigError;
-use crate::wire::{HostId, Packet, PacketId};
+use crate::wire::{HostId, Packet, PacketId, Packets};
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
@@ -157,7 +157,7 @@ impl World {
         Ok(Self {
             shared: Shared {
                 engine,
-                packets: Slab::new(),
+                packets: Packets::new(),
                 fabric,
                 port_ids,
                 fabric_out: Out::new(),
@@ -284,7 +284,9 @@ impl World {
     fn cut_off(&mut self, limit: Time) -> RunEnd {
         self.come_to_rest(limit);
         let stood = self.shared.engine.pending() == self.idle_events();
-        if self.is_over() {
+        // What a fault keeps beyond the limit, and nobody waits for, is no reason to wait longer.
+        let kept = self.kept_packets();
+        if self.is_over_but_for(|packet| kept.contains(&packet)) {
             return RunEnd::Done;
         }
         if stood && self.vain_retries().is_some() { self.ended(limit) } else { RunEnd::TimeLimit }
@@ -300,8 +302,14 @@ impl World {
     /// Whether every program is done and nothing is under way. Packets that a dead host has, or
     /// that are for one, do not count.
     fn is_over(&self) -> bool {
+        self.is_over_but_for(|_| false)
+    }
+
+    /// As [`is_over`](Self::is_over), packets aside that `kept` is true of.
+    fn is_over_but_for(&self, kept: impl Fn(u32) -> bool) -> bool {
         let gone = |h: HostId| self.hosts[h.index()].is_dead();
-        let lost = self.shared.packets.iter().all(|(_, p)| gone(p.src) || gone(p.dst));
+        let mut packets = self.shared.packets.iter();
+        let lost = packets.all(|(id, p)| gone(p.src) || gone(p.dst) || kept(id));
         lost && self.hosts.iter().all(Host::quiet)
     }
 

@@ -83,7 +83,7 @@ impl Planner<'_> {
 
     fn queue_memory(&self, index: usize, p: &Program) -> Result<MemKind, RunError> {
         match p.initiator {
-            format::Initiator::Gpu => Ok(MemKind::Gpu { gpu: 0 }),
+            format::Initiator::Gpu => Ok(MemKind::Gpu { gpu: self.gpu(index) }),
             _ => Ok(MemKind::Host { numa: self.numa(index, p)? }),
         }
     }
