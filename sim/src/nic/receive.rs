@@ -675,7 +675,7 @@ impl Nic {
             }
             Received::Nothing | Received::Recover { .. } | Received::Error { .. } => {}
             Received::Drop(why) => {
-                self.refuse_packet(env, arrived, Refused::Transport(why));
+                self.refuse_packet(env, arrived, unused(&p.desc, why, QKey(0)));
             }
         }
         self.completions(env, qp);
@@ -865,12 +865,14 @@ const fn of_key(e: MemoryError) -> BadRequest {
     }
 }
 
-/// Why the transport has no use for a request.
+/// Why the transport has no use for a packet.
 const fn unused(desc: &PacketDesc, why: DropReason, expected: QKey) -> Refused {
     match (why, desc.ext) {
         (DropReason::QKey, Ext::Deth { qkey: sent, .. } | Ext::DethImm { qkey: sent, .. }) => {
             Refused::QKey { sent, expected }
         }
+        // The engine is in ERR from the packet on that it refuses, the QP when the NAK has left.
+        (DropReason::QpState, _) => Refused::State(QpState::Err),
         _ => Refused::Transport(why),
     }
 }
