@@ -178,6 +178,29 @@ pub(super) fn troubles(
     s.fault.iter().enumerate().filter_map(trouble).collect()
 }
 
+/// The planned faults by which the device can have given a queue pair up, at `at` or before.
+pub(super) fn device_faults(
+    s: &Scenario,
+    world: &World,
+    (at_host, of): (u32, Qpn),
+    at: Time,
+) -> Vec<String> {
+    let fired = |i: usize| {
+        let uses = world.fault_uses();
+        uses.get(i).and_then(|u| u.first).is_some_and(|first| first <= at)
+    };
+    let its = |(i, f): (usize, &Fault)| {
+        let kind = match f.kind {
+            FaultKind::QpError => qpn(f.qp) == Some(of),
+            // A NIC that stops takes all queue pairs with it.
+            FaultKind::BadDoorbell => f.stop_after.is_some() || qpn(f.qp).is_none_or(|q| q == of),
+            _ => false,
+        };
+        (kind && host(f.host).0 == at_host && fired(i)).then(|| f.id.clone())
+    };
+    s.fault.iter().enumerate().filter_map(its).collect()
+}
+
 /// What came of the faults. One that never fired fails a run that is good otherwise.
 pub(super) fn collect(world: &World, out: &mut Outcome) {
     let mut silent = Vec::new();
@@ -211,8 +234,12 @@ pub(super) fn collect(world: &World, out: &mut Outcome) {
 }
 
 fn why(u: &sim::FaultUse) -> String {
-    match u.matched {
-        0 => "nothing matched".to_owned(),
-        n => format!("{n} matched, and neither number nor chance chose one"),
+    match (u.matched, &u.preempted_by) {
+        (0, _) => "nothing matched".to_owned(),
+        (n, Some(by)) => format!(
+            "{n} matched, and fault \"{by}\", which stands before it, decided first about {}",
+            u.preempted
+        ),
+        (n, None) => format!("{n} matched, and neither number nor chance chose one"),
     }
 }

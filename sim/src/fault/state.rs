@@ -68,6 +68,10 @@ pub struct FaultUse {
     pub first: Option<Time>,
     /// Packets that it still keeps from arriving.
     pub held: u64,
+    /// How often another fault decided first about what it would have fired for.
+    pub preempted: u64,
+    /// The first of those others.
+    pub preempted_by: Option<String>,
     /// Whether the run is good though it never fired.
     pub maybe: bool,
     /// Whether the model made up what the device does.
@@ -80,6 +84,9 @@ struct Active {
     matched: u64,
     fired: u64,
     first: Option<Time>,
+    /// How often another fault decided first, and the first of those, by its position.
+    preempted: u64,
+    preempted_by: Option<usize>,
     /// Of a hold: whether it holds no more.
     released: bool,
     /// Of a window that is open: the host's count at its begin.
@@ -94,6 +101,12 @@ impl Active {
     fn fire(&mut self, now: Time) {
         self.fired += 1;
         self.first.get_or_insert(now);
+    }
+
+    /// It would fire, if `by` had not.
+    fn give_way(&mut self, by: usize) {
+        self.preempted += 1;
+        self.preempted_by.get_or_insert(by);
     }
 }
 
@@ -193,6 +206,8 @@ impl FaultState {
                 matched: 0,
                 fired: 0,
                 first: None,
+                preempted: 0,
+                preempted_by: None,
                 released: false,
                 since: None,
             });
@@ -266,8 +281,14 @@ impl FaultState {
                 PacketVerdict::Hold(Hold::Until(end)) => now >= end,
                 _ => active.released,
             };
-            if decided.is_none() && counted && hit && !over && !active.spent() {
-                decided = Some((watch.fault, decision(&f.verdict)));
+            // A copy of a copy would make more of each at every link of the way.
+            let again = p.copied && matches!(f.verdict, PacketVerdict::Duplicate(_));
+            if !counted || !hit || over || again || active.spent() {
+                continue;
+            }
+            match decided {
+                None => decided = Some((watch.fault, decision(&f.verdict))),
+                Some((by, _)) => active.give_way(by),
             }
         }
         let (fault, decision) = decided?;
@@ -330,6 +351,11 @@ impl FaultState {
         }
         direction.waiting.retain(|k| !ready.contains(k));
         ready.iter().filter_map(|k| self.held.remove(k)).collect()
+    }
+
+    /// The packets that are kept.
+    pub fn kept(&self) -> impl Iterator<Item = PacketId> + '_ {
+        self.held.values().map(|h| h.packet)
     }
 
     /// Whether packets are kept.
@@ -528,18 +554,23 @@ impl FaultState {
         host: HostId,
         about: impl Fn(&HostAction) -> bool,
     ) -> Option<(u32, Time)> {
-        for (i, active) in self.faults.iter_mut().enumerate() {
+        let mut decided: Option<(u32, Time)> = None;
+        for (i, active) in (0..).zip(&mut self.faults) {
             let What::Host(h) = &active.fault.what else { continue };
-            if h.host == host && h.window.holds(now) && about(&h.action) {
-                let until = h.window.before;
-                active.matched += 1;
-                if !active.spent() {
+            if h.host != host || !h.window.holds(now) || !about(&h.action) {
+                continue;
+            }
+            active.matched += 1;
+            match decided {
+                _ if active.spent() => {}
+                None => {
+                    decided = Some((i, h.window.before));
                     active.fire(now);
-                    return Some((i as u32, until));
                 }
+                Some((by, _)) => active.give_way(by as usize),
             }
         }
-        None
+        decided
     }
 
     /// A doorbell is at the NIC: whether it is damaged, by which fault, and after how many errors
@@ -563,8 +594,12 @@ impl FaultState {
                 continue;
             }
             active.matched += 1;
-            if decided.is_none() && nth.is_none_or(|n| n == active.matched) && !active.spent() {
-                decided = Some((i, *stop_after));
+            if nth.is_some_and(|n| n != active.matched) || active.spent() {
+                continue;
+            }
+            match decided {
+                None => decided = Some((i, *stop_after)),
+                Some((by, _)) => active.give_way(by as usize),
             }
         }
         let (fault, _) = decided?;
@@ -590,6 +625,8 @@ impl FaultState {
                 budget: a.fault.budget,
                 first: a.first.filter(|_| a.fired + open > 0),
                 held: self.held.values().filter(|h| h.fault == i).count() as u64,
+                preempted: a.preempted,
+                preempted_by: a.preempted_by.map(|by| self.faults[by].fault.id.clone()),
                 maybe: a.fault.maybe,
                 synthetic: a.fault.what.synthetic(),
             }

@@ -445,6 +445,7 @@ impl Nic {
             becn: true,
             pkey: self.pkey(q),
             corrupt: None,
+            copied: false,
             reason: None,
         }));
         if np.delay == Span::ZERO {

@@ -6,6 +6,7 @@ mod report;
 mod series;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::io;
 
 use doorbell_core::units::{Span, Time};
@@ -276,10 +277,12 @@ impl World {
     }
 
     /// The limit has come. Deadlines that were overtaken may still be pending; they mean nothing,
-    /// and a world that has nothing else had come to its end before.
+    /// and a world that has nothing else had come to its end before. So had one of which only
+    /// packets are left that faults keep beyond the limit, and that nobody waits for.
     fn cut_off(&self) -> RunEnd {
         let stood = self.shared.engine.pending() == self.idle_events();
-        if self.is_over() {
+        let kept: BTreeSet<PacketId> = self.kept().collect();
+        if self.is_over_but_for(&kept) {
             return RunEnd::Done;
         }
         if stood && self.vain_retries().is_some() { self.ended() } else { RunEnd::TimeLimit }
@@ -288,8 +291,14 @@ impl World {
     /// Whether every program is done and nothing is under way. Packets that a dead host has, or
     /// that are for one, do not count.
     fn is_over(&self) -> bool {
+        self.is_over_but_for(&BTreeSet::new())
+    }
+
+    fn is_over_but_for(&self, kept: &BTreeSet<PacketId>) -> bool {
         let gone = |h: HostId| self.hosts[h.index()].is_dead();
-        let lost = self.shared.packets.iter().all(|(_, p)| gone(p.src) || gone(p.dst));
+        let no_more =
+            |id: u32, p: &Packet| gone(p.src) || gone(p.dst) || kept.contains(&PacketId(id));
+        let lost = self.shared.packets.iter().all(|(id, p)| no_more(id, p));
         lost && self.hosts.iter().all(Host::quiet)
     }
 

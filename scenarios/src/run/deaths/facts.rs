@@ -13,7 +13,7 @@ use doorbell_sim::wire::HostId;
 use doorbell_sim::world::{LossPlace, Lost, World};
 
 use super::super::Point;
-use super::super::faults::{HostTrouble, troubles};
+use super::super::faults::{HostTrouble, device_faults, troubles};
 use super::small_link::{self, SmallLink};
 use crate::format::{Fault, Scenario};
 
@@ -123,6 +123,8 @@ pub(super) struct Facts {
     pub peer: Peer,
     /// Host faults that were open at either side while it failed.
     pub troubles: Vec<HostTrouble>,
+    /// Planned faults by which the device can have given it up.
+    pub device_faults: Vec<String>,
     pub small_link: Option<SmallLink>,
     /// End of the run.
     pub end: Time,
@@ -345,6 +347,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         requests_under_way: world.under_way_of(me),
         peer: peer(world, host, q),
         troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
+        device_faults: device_faults(s, world, (host, q.qpn), at),
         small_link: small_link::of(world, point, host, q),
         end: world.now(),
     }

@@ -126,8 +126,9 @@ pub(super) fn judge(f: &Facts) -> Verdict {
             verdict(Cause::CqOverrun, "cq_depth", text)
         }
         (Why::Device, _) => {
-            let text = "the device gave it up (QP_FATAL): a planned fault did it".to_owned();
-            verdict(Cause::Device, "", text)
+            let faults = f.device_faults.join(" or ");
+            let text = "the device gave it up (QP_FATAL): a planned fault did it";
+            verdict(Cause::Device, &faults, format!("{text}, {faults}"))
         }
         _ => verdict(Cause::MovedToErr, "", "the program moved it to ERR".to_owned()),
     }
