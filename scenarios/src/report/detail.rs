@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::deaths::deaths_text;
+use super::deaths::{deaths_text, wrapped};
 use super::flows::flows_text;
 use super::series::{ports_text, series_text};
 use super::table::{Align, Table};
@@ -21,6 +21,7 @@ pub(super) fn detail_text(run: &Run) -> String {
     let outcome = &run.outcome;
     let sections = [
         metrics(outcome),
+        words(outcome),
         latencies(outcome),
         flows_text(outcome),
         pcie(outcome),
@@ -44,6 +45,8 @@ pub(super) fn detail_text(run: &Run) -> String {
 pub(crate) fn measured_text(outcome: &Outcome) -> String {
     let sections = [
         metrics(outcome),
+        words(outcome),
+        words(outcome),
         latencies(outcome),
         counters(outcome),
         effective(outcome),
@@ -60,6 +63,15 @@ fn metrics(outcome: &Outcome) -> String {
         table.row(vec![name.clone(), metric.text()]);
     }
     if table.is_empty() { String::new() } else { table.render(0) }
+}
+
+/// What came of steps, and the statuses of completions in their order.
+fn words(outcome: &Outcome) -> String {
+    let said = |(name, word): (&String, &String)| {
+        let word = if word.is_empty() { "none" } else { word };
+        wrapped(&format!("{name}: "), word, 2)
+    };
+    outcome.words.iter().map(said).collect()
 }
 
 fn latencies(outcome: &Outcome) -> String {
