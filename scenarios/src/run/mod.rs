@@ -38,6 +38,7 @@ mod programs;
 #[cfg(test)]
 mod receive_tests;
 mod receives;
+mod rules;
 pub(crate) mod series;
 mod sick;
 mod simulate;
