@@ -305,7 +305,7 @@ mod tests {
         }
         // A wait that had not passed when the run ended.
         let cut = "'post send 64B', 'ring', 'compute 100us'";
-        let o = script("min_rnr_timer = 0\n".trim(), cut, "");
+        let o = script("rnr_retry = 7\n", cut, "");
         assert_eq!(number(&o, "note.timer-waits"), 0.0, "{:?}", o.notes);
     }
 

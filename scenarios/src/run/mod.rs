@@ -36,6 +36,8 @@ mod places;
 mod ports;
 mod programs;
 #[cfg(test)]
+mod rate_tests;
+#[cfg(test)]
 mod receive_tests;
 mod receives;
 mod rules;
