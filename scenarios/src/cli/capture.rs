@@ -1,10 +1,10 @@
 //! `--pcap DIR`: a runner around another one that writes what the ports saw.
 
 use std::cell::RefCell;
-use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
+use crate::report::WholeFile;
 use crate::run::{Outcome, Point, RunError, Runner};
 
 /// Runs points on another runner and writes a pcapng file for each.
@@ -57,10 +57,14 @@ fn file_name(label: &str) -> String {
 impl Runner for Capturing<'_> {
     fn run(&self, point: &Point) -> Result<Outcome, RunError> {
         let path = self.path(point);
-        // A part of a capture is worth reading, so a file grows under its own name.
-        let file = fs::create_dir_all(self.folder).and_then(|()| File::create(&path));
-        let (outcome, written) = match file {
-            Ok(file) => self.runner.run_captured(point, Box::new(BufWriter::new(file)))?,
+        // It grows beside its place: a capture that was there stays until this one is whole.
+        let begun = WholeFile::begin(&path).and_then(|whole| Ok((whole.writer()?, whole)));
+        let (outcome, written) = match begun {
+            Ok((file, whole)) => {
+                let out = Box::new(BufWriter::new(file));
+                let (outcome, written) = self.runner.run_captured(point, out)?;
+                (outcome, written.and_then(|()| whole.finish()))
+            }
             Err(error) => (self.runner.run(point)?, Err(error)),
         };
         if let Err(error) = written {

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::ExitStatus;
 use super::args::{CheckArgs, Target};
-use super::common::{cannot_write, complain, print, ready, run_all};
-use crate::expect::{Check, Status, Verdict};
-use crate::input::InputError;
+use super::common::{Ready, cannot_write, complain, print, ready, run_all};
+use crate::expect::{Check, Status, Verdict, unexpected};
+use crate::input::{InputError, shown};
 use crate::library;
 use crate::report::{Report, Suite, to_junit, verdict_lines, write_whole};
 use crate::run::Runner;
@@ -94,17 +94,18 @@ fn check_one(runner: &dyn Runner, scenario: &str, args: &CheckArgs) -> (ExitStat
     let judged = ready(&target).and_then(|ready| {
         let report = run_all(runner, &ready, args.quiet)?;
         let again = if args.twice { Some(run_all(runner, &ready, args.quiet)?) } else { None };
-        Ok((report, again))
+        let status = status_of(&report, &ready);
+        Ok((report, again, status))
     });
-    let (mut report, again) = match judged {
+    let (mut report, again, mut status) = match judged {
         Ok(judged) => judged,
         Err(error) => {
             let name = scenario.to_owned();
-            let suite = Suite { name, verdicts: Vec::new(), error: Some(error.to_string()) };
+            let suite =
+                Suite { name, verdicts: Vec::new(), error: Some(shown(&error.to_string())) };
             return (complain(&error), suite);
         }
     };
-    let mut status = ExitStatus::of_verdicts(&report.verdicts);
     if let Some(verdict) = again.map(|again| same_hashes(&report, &again)) {
         if verdict.status == Status::Failed {
             status = status.max(ExitStatus::HashDiffers);
@@ -113,6 +114,15 @@ fn check_one(runner: &dyn Runner, scenario: &str, args: &CheckArgs) -> (ExitStat
     }
     let status = status.max(print_report(&report, args.quiet));
     (status, Suite { name: report.name, verdicts: report.verdicts, error: None })
+}
+
+/// That of the file's expectations, and of the runs whose end none of them speaks of: such a run
+/// has the status that `run` gives it.
+fn status_of(report: &Report, ready: &Ready) -> ExitStatus {
+    let loaded = &ready.loaded;
+    let of_file = &report.verdicts[..loaded.expects.len()];
+    let ended = unexpected(&loaded.expects, &report.runs, &loaded.fixed_axes);
+    ExitStatus::of_verdicts(of_file).max(ExitStatus::of_runs(ended))
 }
 
 /// A verdict about two runs of the same points.

@@ -9,7 +9,7 @@ use super::ExitStatus;
 use super::args::Target;
 use crate::format::expand::{Expanded, expand};
 use crate::format::load::{Loaded, Overrides, find, load};
-use crate::input::InputError;
+use crate::input::{InputError, Source, shown};
 use crate::profile::Profiles;
 use crate::report::Report;
 use crate::run::{Runner, run_points};
@@ -48,7 +48,7 @@ pub(super) fn only_variant(ready: &mut Ready, name: &str) -> Result<(), InputErr
 /// The file's name without folder and ending, so that results do not depend on where it lies.
 fn short_name(target: &str) -> String {
     let file = Path::new(target).file_name().map_or(target.into(), |f| f.to_string_lossy());
-    file.strip_suffix(".toml").unwrap_or(&file).to_owned()
+    shown(file.strip_suffix(".toml").unwrap_or(&file))
 }
 
 /// Runs all points and judges them.
@@ -97,20 +97,33 @@ pub(super) fn complain(error: &InputError) -> ExitStatus {
     let mut text = String::new();
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(100);
     // Writing to a string fails only if the source cannot be shown; then the plain line serves.
-    if handler.render_report(&mut text, &Shown(error)).is_err() {
-        text = format!("{error}\n");
+    if handler.render_report(&mut text, &Shown::new(error)).is_err() {
+        text = format!("{}\n", shown(&error.to_string()));
     }
     let _ = write!(io::stderr(), "error:\n{text}");
     ExitStatus::BadInput
 }
 
-/// An error whose own line has no place, since the drawing below it shows the place.
+/// An error whose own line has no place, since the drawing below it shows the place. Characters
+/// that a terminal would obey have marks in their place.
 #[derive(Debug)]
-struct Shown<'a>(&'a InputError);
+struct Shown<'a> {
+    error: &'a InputError,
+    source: Option<Source>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(error: &'a InputError) -> Self {
+        let source = error
+            .origin()
+            .map(|at| Source { name: shown(&at.source.name), text: shown(&at.source.text) });
+        Self { error, source }
+    }
+}
 
 impl std::fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0.message())
+        f.write_str(&shown(self.error.message()))
     }
 }
 
@@ -118,15 +131,16 @@ impl std::error::Error for Shown<'_> {}
 
 impl Diagnostic for Shown<'_> {
     fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        Diagnostic::help(self.0)
+        let help = self.error.remedy().map(shown);
+        help.map(|h| Box::new(h) as Box<dyn std::fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.0.source_code()
+        self.source.as_ref().map(|s| s as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.0.labels()
+        self.error.labels()
     }
 }
 

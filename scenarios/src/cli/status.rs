@@ -34,14 +34,14 @@ impl ExitStatus {
     }
 
     /// The status of runs themselves.
-    pub fn of_runs(runs: &[Run]) -> Self {
+    pub fn of_runs<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Self {
         let of = |run: &Run| match run.outcome.exit.kind {
             ExitKind::Ok => Self::Ok,
             ExitKind::Violation => Self::Violated,
             ExitKind::NoProgress => Self::NoProgress,
             ExitKind::FaultNotFired => Self::FaultNotFired,
         };
-        runs.iter().map(of).max().unwrap_or(Self::Ok)
+        runs.into_iter().map(of).max().unwrap_or(Self::Ok)
     }
 
     /// The status of expectations.

@@ -114,7 +114,7 @@ fn check_judges_files_and_folders() {
     assert_eq!(check::check(&Formula, &check_args(&good)), ExitStatus::Ok);
     let stall = SCENARIO.replace("name = 'p'", "name = 'stall'");
     let file = folder.file("b.toml", &stall);
-    assert_eq!(check::check(&Formula, &check_args(&file)), ExitStatus::Violated, "unexpected end");
+    assert_eq!(check::check(&Formula, &check_args(&file)), ExitStatus::NoProgress, "unexpected");
     let expected = format!("{stall}[[expect]]\nkind = 'exit'\nstatus = 'no-progress'\nwhy = 'w'\n");
     let file = folder.file("b.toml", &expected);
     assert_eq!(check::check(&Formula, &check_args(&file)), ExitStatus::Ok, "expected end");
@@ -152,4 +152,51 @@ fn check_twice_compares_hashes() {
     assert_eq!(check::check(&Drifting(Cell::new(0)), &args), ExitStatus::HashDiffers);
     args.twice = false;
     assert_eq!(check::check(&Drifting(Cell::new(0)), &args), ExitStatus::Ok);
+}
+
+#[test]
+fn check_has_the_status_of_run_for_an_end_that_nobody_expects() {
+    let folder = Folder::new("ends");
+    let stall = SCENARIO.replace("name = 'p'", "name = 'stall'");
+    let of = |text: &str| check::check(&Formula, &check_args(&folder.file("s.toml", text)));
+    assert_eq!(of(&stall), ExitStatus::NoProgress);
+    let expected = format!("{stall}[[expect]]\nkind = 'exit'\nstatus = 'no-progress'\nwhy = 'w'\n");
+    assert_eq!(of(&expected), ExitStatus::Ok);
+    let failed = stall.replace("value = 8", "value = 9");
+    assert_eq!(of(&failed), ExitStatus::Violated, "takes precedence");
+}
+
+/// The runner ends badly in the middle of the second capture: the first one stays.
+#[test]
+fn a_capture_that_is_not_finished_leaves_the_one_that_was_there() {
+    struct Torn(Cell<u32>);
+    impl Runner for Torn {
+        fn run(&self, point: &Point) -> Result<Outcome, RunError> {
+            Formula.run(point)
+        }
+
+        fn run_captured(
+            &self,
+            point: &Point,
+            mut out: Box<dyn std::io::Write>,
+        ) -> Result<(Outcome, std::io::Result<()>), RunError> {
+            self.0.set(self.0.get() + 1);
+            let full = || Err(std::io::Error::other("the disk is full"));
+            out.write_all(format!("capture {}", self.0.get()).as_bytes()).unwrap();
+            let written = if self.0.get() == 2 { full() } else { out.flush() };
+            Ok((self.run(point)?, written))
+        }
+    }
+    let folder = Folder::new("torn");
+    let mut args = run_args(&folder.file("s.toml", SCENARIO), &[]);
+    args.pcap = Some(folder.0.join("pcap"));
+    let runner = Torn(Cell::new(0));
+    let content = || fs::read_to_string(folder.0.join("pcap").join("s.pcapng")).unwrap();
+    assert_eq!((run::run(&runner, &args), content()), (ExitStatus::Ok, "capture 1".to_owned()));
+    assert_eq!(
+        (run::run(&runner, &args), content()),
+        (ExitStatus::BadInput, "capture 1".to_owned())
+    );
+    assert_eq!(fs::read_dir(folder.0.join("pcap")).unwrap().count(), 1, "and nothing beside it");
+    assert_eq!((run::run(&runner, &args), content()), (ExitStatus::Ok, "capture 3".to_owned()));
 }

@@ -12,16 +12,12 @@ use crate::run::{ExitKind, Run};
 pub fn judge(expects: &[Expect], runs: &[Run], fixed_axes: &[String]) -> Vec<Verdict> {
     let results = Results { runs, fixed_axes };
     let mut verdicts: Vec<Verdict> = expects.iter().map(|e| verdict(e, &results)).collect();
-    let unexpected: Vec<Check> = runs
-        .iter()
-        .filter(|run| run.outcome.exit.kind != ExitKind::Ok)
-        .filter(|run| !is_expected(run, expects, &results))
-        .map(|run| {
-            let exit = &run.outcome.exit;
-            let found = format!("{}: {}", exit.kind.word(), exit.reason);
-            Check { at: run.point.label(), found, ok: false }
-        })
-        .collect();
+    let check = |run: &Run| {
+        let exit = &run.outcome.exit;
+        let found = format!("{}: {}", exit.kind.word(), exit.reason);
+        Check { at: run.point.label(), found, ok: false }
+    };
+    let unexpected: Vec<Check> = of_unexpected(expects, &results).map(check).collect();
     if !unexpected.is_empty() {
         verdicts.push(Verdict {
             kind: "exit".to_owned(),
@@ -33,6 +29,23 @@ pub fn judge(expects: &[Expect], runs: &[Run], fixed_axes: &[String]) -> Vec<Ver
         });
     }
     verdicts
+}
+
+/// Runs that ended otherwise than well, and of which no `exit` expectation speaks.
+pub fn unexpected<'a>(
+    expects: &'a [Expect],
+    runs: &'a [Run],
+    fixed_axes: &'a [String],
+) -> Vec<&'a Run> {
+    of_unexpected(expects, &Results { runs, fixed_axes }).collect()
+}
+
+fn of_unexpected<'a>(
+    expects: &'a [Expect],
+    results: &Results<'a>,
+) -> impl Iterator<Item = &'a Run> {
+    let bad = |run: &&Run| run.outcome.exit.kind != ExitKind::Ok;
+    results.runs.iter().filter(bad).filter(move |run| !is_expected(run, expects, results))
 }
 
 /// Whether an `exit` expectation is about this run.

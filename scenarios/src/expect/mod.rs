@@ -11,7 +11,7 @@ mod tests;
 
 use serde::Serialize;
 
-pub use judge::judge;
+pub use judge::{judge, unexpected};
 
 /// How an expectation came out.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]

@@ -506,3 +506,99 @@ fn a_handshake_needs_a_peer_that_waits() {
     assert!(e.to_string().contains("0ns"), "{e}");
     assert!(expanded(&GOOD.replace("batch = 4", "handshake = '1ms'"), &[]).is_ok());
 }
+
+#[test]
+fn defaults_are_kept_within_the_device_and_requests_are_not() {
+    let plain = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'latency'\n";
+    let inline = |set: &[&str]| {
+        let points = expanded(plain, set).unwrap_or_else(|e| panic!("{set:?}: {e}"));
+        points[0].point.scenario.qp.max_inline.0.0
+    };
+    assert_eq!(inline(&[]), 220);
+    assert_eq!(inline(&["profile=e810"]), 101);
+    assert_eq!(inline(&["profile=e810", "qp.max_inline=101B"]), 101);
+    assert_eq!(inline(&["profile=rxe"]), 220, "no more than the default");
+    let e = error(plain, &["profile=e810", "qp.max_inline=102B"]);
+    assert!(e.message().starts_with("`qp.max_inline` is 102, and profile \"e810\""), "{e}");
+    let qp = |set: &str| expanded(plain, &[set]).unwrap()[0].point.scenario.qp.clone();
+    assert_eq!(qp("settings.nic.max_rd_atomic=4").max_dest_rd_atomic.value(), 4);
+    assert_eq!(qp("settings.nic.max_sq_depth=64").sq_depth.value(), 64);
+    assert_eq!(qp("settings.nic.max_rq_depth=64").rq_depth.value(), 64);
+    assert_eq!(qp("settings.port.max_mtu=2KiB").mtu.0.0, 2048);
+}
+
+#[test]
+fn timers_that_contradict_their_mode() {
+    let plain = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'latency'\n";
+    for (set, wrong) in [
+        (&["timeout_mode=adaptive", "timeout_least=2ms", "timeout_ceiling=2ms"][..], ""),
+        (
+            &["timeout_mode=adaptive", "timeout_least=2ms", "timeout_ceiling=1999us"],
+            "raise the ceiling",
+        ),
+        (&["timeout_mode=floor", "timeout_least=2ms"], ""),
+        (&["timeout_mode=floor", "timeout_most=2"], "set the mode to \"fixed\""),
+        (&["timeout_mode=floor", "timeout_ceiling=2ms"], "set the mode to \"adaptive\""),
+        (&["timeout_most=4"], ""),
+        (&["timeout_least=1ms"], "set the mode to \"floor\" or \"adaptive\""),
+    ] {
+        let set: Vec<String> = set.iter().map(|s| format!("settings.rc.{s}")).collect();
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        match expanded(plain, &set) {
+            Ok(_) => assert_eq!(wrong, "", "{set:?}"),
+            Err(e) => {
+                assert!(!wrong.is_empty() && e.message().contains(wrong), "{set:?}: {e}");
+                assert!(e.to_string().starts_with("--set:1:"), "{e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bursts_that_never_fire() {
+    let with =
+        |burst: &str| format!("{GOOD}[[fault]]\nid = 'f'\nkind = 'drop'\nburst = {{ {burst} }}\n");
+    let (enter, leave) = ("enter = '1/10'", "leave = '1/2'");
+    for (burst, good) in [
+        (format!("{enter}, {leave}, bad = '0/1', good = '1/9'"), true),
+        (format!("{enter}, {leave}, bad = '1/9', good = '0/1'"), true),
+        (format!("{enter}, {leave}, bad = '0/1', good = '0/1'"), false),
+    ] {
+        let result = expanded(&with(&burst), &[]);
+        assert_eq!(result.is_ok(), good, "{burst}");
+        if let Err(e) = result {
+            assert!(e.message().contains("never fires") && e.remedy().is_some(), "{e}");
+            assert!(expanded(&(with(&burst) + "maybe = true\n"), &[]).is_ok(), "{burst}");
+        }
+    }
+}
+
+#[test]
+fn steps_that_cannot_end_well() {
+    let script = |steps: &str, more: &str| {
+        format!(
+            "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'script'\nqps = 2\n\
+             steps = [{steps}]\n{more}"
+        )
+    };
+    let notify = "state sqd with=en_sqd_async_notify";
+    for (steps, more, wrong) in [
+        ("'recv 64B x512'", "", ""),
+        ("'recv 64B x513'", "", "513 receives, and the peer's queue takes 512 (`qp.rq_depth`)"),
+        ("'recv 64B x513 own'", "", ""),
+        ("'recv 64B x8'", "[srq]\ndepth = 8", ""),
+        ("'recv 64B x9'", "[srq]\ndepth = 8", "takes 8 (`srq.depth`)"),
+        (&format!("'{notify}', 'await-event sq-drained'"), "", ""),
+        (&format!("'{notify} qp=1', 'await-event sq-drained'"), "", "asks for the event"),
+        (&format!("'await-event sq-drained', '{notify}'"), "", "asks for the event"),
+        ("'state sqd', 'await-event sq-drained 1ms'", "", "asks for the event"),
+    ] {
+        match expanded(&script(steps, more), &[]) {
+            Ok(_) => assert_eq!(wrong, "", "{steps}"),
+            Err(e) => {
+                assert!(!wrong.is_empty() && e.message().contains(wrong), "{steps}: {e}");
+                assert!(e.to_string().starts_with("t.toml:6:") && e.remedy().is_some(), "{e}");
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Contradictions: settings that are fine alone and impossible together or on this hardware.
 
 use doorbell_core::units::{Bytes, Span};
+use doorbell_core::verbs::QpAttrMask;
 use serde_json::Value as Json;
 
 use super::check_aggregate::check_aggregate;
@@ -12,9 +13,10 @@ use super::check_link::check_link;
 use super::check_srq::{check_hosts, check_receiver, check_srq};
 use super::check_switch::check_switch;
 use super::check_topology::check_topology;
+use super::qp::MTUS;
 use super::{
     ALL_QPS, Initiator, Memory, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, RingMode,
-    Scenario, StateStep, Step, StepEvent, TopologyKind,
+    Scenario, StateStep, Step, StepEvent, StepState, TopologyKind,
 };
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;
@@ -141,7 +143,7 @@ fn check_record(s: &Scenario) -> Checked {
 fn check_qp(s: &Scenario, profile: &Profile) -> Checked {
     let (qp, nic) = (&s.qp, &profile.nic);
     let mtu = qp.mtu.0;
-    if ![256, 512, 1024, 2048, 4096].contains(&mtu.0) {
+    if !MTUS.contains(&mtu.0) {
         let text = format!("{} is no path MTU", mtu.print());
         return refuse("qp.mtu", text, "one of 256B, 512B, 1KiB, 2KiB, 4KiB");
     }
@@ -429,10 +431,17 @@ fn check_script(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> 
                 check_state(s, state, &path)?;
                 state.qp
             }
-            Step::Recv { qp, .. } | Step::Ring { qp, .. } => *qp,
+            Step::Recv { count, own, qp, .. } => {
+                if !own {
+                    check_receives(s, *count, &path)?;
+                }
+                *qp
+            }
+            Step::Ring { qp, .. } => *qp,
             Step::Destroy { qp } | Step::Drain { qp, .. } | Step::AwaitSlots { qp, .. } => *qp,
             Step::AwaitEvent { event, qp, .. } => {
                 check_event(s, *event, &path)?;
+                check_drained(p, i, *event, *qp, &path)?;
                 *qp
             }
             Step::Load { .. } | Step::Store { .. } if p.payload == Payload::Virtual => {
@@ -504,6 +513,35 @@ fn check_rights(s: &Scenario) -> Checked {
         return refuse("qp.access", text, "leave it out; regions have it, under `access`");
     }
     Ok(())
+}
+
+/// A peer that can post no more of them ends, and with it the run.
+fn check_receives(s: &Scenario, count: u32, path: &str) -> Checked {
+    let (key, depth) = match s.srq.as_ref().and_then(|srq| srq.depth) {
+        Some(depth) => ("srq.depth", depth.value()),
+        None => ("qp.rq_depth", s.qp.rq_depth.value()),
+    };
+    if u64::from(count) <= depth {
+        return Ok(());
+    }
+    let text = format!("{count} receives, and the peer's queue takes {depth} (`{key}`)");
+    refuse(path, text, format!("post fewer at a time, or raise `{key}`"))
+}
+
+/// The event of a drained send queue comes to who asks for it.
+fn check_drained(p: &Program, i: usize, event: StepEvent, of: u32, path: &str) -> Checked {
+    let asks = |step: &Step| match step {
+        Step::State(s) => {
+            let with = s.set.with.contains(QpAttrMask::EN_SQD_ASYNC_NOTIFY);
+            s.state == StepState::Sqd && s.qp == of && !s.peer && with
+        }
+        _ => false,
+    };
+    if event != StepEvent::SqDrained || p.steps[..i].iter().any(asks) {
+        return Ok(());
+    }
+    let text = "no step before asks for the event `sq-drained`, so it never comes".to_owned();
+    refuse(path, text, "write \"state sqd with=en_sqd_async_notify\"")
 }
 
 /// Events that cannot come.

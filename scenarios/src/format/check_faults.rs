@@ -7,7 +7,7 @@ use doorbell_sim::nic::Nic;
 use serde_json::Value as Json;
 
 use super::check::{Checked, refuse};
-use super::{Fault, FaultKind, QpKind, Scenario, SwitchMode};
+use super::{Burst, Fault, FaultKind, QpKind, Scenario, SwitchMode};
 use crate::input::suggestion;
 use crate::profile::Profile;
 use crate::quantity::Unit;
@@ -280,6 +280,12 @@ fn check_numbers(at: &At<'_>) -> Checked {
             let text = format!("a probability of {} is above 1", ratio.print());
             return at.refuse(&key, text, "write a share, such as \"1/1000\"");
         }
+    }
+    let never = |b: &Burst| b.good.0.is_zero() && b.bad.0.is_zero();
+    if f.burst.as_ref().is_some_and(never) && !f.maybe {
+        let text = "a `burst` that hits no packet in either state never fires".to_owned();
+        let help = "raise `bad` or `good`, or write maybe = true";
+        return at.refuse("burst", text, help);
     }
     if let Some(chance) = f.chance.filter(|c| c.0.is_zero() && !f.maybe) {
         let text = format!("a `chance` of {} never fires", chance.0.print());

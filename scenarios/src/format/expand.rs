@@ -84,9 +84,10 @@ fn point(
     let mut scenario: Scenario = tree.read()?;
     let profile = profile(&scenario, &tree, profiles, typed)?;
     scenario.apply_link();
-    if !gives_hosts(&tree) {
+    if !gives(&tree, "topology", "hosts") {
         scenario.topology.count_hosts(&profile);
     }
+    scenario.qp.keep_defaults_within(&profile, |key| gives(&tree, "qp", key));
     check(&scenario, &profile, &tree)?;
     read_all(&mut scenario, &tree, &loaded.directory)?;
     let point = Point {
@@ -100,10 +101,10 @@ fn point(
     Ok(Expanded { point, tree })
 }
 
-/// Whether the file says how many hosts there are.
-fn gives_hosts(tree: &Node) -> bool {
-    let topology = tree.table().ok().and_then(|t| t.get("topology"));
-    topology.and_then(|t| t.table().ok()).is_some_and(|t| t.get("hosts").is_some())
+/// Whether the file has this key in this table.
+fn gives(tree: &Node, table: &str, key: &str) -> bool {
+    let table = tree.table().ok().and_then(|t| t.get(table));
+    table.and_then(|t| t.table().ok()).is_some_and(|t| t.get(key).is_some())
 }
 
 fn node_scalar(node: &Node) -> Option<crate::quantity::Scalar> {

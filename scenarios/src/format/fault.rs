@@ -68,7 +68,8 @@ pub struct Fault {
     /// By how much `delay` delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Positive<Span>>,
-    /// Copies that `duplicate` adds; without it, one.
+    /// Copies that `duplicate` adds; without it, one. Copies are not copied again at later links of
+    /// their way, and there are no more where 262,144 packets are under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<Count<1, 1000>>,
     /// Later packets that overtake one in `reorder`; without it, one.

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Right;
+use crate::profile::Profile;
 use crate::quantity::{Count, Quantity};
 
 /// Attributes of every queue pair of the scenario.
@@ -14,7 +15,9 @@ pub struct Qp {
     /// Service of the queue pair.
     #[serde(rename = "type")]
     pub kind: QpKind,
-    /// Path MTU: 256, 512, 1024, 2048 or 4096 bytes. Larger: fewer packets per message.
+    /// Path MTU: 256, 512, 1024, 2048 or 4096 bytes. Larger: fewer packets per message. Without it,
+    /// 4096, or what `port.max_mtu` allows. The defaults of what follows are kept within the
+    /// profile's limits in the same way.
     pub mtu: Quantity<Bytes>,
     /// Send queue depth in WQEs, at most the profile's `nic.max_sq_depth`.
     pub sq_depth: Count<1, { u32::MAX as u64 }>,
@@ -70,6 +73,36 @@ impl Default for Qp {
             sig_all: false,
             access: None,
         }
+    }
+}
+
+/// Path MTUs that there are.
+pub(super) const MTUS: [u64; 5] = [256, 512, 1024, 2048, 4096];
+
+impl Qp {
+    /// Lowers what the file does not give to what the device can do: a default is nobody's request,
+    /// and no reason to refuse a file. `given`: whether the file has a key.
+    pub(super) fn keep_defaults_within(&mut self, p: &Profile, given: impl Fn(&str) -> bool) {
+        let mtu = MTUS.into_iter().rev().find(|m| *m <= p.port.max_mtu.0);
+        let nic = &p.nic;
+        lower(!given("mtu"), &mut self.mtu.0.0, mtu.unwrap_or(MTUS[0]));
+        lower(!given("max_inline"), &mut self.max_inline.0.0, nic.max_inline.0);
+        fewer(!given("sq_depth"), &mut self.sq_depth, nic.max_sq_depth);
+        fewer(!given("rq_depth"), &mut self.rq_depth, nic.max_rq_depth);
+        fewer(!given("max_send_sge"), &mut self.max_send_sge, nic.max_sge);
+        fewer(!given("max_rd_atomic"), &mut self.max_rd_atomic, nic.max_rd_atomic);
+        fewer(!given("max_dest_rd_atomic"), &mut self.max_dest_rd_atomic, nic.max_rd_atomic);
+    }
+}
+
+fn lower(may: bool, value: &mut u64, most: u64) {
+    *value = if may { most.min(*value) } else { *value };
+}
+
+/// As [`lower`], for a count; it stays where the limit is below its range.
+fn fewer<const MIN: u64, const MAX: u64>(may: bool, n: &mut Count<MIN, MAX>, most: u64) {
+    if may && (MIN..n.value()).contains(&most) {
+        *n = Count::of(most);
     }
 }
 

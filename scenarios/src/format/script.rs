@@ -3,7 +3,7 @@
 //! | Step | |
 //! |---|---|
 //! | `post OP SIZE [xN] [inline] [unsignaled] [fence] [OPTIONS]` | stage N work requests |
-//! | `recv SIZE [xN] [own] [read-only] [qp=N] [pd=1]` | the peer posts N receives; `own`: the program itself does |
+//! | `recv SIZE [xN] [own] [anyway] [read-only] [qp=N] [pd=1]` | the peer posts N receives; `own`: the program itself does |
 //! | `ring [doorbell\|blueflame] [qp=N]` | announce what is staged |
 //! | `poll [N]` | poll the CQ once, for at most N completions |
 //! | `wait [N]` | wait until N completions have come; without N, until nothing is outstanding |
@@ -25,8 +25,9 @@
 //! one. `with=A,B` names attributes that the transition would not be given, `without=A,B` leaves
 //! out some that it would; they are those of IBV_QP_* in small letters, as in `without=rq_psn`.
 //!
-//! Events: `last-wqe`, `srq-limit`, `cq-err`, `qp-fatal`, `sq-drained`. Receives go to the SRQ
-//! where there is one.
+//! Events: `last-wqe`, `srq-limit`, `cq-err`, `qp-fatal`, `sq-drained`. The last one comes only to
+//! who asks for it, by `state sqd with=en_sqd_async_notify`. Receives go to the SRQ where there is
+//! one.
 //!
 //! Options of `post`: `qp=N` takes the N-th queue pair, `qp=all` each of them, as in `ring`; `pd=N`
 //! takes the buffer from the N-th protection domain, of which all but 0 are foreign to the queue
@@ -36,7 +37,7 @@
 //! memory by another key than its own, and `lkey=wrong` the own buffer; `solicited` asks for an
 //! event at a peer that waits for solicited ones only. `anyway` posts what would else be reported
 //! as a mistake of the file (more than was granted, a foreign buffer), to show what the verbs
-//! answer.
+//! answer; with `recv own` it tries what the state of the queue pair does not allow.
 //!
 //! Receives are in the region that the peer offers, with `read-only` in one without local write,
 //! with `pd=1` in one of another protection domain. `dereg` waits until the peer has done it; with
@@ -73,6 +74,8 @@ pub enum Step {
         own: bool,
         /// Queue pair of the program.
         qp: u32,
+        /// Try it though the verbs may refuse it.
+        anyway: bool,
         /// Where they are.
         buffer: RecvBuffer,
     },
@@ -560,7 +563,7 @@ impl Step {
 
     fn parse_recv(words: &mut Words<'_>) -> Result<Self, StepError> {
         let (qp, pd, count) = (words.named("qp")?, words.named("pd")?, words.times()?);
-        let own = words.flag("own");
+        let (own, anyway) = (words.flag("own"), words.flag("anyway"));
         let buffer = match (words.flag("read-only"), pd) {
             (false, 0) => RecvBuffer::Offered,
             (true, 0) => RecvBuffer::ReadOnly,
@@ -569,11 +572,15 @@ impl Step {
             (true, _) => return wrong("one fault at a time", "name `read-only` or `pd=1`"),
         };
         let size = quantity(words.need("its size", "recv 4KiB x16")?)?;
-        words.end(&["x16", "own", "read-only", "qp=0", "pd=1"])?;
+        words.end(&["x16", "own", "anyway", "read-only", "qp=0", "pd=1"])?;
         if own && buffer != RecvBuffer::Offered {
             return wrong("such regions are the peer's", "leave `own` out");
         }
-        Ok(Self::Recv { size, count, own, qp, buffer })
+        if anyway && !own {
+            let help = "what the peer may not post it does not: add `own`, or leave `anyway` out";
+            return wrong("`anyway` is about receives of the program itself", help);
+        }
+        Ok(Self::Recv { size, count, own, qp, anyway, buffer })
     }
 
     fn parse_dereg(words: &mut Words<'_>) -> Result<Self, StepError> {
@@ -703,9 +710,10 @@ impl fmt::Display for Step {
                 p.remote.print(f, "remote")?;
                 p.rkey.print(f)
             }
-            Self::Recv { size, count, own, qp, buffer } => {
+            Self::Recv { size, count, own, qp, anyway, buffer } => {
                 write!(f, "recv {} x{count}", size.print())?;
                 f.write_str(if *own { " own" } else { "" })?;
+                f.write_str(if *anyway { " anyway" } else { "" })?;
                 f.write_str(match buffer {
                     RecvBuffer::Offered => "",
                     RecvBuffer::ReadOnly => " read-only",
@@ -816,6 +824,7 @@ mod tests {
             ("post read 8B rkey=0x10 lkey=wrong", "post read 8B x1 lkey=wrong rkey=0x10"),
             ("post send-inv 8B solicited local=end", "post send-inv 8B x1 solicited local=end"),
             ("recv own 64B x100 qp=1", "recv 64B x100 own qp=1"),
+            ("recv anyway 64B own", "recv 64B x1 own anyway"),
             ("drain", "drain"),
             ("await-slots 17 qp=1", "await-slots 17 qp=1"),
             ("drain 1ms qp=2", "drain 1ms qp=2"),
@@ -879,6 +888,7 @@ mod tests {
             ("post write 8B lkey=stale", "\"lkey=stale\" is no key", "lkey=wrong"),
             ("post write 8B local=end-1B", "\"end-1B\" is no place", "end+1B"),
             ("post write 8B solicited", "makes no event at the peer", "takes a receive"),
+            ("recv 8B anyway", "receives of the program itself", "add `own`"),
             ("recv 8B pd=2", "protection domains 0 and 1", "pd=1"),
             ("recv 8B pd=1 read-only", "one fault at a time", "read-only"),
             ("dereg own after=1us", "`after` is for the peer", "compute 2us"),

@@ -5,6 +5,7 @@
 //! `--set` change single values by path: after a change each value still knows whether it came
 //! from the file or from the command line, so every error points at what the user wrote.
 
+mod clean;
 mod de;
 mod error;
 mod nearest;
@@ -12,6 +13,7 @@ mod node;
 mod path;
 mod source;
 
+pub(crate) use clean::shown;
 pub use error::InputError;
 pub use nearest::{nearest, suggestion};
 pub use node::{Key, Node, Table, Value};

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::clean::check_texts;
 use super::{InputError, Origin, Source};
 
 /// A value and where it stands.
@@ -85,12 +86,14 @@ impl Node {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// When the text is not TOML, or holds a date or a number past 64 bits.
+    /// When the text is not TOML, or holds a date, a number past 64 bits, or a character that a
+    /// terminal would obey.
     pub fn parse(source: &Arc<Source>) -> Result<Self, InputError> {
         let table = DeTable::parse(&source.text).map_err(|e| syntax_error(&e, source))?;
         let span = table.span();
         let value = convert_table(table.into_inner(), source)?;
-        Ok(Self { origin: origin(source, &span), value: Value::Table(value) })
+        let node = Self { origin: origin(source, &span), value: Value::Table(value) };
+        check_texts(&node).map(|()| node)
     }
 
     /// Reads one value; text that is no TOML value is a string, so that `--set size=64B` needs
@@ -101,16 +104,17 @@ impl Node {
     pub fn parse_value(source: &Arc<Source>, start: usize) -> Result<Self, InputError> {
         let text = &source.text[start..];
         let whole = Origin { source: source.clone(), start, end: source.text.len() };
-        match DeValue::parse(text) {
+        let node = match DeValue::parse(text) {
             Ok(value) => {
                 let inner = Spanned::new(value.span(), value.into_inner());
                 let mut node = convert(inner, source)?;
                 // Spans inside count from the value's own start, so the whole value is shown.
                 set_origin(&mut node, &whole);
-                Ok(node)
+                node
             }
-            Err(_) => Ok(Self { origin: whole, value: Value::String(text.to_owned()) }),
-        }
+            Err(_) => Self { origin: whole, value: Value::String(text.to_owned()) },
+        };
+        check_texts(&node).map(|()| node)
     }
 
     /// The table, or an error that names what was found instead.

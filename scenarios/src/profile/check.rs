@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use doorbell_core::units::{Bytes, Span};
 
-use super::{Profile, RecoveryKind};
+use super::{Confidence, Param, Profile, RecoveryKind, TimeoutKind};
 use crate::quantity::Unit;
 
 /// At least `min`.
@@ -59,6 +59,37 @@ pub(crate) struct Contradiction {
     pub(crate) message: String,
 }
 
+/// A parameter of the ack timer that a scenario sets and that the mode of the timer does not use:
+/// it would change nothing, and look as if it did.
+/// `base`: the profile without the scenario's settings. What is set to the value that it has is no
+/// request.
+pub(crate) fn unused_timer(
+    p: &Profile,
+    base: impl FnOnce() -> Option<Profile>,
+) -> Option<Contradiction> {
+    use TimeoutKind::{Adaptive, Fixed, Floor};
+    let users: [(&'static str, &[TimeoutKind], &str); 3] = [
+        ("rc.timeout_most", &[Fixed], "\"fixed\""),
+        ("rc.timeout_least", &[Floor, Adaptive], "\"floor\" or \"adaptive\""),
+        ("rc.timeout_ceiling", &[Adaptive], "\"adaptive\""),
+    ];
+    let set = |path: &str| p.provenance.get(path).is_some_and(|f| f.confidence == Confidence::Set);
+    let unused = |(path, modes, _): &&(&str, &[TimeoutKind], &str)| {
+        set(path) && !modes.contains(&p.rc.timeout_mode)
+    };
+    let (path, _, modes) = users.iter().find(unused)?;
+    let value = |p: &Profile| p.values().into_iter().find(|(at, _)| at == path);
+    if base().is_some_and(|base| value(&base) == value(p)) {
+        return None;
+    }
+    let message = format!(
+        "`{path}` has no effect with `rc.timeout_mode` \"{}\": leave it out, or set the mode to \
+         {modes}",
+        p.rc.timeout_mode.show()
+    );
+    Some(Contradiction { path, message })
+}
+
 /// Checks that need more than one parameter.
 pub(crate) fn contradictions(p: &Profile) -> Option<Contradiction> {
     let at_most = |path, value: u64, limit_path: &str, limit: u64| {
@@ -72,6 +103,16 @@ pub(crate) fn contradictions(p: &Profile) -> Option<Contradiction> {
         let message = "`rc.place_on_arrival` is true, and `rc.recovery` \"go-back-n\" keeps no \
                        packet beyond a gap: take \"selective-repeat\"";
         return Some(Contradiction { path: "rc.place_on_arrival", message: message.into() });
+    }
+    let (first, most) = (p.rc.timeout_least, p.rc.timeout_ceiling);
+    if p.rc.timeout_mode == TimeoutKind::Adaptive && most < first {
+        let message = format!(
+            "the adaptive timer begins with `rc.timeout_least`, {}, and `rc.timeout_ceiling` is \
+             {}: raise the ceiling or lower the first timer",
+            first.print(),
+            most.print()
+        );
+        return Some(Contradiction { path: "rc.timeout_ceiling", message });
     }
     at_most("pcie.rcb", pcie.rcb.0, "pcie.c_rc", pcie.c_rc.0)
         .or_else(|| at_most("pcie.mrrs", pcie.mrrs.0, "pcie.read_buffer", pcie.read_buffer.0))

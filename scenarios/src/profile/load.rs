@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::check::contradictions;
+use super::check::{contradictions, unused_timer};
 use super::table::{Confidence, Entries, Entry, Provenance};
 use super::{GROUPS, PARAMETERS, Profile};
 use crate::input::{InputError, Key, Node, Origin, Source, Table, Value, read_file, suggestion};
@@ -248,8 +248,10 @@ impl RawProfile {
             let help = format!("add {}; or name a `base` profile", missing.join(", "));
             return Err(InputError::new(text).help(help).at(&self.origin));
         }
-        let profile = Profile::from_entries(self.name.clone(), self.title.clone(), &entries)?;
-        match contradictions(&profile) {
+        let typed = |entries| Profile::from_entries(self.name.clone(), self.title.clone(), entries);
+        let profile = typed(&entries)?;
+        let unused = || unused_timer(&profile, || typed(&self.entries).ok());
+        match contradictions(&profile).or_else(unused) {
             None => Ok(profile),
             Some(c) => {
                 let at = entries.get(c.path).map(|e| &e.value.origin);

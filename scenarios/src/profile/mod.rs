@@ -15,6 +15,7 @@ mod check;
 mod load;
 mod param;
 mod parameters;
+mod rows;
 mod schema;
 mod table;
 #[cfg(test)]
@@ -26,5 +27,9 @@ pub use param::{
     ReclaimKind, RecoveryKind, RelaxedKind, RuleSet, TimeoutKind, VendorKind,
 };
 pub use parameters::{Bench, Cpu, GROUPS, Gpu, Memory, Nic, PARAMETERS, Pcie, Port, Profile, Rc};
+pub use rows::{
+    BadInvalidateKind, DuplicateAckKind, DuplicateReadKind, FenceKind, LimitedWqeKind,
+    NakDuringRnrKind, RetrySevenKind, SequenceNakKind,
+};
 pub use schema::profile_schema;
 pub use table::{Confidence, Entries, Entry, ParameterInfo, Provenance};

@@ -124,11 +124,13 @@ macro_rules! choice {
     };
 }
 
-fn words<T: Choice>() -> Vec<&'static str> {
+pub(super) use choice;
+
+pub(super) fn words<T: Choice>() -> Vec<&'static str> {
     T::WORDS.iter().map(|(word, _)| *word).collect()
 }
 
-fn read_choice<T: Choice>(node: &Node) -> Result<T, InputError> {
+pub(super) fn read_choice<T: Choice>(node: &Node) -> Result<T, InputError> {
     let Value::String(text) = &node.value else {
         let error = InputError::new(format!("wrong type: found {}", node.value.name()));
         let help = format!("expected one of {}", words::<T>().join(", "));
@@ -142,7 +144,7 @@ fn read_choice<T: Choice>(node: &Node) -> Result<T, InputError> {
     })
 }
 
-fn show_choice<T: Choice>(value: T) -> String {
+pub(super) fn show_choice<T: Choice>(value: T) -> String {
     let word = T::WORDS.iter().find(|(_, choice)| *choice == value);
     word.map(|(word, _)| (*word).to_owned()).unwrap_or_default()
 }

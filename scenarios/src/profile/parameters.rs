@@ -12,6 +12,10 @@ use super::param::{
     AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles, ReclaimKind,
     RecoveryKind, RelaxedKind, RuleSet, TimeoutKind, VendorKind,
 };
+use super::rows::{
+    BadInvalidateKind, DuplicateAckKind, DuplicateReadKind, FenceKind, LimitedWqeKind,
+    NakDuringRnrKind, RetrySevenKind, SequenceNakKind,
+};
 use super::table::{Entries, ParameterInfo, Provenance, parameters, take};
 use crate::input::InputError;
 
@@ -393,8 +397,34 @@ parameters! {
         /// adapters do whose packets may take several ways. Who polls memory may see it before
         /// earlier ones.
         place_on_arrival: bool,
-        /// Whose choices are made where implementations differ.
+        /// Whose choices are made where implementations differ and the parameters from here to
+        /// `bad_invalidate` leave them to it.
         rules: RuleSet,
+        /// What `retry_cnt` 7 means: seven retries, or retries without end, with which a dead peer
+        /// is never reported.
+        retry_seven: RetrySevenKind,
+        /// What a sequence NAK does to the retry counters: `progress`, what it acknowledges
+        /// reloads them before it uses a retry; `uses-retry`, a few losses in a row end the queue
+        /// pair though data moves; `reloads`, sequence NAKs alone never end it.
+        sequence_nak: SequenceNakKind,
+        /// What a work request with the fence flag waits for: earlier READs and atomics, or
+        /// everything earlier, which costs a round trip behind a SEND or WRITE.
+        fence: FenceKind,
+        /// The answer to a packet behind one that got an RNR NAK. A requester that waits for the
+        /// RNR timer ignores it.
+        nak_during_rnr: NakDuringRnrKind,
+        /// Which duplicates of SEND and WRITE are acknowledged again: all, or those that ask for
+        /// it, with fewer ACKs after a retransmission.
+        duplicate_ack: DuplicateAckKind,
+        /// Which duplicates of a READ are executed again: those of a part of the remembered READ,
+        /// or only those that also end where it ends.
+        duplicate_read: DuplicateReadKind,
+        /// How much of the one work request beyond the end-to-end credits is sent: its first
+        /// packet, or all of it.
+        limited_wqe: LimitedWqeKind,
+        /// What becomes of a SEND that invalidates a key that does not exist or is of another
+        /// protection domain: it is refused, or completes as a plain SEND.
+        bad_invalidate: BadInvalidateKind,
         /// End-to-end credits: acknowledgements say how many receives are free, and the requester
         /// sends no more messages that take one, but one beyond them. An empty queue makes it wait
         /// for an acknowledgement instead of RNR NAKs. Off, as in all adapters known: code 31.

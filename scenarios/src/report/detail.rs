@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Rows;
-use super::deaths::deaths_text;
+use super::deaths::{deaths_text, wrapped};
 use super::flows::flows_text;
 use super::series::{ports_text, series_text};
 use super::table::{Align, Table};
@@ -25,6 +25,7 @@ pub(super) fn detail_text(run: &Run, rows: Rows) -> String {
     let outcome = &run.outcome;
     let sections = [
         metrics(outcome, rows),
+        words(outcome),
         latencies(outcome),
         flows_text(outcome, rows),
         pcie(outcome),
@@ -48,6 +49,7 @@ pub(super) fn detail_text(run: &Run, rows: Rows) -> String {
 pub(crate) fn measured_text(outcome: &Outcome) -> String {
     let sections = [
         metrics(outcome, Rows::All),
+        words(outcome),
         latencies(outcome),
         counters(outcome),
         effective(outcome),
@@ -91,6 +93,15 @@ fn natural(name: &str) -> String {
         key.push(c);
     }
     key
+}
+
+/// What came of steps, and the statuses of completions in their order.
+fn words(outcome: &Outcome) -> String {
+    let said = |(name, word): (&String, &String)| {
+        let word = if word.is_empty() { "none" } else { word };
+        wrapped(&format!("{name}: "), word, 2)
+    };
+    outcome.words.iter().map(said).collect()
 }
 
 fn latencies(outcome: &Outcome) -> String {

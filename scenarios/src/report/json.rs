@@ -1,7 +1,7 @@
 //! The report as JSON, version [`REPORT_VERSION`]. Nothing in it depends on wall clock, machine,
 //! build or path: the same file and seed give the same bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use doorbell_core::units::Span;
 use serde::Serialize;
@@ -15,7 +15,8 @@ use crate::profile::Profile;
 use crate::quantity::Unit;
 use crate::run::{
     Effective, Exit, FaultRow, FlowReport, LatencySummary, MODEL_VERSION, Metric, NetworkPort,
-    Note, Outcome, PcieBytes, PortRow, QpRow, Run, SeriesTable, SeriesTrack,
+    Note, Outcome, PcieBytes, PortRow, QpRow, ResourceUse, Run, SeriesTable, SeriesTrack,
+    TimelineRow,
 };
 
 /// Raised when a key is taken away or changes its meaning; new keys do not raise it.
@@ -68,6 +69,7 @@ struct JsonOutcome<'a> {
     metrics: &'a BTreeMap<String, Metric>,
     latencies_ps: &'a BTreeMap<String, LatencySummary>,
     counters: &'a BTreeMap<String, u64>,
+    words: &'a BTreeMap<String, String>,
     limiting: Option<&'a str>,
     resources: Vec<JsonResource<'a>>,
     pcie: &'a [PcieBytes],
@@ -78,6 +80,8 @@ struct JsonOutcome<'a> {
     ports: &'a [PortRow],
     network_ports: &'a [NetworkPort],
     notes: &'a [Note],
+    /// Names of all checks, those included that found nothing.
+    oracles: BTreeSet<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     flows: Option<&'a FlowReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -240,48 +244,73 @@ fn json_track(track: &SeriesTrack) -> JsonTrack<'_> {
     }
 }
 
-fn outcome(outcome: &Outcome) -> JsonOutcome<'_> {
-    let resources = ranked(outcome)
-        .into_iter()
-        .map(|r| JsonResource {
-            name: &r.name,
-            busy_share: r.share().magnitude(),
-            busy_ps: r.busy.as_ps(),
-            of_ps: r.of.as_ps(),
-            served: r.served,
-            waited_ps: r.waited.as_ps(),
-        })
-        .collect();
-    let timeline = outcome.timeline.as_ref().map(|rows| {
-        rows.iter()
-            .map(|r| JsonStep {
-                message: r.message,
-                step: &r.step,
-                component: &r.component,
-                start_ps: r.start.as_ps(),
-                end_ps: r.end.as_ps(),
-            })
-            .collect()
-    });
-    JsonOutcome {
-        exit: &outcome.exit,
-        metrics: &outcome.metrics,
-        latencies_ps: &outcome.latencies,
-        counters: &outcome.counters,
-        limiting: outcome.limiting.as_deref(),
-        resources,
-        pcie: &outcome.pcie,
-        effective: &outcome.effective,
-        faults: outcome.faults.iter().map(json_fault).collect(),
-        qps: &outcome.qps,
-        ports: &outcome.ports,
-        network_ports: &outcome.network_ports,
-        notes: &outcome.notes,
-        flows: outcome.flows.as_ref(),
+fn json_resource(r: &ResourceUse) -> JsonResource<'_> {
+    JsonResource {
+        name: &r.name,
+        busy_share: r.share().magnitude(),
+        busy_ps: r.busy.as_ps(),
+        of_ps: r.of.as_ps(),
+        served: r.served,
+        waited_ps: r.waited.as_ps(),
+    }
+}
+
+fn json_step(r: &TimelineRow) -> JsonStep<'_> {
+    JsonStep {
+        message: r.message,
+        step: &r.step,
+        component: &r.component,
+        start_ps: r.start.as_ps(),
+        end_ps: r.end.as_ps(),
+    }
+}
+
+/// All of it: a field that is added to an outcome must be named here, or this does not build.
+fn outcome(all: &Outcome) -> JsonOutcome<'_> {
+    let Outcome {
+        metrics,
+        counters,
+        words,
+        latencies,
+        resources: _,
+        limiting,
+        pcie,
+        effective,
+        faults,
+        qps,
+        ports,
+        network_ports,
+        notes,
+        oracles,
+        flows,
         timeline,
-        series: outcome.series.as_ref().map(json_series),
-        sim_time_ps: outcome.sim_time.as_ps(),
-        events: outcome.events,
-        trace_hash: &outcome.trace_hash,
+        series,
+        trace_hash,
+        sim_time,
+        events,
+        exit,
+    } = all;
+    JsonOutcome {
+        exit,
+        metrics,
+        latencies_ps: latencies,
+        counters,
+        words,
+        limiting: limiting.as_deref(),
+        resources: ranked(all).into_iter().map(json_resource).collect(),
+        pcie,
+        effective,
+        faults: faults.iter().map(json_fault).collect(),
+        qps,
+        ports,
+        network_ports,
+        notes,
+        oracles: oracles.iter().map(String::as_str).collect(),
+        flows: flows.as_ref(),
+        timeline: timeline.as_ref().map(|rows| rows.iter().map(json_step).collect()),
+        series: series.as_ref().map(json_series),
+        sim_time_ps: sim_time.as_ps(),
+        events: *events,
+        trace_hash,
     }
 }

@@ -18,6 +18,8 @@ mod timeline;
 mod write;
 
 #[cfg(test)]
+mod names_tests;
+#[cfg(test)]
 mod tests;
 
 use crate::expect::{Verdict, judge};
@@ -35,6 +37,7 @@ pub use junit::{Suite, to_junit};
 pub use pcapng::PcapNg;
 pub use series::series_csv;
 pub use text::{to_text, verdict_lines};
+pub(crate) use write::WholeFile;
 pub use write::write_whole;
 
 /// How much of long tables a text shows.

@@ -369,6 +369,59 @@ fn a_damaged_doorbell_costs_the_queue_pair() {
     }
 }
 
+#[test]
+fn a_fault_that_another_one_always_decides_before_names_it() {
+    let two = |keys: &str| {
+        format!(
+            "{keys}\n[[fault]]\nid = 'late'\n{keys}\n[[fault]]\nid = 'other'\nmaybe = true\n{keys}"
+        )
+    };
+    for keys in [
+        "kind = 'link-down'\nlink = 'host0-host1'\nafter = '101us'\nbefore = '110us'",
+        "kind = 'drop'\nclass = 'send'\nnth = 2",
+        "kind = 'program-stall'\nhost = 0\nafter = '101us'\nbefore = '110us'",
+    ] {
+        let o = run(RC, &two(keys), &[]);
+        sound(&o);
+        assert_eq!(o.exit.kind, ExitKind::FaultNotFired, "{}", o.exit.reason);
+        let named = "matched, and fault \"f\", which stands before it, decided first about";
+        assert!(o.exit.reason.contains(named), "{}", o.exit.reason);
+    }
+}
+
+#[test]
+fn a_packet_that_is_kept_beyond_the_limit_is_not_waited_for() {
+    let kept = |nth: u32| {
+        let timeout = ["qp.timeout=5", "run.limit=5ms", "qp.retry_cnt=7"];
+        run(RC, &format!("kind = 'delay'\ndelay = '11ms'\nclass = 'send'\nnth = {nth}"), &timeout)
+    };
+    let o = kept(2);
+    sound(&o);
+    assert_eq!((o.exit.kind, number(&o, "fault.f.held")), (ExitKind::Ok, 1.0), "{}", o.exit.reason);
+    assert_eq!(number(&o, "messages"), 8.0);
+    // Nothing resends it: the run waits for it, and says for what.
+    let o = run(
+        RC,
+        "kind = 'delay'\ndelay = '11ms'\nclass = 'send'\nnth = 2",
+        &["qp.timeout=0", "run.limit=5ms"],
+    );
+    assert_eq!(o.exit.kind, ExitKind::NoProgress);
+    let line = "fault \"f\" (delay) still holds 1 packets";
+    assert!(o.exit.reason.contains(line), "{}", o.exit.reason);
+}
+
+#[test]
+fn copies_are_not_copied_again_on_their_way() {
+    let switch = "[topology]\nkind = 'switch'\nhosts = 2\n[qp]\ntype = 'UC'\n[[program]]\n\
+                  kind = 'bandwidth'\nop = 'write'\nsize = '64B'\niterations = 1\nwarmup = 0\n";
+    let o = run(switch, "kind = 'duplicate'\ncopies = 3\nclass = 'write'", &[]);
+    sound(&o);
+    // At each of the two links the packet itself is copied, and no copy is.
+    assert_eq!((fired(&o), number(&o, "counter.rx_packets")), (2.0, 7.0));
+    let o = run(switch, "kind = 'duplicate'\ncopies = 1000\nclass = 'write'", &[]);
+    assert_eq!(number(&o, "counter.rx_packets"), 2001.0);
+}
+
 /// Two queue pairs, and the NIC stops at the second error, at the first, or never.
 #[test]
 fn a_nic_stops_at_its_threshold() {

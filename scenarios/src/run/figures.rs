@@ -7,7 +7,7 @@ use doorbell_core::units::Time;
 use super::programs::Role;
 use super::steps::{peer_metrics, script_metrics};
 use super::{LatencyRecorder, Metric, Note, NoteKind, Outcome, Point};
-use crate::workloads::{Results, Window};
+use crate::workloads::Results;
 
 /// A program of a group: what it is for, and what it measured.
 pub(crate) type Member<'a> = (Role, &'a Results);
@@ -30,24 +30,12 @@ pub(crate) fn by_name<T: Copy>(
     groups
 }
 
-/// The window of a program. One that closes as it opens, because one completion confirmed the
-/// warm-up and all the rest, gives way to the whole run.
-fn measured(r: &Results) -> Option<Window> {
-    let window = r.window?;
-    match (r.first, r.last) {
-        (Some(from), Some(to)) if window.to <= window.from => {
-            Some(Window { from, to, messages: r.messages, bytes: r.bytes })
-        }
-        _ => Some(window),
-    }
-}
-
 /// Adds the figures of a group, under names that begin with `prefix`.
 pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
     let of =
         |role: Role| group.iter().filter(move |(r, _)| *r == role).map(|(_, results)| *results);
-    let windows: Vec<_> = of(Role::Sender).filter_map(measured).collect();
+    let windows: Vec<_> = of(Role::Sender).filter_map(|r| r.window).collect();
     let from = windows.iter().map(|w| w.from).min();
     let to = windows.iter().map(|w| w.to).max();
     if let (Some(from), Some(to)) = (from, to) {

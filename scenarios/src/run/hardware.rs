@@ -9,16 +9,15 @@ use doorbell_sim::pcie::{
     Credits, Generation, InterconnectConfig, NodeKind, PcieConfig, RelaxedOrdering, RelaxedScope,
     SocketConfig, TlpFormat,
 };
-use doorbell_sim::rc::{
-    AckPolicy, AckReqLast, Recovery, Rules, SelectiveRepeat, SlotReclaim, TimeoutMode,
-};
+use doorbell_sim::rc::{AckPolicy, AckReqLast, Recovery, SelectiveRepeat, TimeoutMode};
 use doorbell_sim::wire::Encapsulation;
 
 use super::places::Places;
+use super::rules;
 use crate::format::NicPlace;
 use crate::profile::{
-    AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, ReclaimKind,
-    RecoveryKind, RelaxedKind, RuleSet, TimeoutKind, VendorKind,
+    AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, RecoveryKind,
+    RelaxedKind, TimeoutKind, VendorKind,
 };
 
 /// A rate that limits nothing.
@@ -330,10 +329,6 @@ fn rc(p: &Profile) -> RcConfig {
             TimeoutMode::Adaptive { first: p.rc.timeout_least, most: p.rc.timeout_ceiling }
         }
     };
-    let rules = match p.rc.rules {
-        RuleSet::Reference => Rules::DEFAULT,
-        RuleSet::Rxe => Rules::RXE,
-    };
     let recovery = match p.rc.recovery {
         RecoveryKind::GoBackN => Recovery::GoBackN,
         RecoveryKind::SelectiveRepeat => {
@@ -341,17 +336,6 @@ fn rc(p: &Profile) -> RcConfig {
             let cap = p.rc.recovery_cap as u32;
             Recovery::SelectiveRepeat(SelectiveRepeat { hold: cap, cap })
         }
-    };
-    let rules = Rules {
-        credits: p.rc.credits,
-        last_wqe_event: p.rc.last_wqe_event,
-        flush_late_sends: p.rc.flush_late_sends,
-        flush_receives: p.rc.flush_receives,
-        slot_reclaim: match p.rc.slot_reclaim {
-            ReclaimKind::OnPoll => SlotReclaim::OnPoll,
-            ReclaimKind::OnCompletion => SlotReclaim::OnCompletion,
-        },
-        ..rules
     };
     RcConfig {
         packet_payload: p.rc.packet_payload.0 as u32,
@@ -361,7 +345,7 @@ fn rc(p: &Profile) -> RcConfig {
         nak_repeat: (p.rc.nak_repeat > Span::ZERO).then_some(p.rc.nak_repeat),
         recovery,
         place_on_arrival: p.rc.place_on_arrival,
-        rules,
+        rules: rules::rules(&p.rc),
         ..RcConfig::new(window, ask, ack, encapsulation(p))
     }
 }

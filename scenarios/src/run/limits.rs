@@ -1,11 +1,11 @@
 //! What is behind the limit of a run: flows that share a link between switches, and READs that
 //! wait for an answer where no resource is busy.
 
-use doorbell_core::units::Span;
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::QpState;
 use doorbell_sim::fabric::End;
 use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::nic::{Nic, NicQp};
-use doorbell_sim::rc::AckTimeoutMode;
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{SwitchPortUse, World};
 
@@ -32,9 +32,8 @@ pub(super) fn port_name(p: &SwitchPortUse) -> String {
 
 /// Says more about the limit, once it is known. `duration`: the measured time.
 pub(super) fn collect(world: &World, point: &Point, duration: Span, out: &mut Outcome) {
-    out.oracles.extend([SHARED, WINDOW, TIMERS].map(str::to_owned));
+    out.oracles.extend([SHARED, WINDOW].map(str::to_owned));
     if out.limiting.is_none() {
-        timers(world, duration, out);
         window(world, point, duration, out);
     }
     let Some(limiting) = &out.limiting else { return };
@@ -152,15 +151,26 @@ fn window(world: &World, point: &Point, duration: Span, out: &mut Outcome) {
     out.notes.push(Note { kind: NoteKind::Info, name: WINDOW.to_owned(), text, count: waits });
 }
 
-/// A queue pair that stood still for half of the measured time or more, while nothing was busy,
-/// because timers of recovery ran: the worst one, and how many there are.
-fn timers(world: &World, duration: Span, out: &mut Outcome) {
+/// A queue pair that lives and stood still for half of the run or more, while nothing was busy,
+/// because timers of recovery ran: the worst one, and how many there are. `first`: when the first
+/// message was handed over. After the queue pairs that died or stalled are known: what those waited
+/// for is told with them.
+pub(super) fn timers(world: &World, first: Time, out: &mut Outcome) {
+    out.oracles.push(TIMERS.to_owned());
+    if out.limiting.is_some() {
+        return;
+    }
+    let run = world.now().since(first);
+    let lost = |h: u32, q: &NicQp| {
+        let mut rows = out.qps.iter().filter(|r| (r.host, r.qpn) == (h, q.qpn.value()));
+        q.state == QpState::Err || rows.any(|r| r.death.is_some())
+    };
     let mut worst: Option<(Span, u32, &NicQp)> = None;
     let mut count = 0;
     for (h, host) in (0..).zip(world.hosts()) {
-        for (_, q) in host.qps() {
-            let (stood, _) = stood(world, h, q);
-            if stood > Span::ZERO && stood * 2 >= duration {
+        for (_, q) in host.qps().filter(|(_, q)| !lost(h, q)) {
+            let stood = q.stats.ack_timer_waited + q.stats.rnr_waited;
+            if stood > Span::ZERO && stood * 2 >= run {
                 count += 1;
                 if worst.is_none_or(|(most, ..)| stood > most) {
                     worst = Some((stood, h, q));
@@ -169,7 +179,15 @@ fn timers(world: &World, duration: Span, out: &mut Outcome) {
         }
     }
     let Some((time, h, q)) = worst else { return };
-    let (_, parts) = stood(world, h, q);
+    let s = &q.stats;
+    let parts = [
+        (s.ack_timer_waits, s.ack_timer_waited, "expiries of the ack timer"),
+        (s.rnr_waits, s.rnr_waited, "waits for RNR NAKs"),
+    ];
+    let part = |(n, took, what): &(u64, Span, &str)| {
+        format!("{n} {what} took {}", Metric::time(*took).text())
+    };
+    let parts: Vec<_> = parts.iter().filter(|(n, ..)| *n > 0).map(part).collect();
     let text = format!(
         "{} stood still for at least {} of {} while timers ran: {}. The ack timer waits for what \
          no later packet shows to be lost: the last of what is in flight. Keep more in flight, \
@@ -177,30 +195,10 @@ fn timers(world: &World, duration: Span, out: &mut Outcome) {
          RNR NAKs post more receives, or lower `qp.min_rnr_timer`",
         qp_name(h, q.qpn),
         Metric::time(time).text(),
-        Metric::time(duration).text(),
+        Metric::time(run).text(),
         parts.join(", ")
     );
     out.notes.push(Note { kind: NoteKind::Info, name: TIMERS.to_owned(), text, count });
-}
-
-/// How long at least a queue pair waited for its timers, and for what.
-fn stood(world: &World, host: u32, q: &NicQp) -> (Span, Vec<String>) {
-    let (counters, mut parts) = (q.hw_counters(), Vec::new());
-    let nic = world.hosts()[host as usize].nic(Nic::port_of(q.qpn).index());
-    let ack = nic.rc_config().timeout_mode.interval(q.attr.timeout, 0);
-    let there = world.hosts()[q.peer.index()].nic(q.peer_port.index());
-    let peer = there.own_qp_index(q.attr.dest_qpn).and_then(|i| there.qp(i));
-    let rnr = peer.map(|p| p.attr.min_rnr_timer.duration());
-    let mut sum = Span::ZERO;
-    for (n, each, what) in [
-        (counters.local_ack_timeout_err, ack.map(|i| i.least), "expiries of the ack timer"),
-        (counters.rnr_nak_received, rnr, "RNR NAKs"),
-    ] {
-        let Some(each) = each.filter(|_| n > 0) else { continue };
-        sum += each * n;
-        parts.push(format!("{n} {what} of {}", Metric::time(each).text()));
-    }
-    (sum, parts)
 }
 
 #[cfg(test)]
@@ -256,8 +254,59 @@ mod tests {
         let o = lossy(1, "1/50");
         assert!(number(&o, "note.timer-waits") >= 1.0, "{:?}", o.notes);
         let text = note(&o, "timer-waits");
-        assert!(text.contains("RNR NAKs of") && text.contains("`qp.rq_depth`"), "{text}");
+        assert!(
+            text.contains("waits for RNR NAKs took") && text.contains("`qp.rq_depth`"),
+            "{text}"
+        );
         assert_eq!(number(&lossy(512, "1/1000000000"), "note.timer-waits"), 0.0);
+    }
+
+    /// The two times of the note, in picoseconds: how long it stood still, and of what.
+    fn stood(text: &str) -> (u64, u64) {
+        let (_, rest) = text.split_once("at least ").expect(text);
+        let (stood, rest) = rest.split_once(" of ").expect(text);
+        let (run, _) = rest.split_once(" while").expect(text);
+        let ps = |t: &str| {
+            let (number, unit) = t.split_once(' ').expect(t);
+            let unit = match unit {
+                "ps" => 1.0,
+                "ns" => 1e3,
+                "us" => 1e6,
+                "ms" => 1e9,
+                _ => 1e12,
+            };
+            (number.parse::<f64>().expect(t) * unit) as u64
+        };
+        (ps(stood), ps(run))
+    }
+
+    #[test]
+    fn a_wait_is_never_longer_than_the_run_and_the_dead_wait_for_nothing() {
+        let script = |qp: &str, steps: &str, more: &str| {
+            let text = format!(
+                "[qp]\nmin_rnr_timer = 12\ntimeout = 6\n{qp}[[program]]\nkind = 'script'\n\
+                 receives = 'none'\nsteps = [{steps}]\n{more}"
+            );
+            outcome(&text, &["run.limit=30ms"])
+        };
+        let send = "'post send 64B', 'ring', 'wait'";
+        let dead = script("rnr_retry = 3\n", send, "");
+        assert_eq!((number(&dead, "qps_in_error"), number(&dead, "note.timer-waits")), (1.0, 0.0));
+        // The receive comes after 2 ms, in the fourth wait of 0.64 ms, and lost answers cost more.
+        let rnr = "[[fault]]\nid = 'f'\nkind = 'rnr'\nhost = 1\nbefore = '2ms'\n";
+        let sends = "'recv 64B x4', 'post send 64B x4', 'ring', 'wait'";
+        let lost = "[[fault]]\nid = 'f'\nkind = 'drop'\nclass = 'ack'\nbudget = 3\n";
+        for more in [rnr, lost] {
+            let o = script("", sends, more);
+            assert_eq!(number(&o, "note.timer-waits"), 1.0, "{:?}", o.notes);
+            let text = note(&o, "timer-waits");
+            let (stood, run) = stood(text);
+            assert!(stood <= run && stood * 2 >= run, "{text}");
+        }
+        // A wait that had not passed when the run ended.
+        let cut = "'post send 64B', 'ring', 'compute 100us'";
+        let o = script("rnr_retry = 7\n", cut, "");
+        assert_eq!(number(&o, "note.timer-waits"), 0.0, "{:?}", o.notes);
     }
 
     /// Two leaves, two spines; a flow from each of two hosts of a leaf to the other leaf.

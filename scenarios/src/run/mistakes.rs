@@ -37,6 +37,7 @@ fn meant(steps: &[Step], line: u32) -> bool {
     match steps.get(line as usize) {
         Some(Step::Post(post)) => post.anyway,
         Some(Step::State(state)) => state.anyway,
+        Some(Step::Recv { anyway, .. }) => *anyway,
         _ => false,
     }
 }
@@ -85,7 +86,7 @@ fn refusal(outcome: &Outcome) -> Option<(String, String)> {
         }
         Outcome::PostedRecv(_, Some(PostRecvCause::BadState(state))) => {
             let message = format!("QP is {state}; posting a receive needs INIT");
-            (message, "write `state init` before it".to_owned())
+            (message, "write `state init` before it, or try it with `anyway`".to_owned())
         }
         Outcome::PeerModified(false) => (
             "the verbs refuse the transition of the peer's queue pair".to_owned(),

@@ -37,8 +37,11 @@ mod places;
 mod ports;
 mod programs;
 #[cfg(test)]
+mod rate_tests;
+#[cfg(test)]
 mod receive_tests;
 mod receives;
+mod rules;
 pub(crate) mod series;
 mod sick;
 mod simulate;

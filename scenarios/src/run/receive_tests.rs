@@ -130,3 +130,74 @@ fn the_room_in_a_completion_queue_is_said() {
     let note = o.notes.iter().find(|n| n.name == "cq-too-small").unwrap();
     assert!(note.text.contains("4 queue pairs x 16 signalled") && note.text.contains("64 > 63"));
 }
+
+#[test]
+fn receives_count_in_the_rule_of_the_receivers_queue() {
+    let rate = "[qp]\nsq_depth = 32\nrq_depth = 20\ncq_depth = 80\n[[program]]\n\
+                kind = 'message-rate'\nop = 'send'\nsize = '8B'\nqps = 4\niterations = 400\n\
+                signal_every = 16\n";
+    let notes = |set: &[&str]| {
+        let o = outcome(rate, set);
+        [number(&o, "note.cq-room"), number(&o, "note.cq-too-small")]
+    };
+    assert_eq!(notes(&[]), [2.0, 0.0], "4 x 20 = 80 receives, 4 x 2 signalled sends");
+    assert_eq!(notes(&["qp.cq_depth=79"]), [1.0, 1.0]);
+    assert_eq!(notes(&["qp.cq_depth=79", "program.0.iterations=76"]), [2.0, 0.0], "19 of each");
+    assert_eq!(notes(&["qp.cq_depth=79", "srq.depth=79"]), [2.0, 0.0]);
+    let o = outcome(rate, &["qp.cq_depth=79"]);
+    let note = o.notes.iter().find(|n| n.name == "cq-too-small").unwrap();
+    assert!(note.text.contains("at the receiver: 4 queue pairs x 20 receives"), "{}", note.text);
+}
+
+/// A device whose slots come back when a work request is done: a post sees what is done when it is
+/// made, and not only what was when its step of the program began.
+#[test]
+fn slots_and_receives_that_came_back_while_the_core_computed_are_seen() {
+    let script = |reclaim: &str, qp: &str, steps: &str| {
+        let text = format!(
+            "[settings]\n'rc.slot_reclaim' = '{reclaim}'\n[qp]\nsq_depth = 16\nrq_depth = 16\n\
+             {qp}[[program]]\nkind = 'script'\nsteps = [{steps}]\n"
+        );
+        outcome(&text, &[])
+    };
+    let twice = "'post write 64B x16', 'ring', 'compute 20us', 'post write 64B x16', 'ring'";
+    let taken = |reclaim| number(&script(reclaim, "", twice), "step.3.count");
+    assert_eq!((taken("on-completion"), taken("on-poll")), (16.0, 0.0));
+    // As many as the completion queue has entries, and one ring more: it overruns.
+    let over = script("on-completion", "cq_depth = 16\n", &format!("{twice}, 'compute 20us'"));
+    assert_eq!(number(&over, "counter.async_cq_err"), 1.0);
+    // Receives of the program itself, taken by another one while it computes.
+    let text = "[qp]\nrq_depth = 16\n[[program]]\nname = 'a'\nkind = 'script'\n\
+                receives = 'none'\n\
+                steps = ['recv 64B x16 own', 'recv 64B x1 own', 'compute 1us']\n";
+    let o = outcome(text, &[]);
+    assert_eq!((number(&o, "a.step.0.count"), number(&o, "a.step.1.count")), (16.0, 0.0));
+}
+
+#[test]
+fn what_was_rung_before_a_destroy_is_executed_and_its_completions_are_lost() {
+    let script =
+        |steps: &str| outcome(&format!("[[program]]\nkind = 'script'\nsteps = [{steps}]\n"), &[]);
+    let o = script("'post write 64KiB x10', 'ring', 'compute 100us', 'destroy'");
+    let both = [number(&o, "wqes_executed"), number(&o, "note.completions-lost")];
+    assert_eq!(both, [10.0, 10.0]);
+    assert_eq!(number(&o, "delivered_bytes"), 655_360.0);
+    // At once: they are the NIC's, and it has done none of them.
+    let o = script("'post write 64KiB x10', 'ring', 'destroy', 'destroy'");
+    let both = [number(&o, "wqes_executed"), number(&o, "note.completions-lost")];
+    assert_eq!(both, [0.0, 10.0]);
+    assert_eq!(o.find("step.3.result").unwrap().text(), "bad-handle");
+}
+
+#[test]
+fn a_receive_in_a_wrong_state_is_a_mistake_unless_it_is_meant() {
+    let run = |step: &str| {
+        let steps = format!("steps = ['state reset', '{step}']");
+        let body = format!("[[program]]\nkind = 'script'\n{steps}\n");
+        Simulator.run(&expanded(&text(&body), &[]).unwrap()[0].point)
+    };
+    let e = run("recv 64B own").unwrap_err().to_string();
+    assert!(e.contains("posting a receive needs INIT"), "{e}");
+    let o = run("recv 64B own anyway").unwrap();
+    assert_eq!(o.find("step.1.result").unwrap().text(), "bad-state");
+}

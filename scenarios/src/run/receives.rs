@@ -86,6 +86,10 @@ fn condition(point: &Point, step: &Step, came: usize) -> Option<String> {
             let qp = &point.scenario.qp;
             let depth = qp.max_rd_atomic.value().min(qp.max_dest_rd_atomic.value());
             match u64::from(*count) > depth {
+                true if depth == 0 => "the queue pair may have no READ or atomic outstanding \
+                                       (max_rd_atomic 0), so one that is posted fails; raise \
+                                       `qp.max_rd_atomic` and `qp.max_dest_rd_atomic`"
+                    .to_owned(),
                 true => format!(
                     "the request can never be admitted: it needs {count} READ slots at once, and \
                      the queue pair has {depth} (max_rd_atomic); post it, the NIC holds back what \
@@ -146,39 +150,65 @@ pub(super) fn lost_completions(world: &World, out: &mut Outcome) {
     }
 }
 
-/// The rule for the depth of a completion queue, where the file names one: signalled sends that
-/// can be outstanding, over all queue pairs of the queue, stay within it.
+/// The rule for the depth of completion queues, where the file names one: what can complete into
+/// one and is not polled stays within it. At the sender that is signalled sends, over all queue
+/// pairs of the queue, and at the receiver the receives.
 pub(super) fn cq_rule(s: &Scenario, out: &mut Outcome) {
     let Some(depth) = s.qp.cq_depth.as_ref().map(|d| d.value()) else { return };
-    for p in &s.program {
-        let Some(signalled) = signalled(s, p) else { continue };
-        let (qps, sum) = (p.qps.value(), signalled * p.qps.value());
-        let (kind, note, holds) = match sum <= depth {
-            true => (NoteKind::Info, CQ_RULE[0], "<="),
-            false => (NoteKind::Warning, CQ_RULE[1], ">"),
-        };
+    for p in s.program.iter().filter(|p| is_dealt(p)) {
+        let qps = p.qps.value();
         let name = if p.name.is_empty() { p.kind.word() } else { p.name.as_str() };
+        let signalled = signalled(s, p);
         let text = format!(
             "{name}: {qps} queue pairs x {signalled} signalled sends outstanding + 0 receives, \
-             which complete elsewhere = {sum} {holds} {depth} entries of the completion queue"
+             which complete elsewhere"
         );
-        out.notes.push(Note { kind, name: note.to_owned(), text, count: 1 });
+        out.notes.push(cq_note(&text, qps * signalled, depth, "the completion queue"));
+        if !p.op.takes_receive() {
+            continue;
+        }
+        let (posted, sum) = match &s.srq {
+            Some(srq) => {
+                let n = srq.depth.map_or(s.qp.rq_depth.value(), |d| d.value());
+                (format!("{n} receives of the shared queue"), n)
+            }
+            None => {
+                let n = s.qp.rq_depth.value().min(each(p));
+                (format!("{qps} queue pairs x {n} receives"), qps * n)
+            }
+        };
+        let text = format!("{name}, at the receiver: {posted} posted or not polled");
+        out.notes.push(cq_note(&text, sum, depth, "its completion queue"));
     }
     out.oracles.extend(CQ_RULE.map(str::to_owned));
+}
+
+fn cq_note(what: &str, sum: u64, depth: u64, queue: &str) -> Note {
+    let (kind, name, holds) = match sum <= depth {
+        true => (NoteKind::Info, CQ_RULE[0], "<="),
+        false => (NoteKind::Warning, CQ_RULE[1], ">"),
+    };
+    let text = format!("{what} = {sum} {holds} {depth} entries of {queue}");
+    Note { kind, name: name.to_owned(), text, count: 1 }
 }
 
 /// Names of the notes about the depth of completion queues: it is enough, it is not.
 const CQ_RULE: [&str; 2] = ["cq-room", "cq-too-small"];
 
+/// Whether the program deals messages to its queue pairs in turn.
+const fn is_dealt(p: &Program) -> bool {
+    matches!(p.kind, ProgramKind::Bandwidth | ProgramKind::MessageRate)
+}
+
+/// Most messages of a queue pair of the program.
+fn each(p: &Program) -> u64 {
+    (p.iterations.value() + p.warmup.value()).div_ceil(p.qps.value())
+}
+
 /// Signalled sends that a queue pair of the program can have outstanding.
-fn signalled(s: &Scenario, p: &Program) -> Option<u64> {
-    if !matches!(p.kind, ProgramKind::Bandwidth | ProgramKind::MessageRate) {
-        return None;
-    }
-    let depth = s.qp.sq_depth.value();
-    let window = p.window.map_or(depth, |w| w.value());
-    // Messages are dealt to the queue pairs in turn; the last one of each is signalled.
-    let each = (p.iterations.value() + p.warmup.value()).div_ceil(p.qps.value());
+fn signalled(s: &Scenario, p: &Program) -> u64 {
+    let window = p.window.map_or(s.qp.sq_depth.value(), |w| w.value());
+    // The last one of each queue pair is signalled.
     let every = if s.qp.sig_all { 1 } else { p.signal_every.value() };
-    Some(window.min(each).div_ceil(every))
+    window.min(each(p)).div_ceil(every)
 }

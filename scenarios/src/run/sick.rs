@@ -1,9 +1,13 @@
-//! Runs that are faster than a healthy one and sick: throughput alone would recommend them.
+//! Runs that are faster than a healthy one and sick: throughput alone would recommend them. And
+//! sick ones that no healthy one stands beside: their throughput says nothing about it.
 
 use super::{ExitKind, Note, NoteKind, Outcome, Run};
 
 /// Name of the note.
 const NAME: &str = "faster-but-sick";
+
+/// Name of the note where no run of the report shows nothing.
+const ALONE: &str = "sick";
 
 /// Counters of which each says that something was lost, damaged, refused or sent twice.
 const SIGNS: [&str; 6] = [
@@ -25,7 +29,7 @@ pub(super) fn compare(runs: &mut [Run]) {
         .filter_map(|r| Some((throughput(&r.outcome)?, r.point.label())))
         .collect();
     for Run { outcome, .. } in runs.iter_mut() {
-        outcome.oracles.push(NAME.to_owned());
+        outcome.oracles.extend([NAME, ALONE].map(str::to_owned));
         let (signs, mine) = (signs(outcome), throughput(outcome).unwrap_or(0.0));
         let slower = healthy.iter().filter(|(its, _)| *its < mine);
         let fastest = slower.max_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -34,6 +38,14 @@ pub(super) fn compare(runs: &mut [Run]) {
             let text = format!("faster than {label}, which shows nothing of this: {signs}");
             let name = NAME.to_owned();
             outcome.notes.push(Note { kind: NoteKind::Warning, name, text, count: 1 });
+        } else if healthy.is_empty() && !signs.is_empty() {
+            let text = format!(
+                "{}: the throughput does not show it, and no run without it is here to compare \
+                 with; watch these counters beside it",
+                signs.join(", ")
+            );
+            let name = ALONE.to_owned();
+            outcome.notes.push(Note { kind: NoteKind::Info, name, text, count: 1 });
         }
     }
 }
@@ -73,7 +85,12 @@ mod tests {
         assert!(runs[1].outcome.notes[0].text.ends_with("retransmitted_packets 1"));
         let mut alone = [run(800, 9)];
         compare(&mut alone);
-        assert!(alone[0].outcome.notes.is_empty(), "there is nothing to compare it with");
+        let [note] = &alone[0].outcome.notes[..] else { panic!("one note") };
+        assert_eq!((note.name.as_str(), note.kind), (ALONE, NoteKind::Info));
+        assert!(note.text.starts_with("retransmitted_packets 9: "), "{}", note.text);
+        let mut well = [run(800, 0)];
+        compare(&mut well);
+        assert!(well[0].outcome.notes.is_empty());
         assert_eq!(alone[0].outcome.find("note.faster-but-sick").unwrap().text(), "0");
     }
 }

@@ -8,6 +8,7 @@ use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState};
 use doorbell_sim::fabric::{DropCause, FabricConfig};
+use doorbell_sim::fault::FaultUse;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
 use doorbell_sim::nic::{Nic, WQEBB};
 use doorbell_sim::wire::{HostId, PortId};
@@ -170,6 +171,7 @@ fn failure(placed: &Placed, f: &Failure) -> Option<RunError> {
             | AggregateError::Memory(_)
             | AggregateError::Modify(_),
         ) => bad("", "change the program so that the verbs allow it"),
+        Failure::PostRecv(_) => bad("", "post fewer receives at a time, or raise `qp.rq_depth`"),
         Failure::OwnRegion { .. } | Failure::PeerRegion { .. } => bad(".size", "smaller messages"),
         _ => None,
     }
@@ -225,6 +227,7 @@ fn collect(
     faults::collect(world, &mut out);
     deaths::collect(world, point, *end != RunEnd::Done, &mut out);
     waiting::collect(world, &mut out);
+    limits::timers(world, first, &mut out);
     watch::collect(world, &point.scenario, &mut out);
     ports::collect(world, &mut out);
     let table = |r| series::collect(point, r, placed, world);
@@ -264,6 +267,14 @@ fn losses(world: &World) -> String {
     text
 }
 
+/// Packets that faults still keep at the limit, a line for each fault.
+fn still_held(world: &World) -> String {
+    let uses = world.fault_uses().into_iter().filter(|u| u.held > 0);
+    let line =
+        |u: FaultUse| format!("\nfault \"{}\" ({}) still holds {} packets", u.id, u.kind, u.held);
+    uses.map(line).collect()
+}
+
 fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> Exit {
     let no_progress = |reasons: &[StallReason]| {
         let stalls = reasons.iter().map(StallReason::to_string);
@@ -278,10 +289,10 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
         RunEnd::NoProgress(reasons) => {
             Exit { kind: ExitKind::NoProgress, reason: no_progress(reasons) }
         }
-        RunEnd::TimeLimit => Exit {
-            kind: ExitKind::NoProgress,
-            reason: "the time limit of the run was reached; raise run.limit or ask for less".into(),
-        },
+        RunEnd::TimeLimit => {
+            let limit = "the time limit of the run was reached; raise run.limit or ask for less";
+            Exit { kind: ExitKind::NoProgress, reason: limit.to_owned() + &still_held(world) }
+        }
         RunEnd::Deadlock(d) => {
             Exit { kind: ExitKind::NoProgress, reason: losses(world) + &d.to_string() }
         }

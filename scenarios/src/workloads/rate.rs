@@ -67,7 +67,9 @@ pub struct RateConfig {
     pub poll_interval: Option<Span>,
     /// End.
     pub stop: Stop,
-    /// Messages that are counted before the window of the results begins.
+    /// Messages that are counted before the window of the results begins. More: less of the
+    /// start is measured. Where what is outstanding is a large part of all (see [`Marks`]), they
+    /// should be more than that.
     pub warm_up: u64,
     /// When messages are there.
     pub arrivals: Arrivals,
@@ -100,6 +102,46 @@ impl RateConfig {
             max_delay: None,
             latencies: false,
             sharing: Sharing::Own,
+        }
+    }
+}
+
+/// Messages that a window opened in the stream must hold for each that was outstanding when it
+/// opened. Those outstanding may have crossed the wire before, and are counted after: at most one
+/// in so many is. Higher: more runs are measured from a hand-over, where the time of what was
+/// outstanding counts; lower: a short window may show more than the link carries.
+const WINDOW_FACTOR: u64 = 2;
+
+/// Where the window behind the warm-up may open.
+///
+/// It opens in the stream, at a poll that leaves nothing in the completion queue, and ends at such
+/// a poll: what is counted then came in between. Where no poll does so in time, because the core
+/// has no time to poll, or where the window would be short, it opens when the first message behind
+/// the warm-up is handed over. What is counted has then crossed the wire in the window, whatever
+/// was in front of it, so that no rate is above that of the link.
+#[derive(Copy, Clone, Debug, Default)]
+struct Marks {
+    /// The hand-over, and the messages of all QPs that had been handed over by then, at least.
+    handed: Option<(Time, u64)>,
+    /// The poll: when what it found may have begun to wait for it, the messages that had completed,
+    /// and those outstanding.
+    drained: Option<(Time, u64, u64)>,
+    /// The last poll.
+    polled: Time,
+}
+
+impl Marks {
+    /// A poll begins at `now`: since when what it will find may have waited.
+    fn look(&mut self, now: Time) -> Time {
+        std::mem::replace(&mut self.polled, now)
+    }
+
+    /// When the window has opened, and the messages that do not count in it.
+    fn opened(&self, done: u64) -> Option<(Time, u64)> {
+        let long = |base: u64, out: u64| done - base >= out.saturating_mul(WINDOW_FACTOR);
+        match self.drained {
+            Some((at, base, out)) if done > base && long(base, out) => Some((at, base)),
+            _ => self.handed.filter(|(_, base)| done > *base),
         }
     }
 }
@@ -146,8 +188,8 @@ pub struct Rate {
     handed: u64,
     /// Signalled messages on all QPs.
     signalled: u64,
-    /// Messages that had completed when the window opened.
-    window_base: u64,
+    /// Where the window may open.
+    marks: Marks,
     /// Whether a message that has arrived waits for a slot.
     blocked: bool,
     /// No poll before.
@@ -172,7 +214,7 @@ impl Rate {
             start: None,
             handed: 0,
             signalled: 0,
-            window_base: 0,
+            marks: Marks::default(),
             blocked: false,
             next_poll: Time::ZERO,
             due: None,
@@ -303,6 +345,7 @@ impl Rate {
         if t.now() < self.next_poll {
             return Ok(false);
         }
+        let since = self.marks.look(t.now());
         t.poll_cq(self.client.local().send_cq, &mut self.polled)?;
         let now = t.now();
         if let (Some(interval), false) = (self.config.poll_interval, self.polled.is_full()) {
@@ -327,14 +370,15 @@ impl Rate {
         }
         if slots > 0 {
             self.credits.retire(t, slots)?;
-            self.update_window(now);
+            self.update_window(t, now, Some(since).filter(|_| !self.polled.is_full()));
         }
         Ok(self.polled.is_full())
     }
 
-    /// The window opens when the warm-up has completed, without one at the first hand-over. It
-    /// closes at the stop time, so that the tail in which nothing new is posted does not count.
-    fn update_window(&mut self, now: Time) {
+    /// The window opens behind the warm-up, without one at the first hand-over. It closes at the
+    /// stop time, so that the tail in which nothing new is posted does not count. `drained`: the
+    /// poll left nothing in the completion queue, and found what may have waited since then.
+    fn update_window<T: Control>(&mut self, t: &T, now: Time, drained: Option<Time>) {
         let (done, warm_up) = (self.results.messages, self.config.warm_up);
         let over = match (self.config.stop, self.start) {
             (Stop::After(s), Some(start)) => now > start + s,
@@ -343,17 +387,23 @@ impl Rate {
         if done < warm_up || over {
             return;
         }
-        let from = match self.results.window {
-            Some(w) => w.from,
-            None if warm_up == 0 => self.results.first.unwrap_or(now),
-            None => {
-                self.window_base = done;
-                now
-            }
-        };
-        let messages = done - self.window_base;
+        if let (Some(since), true, None) = (drained, warm_up > 0, self.marks.drained) {
+            self.marks.drained = Some((since, done, self.handed_on_all(t) - done));
+        }
+        let Some((from, base)) = self.marks.opened(done) else { return };
+        let messages = done - base;
         let bytes = messages * u64::from(self.config.shape.bytes());
         self.results.window = Some(Window { from, to: now, messages, bytes });
+    }
+
+    /// Messages handed over on all QPs, those of sharers included: of them the slots show.
+    fn handed_on_all<T: Control>(&self, t: &T) -> u64 {
+        if !self.credits.is_shared() {
+            return self.handed;
+        }
+        let used = |(f, l): (&Flow, &Lane)| u64::from(f.slots.saturating_sub(t.sq_free(l.qp)));
+        let used: u64 = self.flows.iter().zip(&self.lanes).map(used).sum();
+        self.handed.max(self.results.messages + used)
     }
 
     /// Messages that may be staged on a QP: up to `depth` slots in use, those of sharers included.
@@ -465,6 +515,9 @@ impl Rate {
         }
         self.handed += 1;
         self.signalled += u64::from(signal);
+        if self.marks.handed.is_none() && self.handed_on_all(t) > self.config.warm_up {
+            self.marks.handed = Some((arrived, self.handed_on_all(t) - 1));
+        }
         Ok(true)
     }
 

@@ -281,8 +281,11 @@ pub struct Script {
     line: usize,
     /// When the current line began; set when it had to wait.
     since: Option<Time>,
-    /// Completions polled by the current line.
+    /// Completions polled by the current line, or receives that it has posted.
     seen: u32,
+    /// Whether the current line is the first of its step of the program: what the line sees is what
+    /// is there when the line begins.
+    fresh: bool,
     /// Messages staged: the next `wr_id`.
     posted: u64,
     sent: Vec<Sent>,
@@ -311,6 +314,7 @@ impl Script {
             line: 0,
             since: None,
             seen: 0,
+            fresh: false,
             posted: 0,
             sent,
             receives: 0,
@@ -356,6 +360,7 @@ impl Script {
             self.results.first = Some(t.now());
         }
         let mut acted = false;
+        self.fresh = true;
         while let Some(&step) = self.config.steps.get(self.line) {
             // A step of a program sees what was there when it began: lines that look begin one.
             // Loads one after the other are one look.
@@ -369,7 +374,7 @@ impl Script {
                 return Ok(next);
             }
             self.line += 1;
-            (self.since, self.seen) = (None, 0);
+            (self.since, self.seen, self.fresh) = (None, 0, false);
         }
         let r = &mut self.results;
         r.waits_at = None;
@@ -386,22 +391,7 @@ impl Script {
         step: ScriptStep,
     ) -> Result<Option<Next>, Failure> {
         match step {
-            ScriptStep::Post { qp, count, shape, flags, pd, local, place, aim } => {
-                let mut lanes = Vec::new();
-                for qp in self.each(qp) {
-                    let mut lane = self.lane(qp)?;
-                    lane.remote = match self.target(t, &lane, aim.rkey)? {
-                        Ok(target) => target,
-                        Err(wait) => return Ok(Some(wait)),
-                    };
-                    lanes.push((qp, lane));
-                }
-                let mr = self.buffer(t, pd)?;
-                let what = Posted { shape, flags, local, place, aim };
-                for (qp, lane) in lanes {
-                    self.post(t, (qp, lane), count, what, mr)?;
-                }
-            }
+            ScriptStep::Post { .. } => return self.post_all(t, step),
             ScriptStep::Ring { qp, how } => self.ring(t, qp, how)?,
             ScriptStep::Unstage { qp } => self.unstage(t, qp)?,
             ScriptStep::Poll { max } => {
@@ -434,7 +424,9 @@ impl Script {
                 t.compute(time);
                 self.log(t, Outcome::Waited);
             }
-            ScriptStep::PostRecv { qp, count, bytes } => self.post_recv(t, qp, count, bytes)?,
+            ScriptStep::PostRecv { qp, count, bytes } => {
+                return self.post_recv(t, qp, count, bytes);
+            }
             ScriptStep::Fence { scope } => {
                 t.fence(scope);
                 self.log(t, Outcome::Fenced);
@@ -620,22 +612,63 @@ impl Script {
         sent.staged.clear();
     }
 
+    /// Posts to each of the queue pairs that the line names; what to wait for first, if anything.
+    fn post_all<T: Control>(
+        &mut self,
+        t: &mut T,
+        step: ScriptStep,
+    ) -> Result<Option<Next>, Failure> {
+        let ScriptStep::Post { qp, count, shape, flags, pd, local, place, aim } = step else {
+            return Ok(None);
+        };
+        let mut lanes = Vec::new();
+        for qp in self.each(qp) {
+            let mut lane = self.lane(qp)?;
+            lane.remote = match self.target(t, &lane, aim.rkey)? {
+                Ok(target) => target,
+                Err(wait) => return Ok(Some(wait)),
+            };
+            lanes.push((qp, lane));
+        }
+        if !self.fresh && lanes.iter().any(|(qp, lane)| self.is_short(t, *qp, lane, count)) {
+            return Ok(Some(Next::Again));
+        }
+        let mr = self.buffer(t, pd)?;
+        let what = Posted { shape, flags, local, place, aim };
+        for (qp, lane) in lanes {
+            self.post(t, (qp, lane), count, what, mr)?;
+        }
+        Ok(None)
+    }
+
+    /// Whether a post finds fewer slots than it needs and some may have come back since the step
+    /// began: on some devices they do when a work request is done, without a poll.
+    fn is_short<T: Control>(&self, t: &T, qp: u32, lane: &Lane, count: u32) -> bool {
+        t.sq_free(lane.qp) < count && !self.sent[qp as usize].rung.is_empty()
+    }
+
+    /// Posts receives. Where the queue is full as it was when the step began, the rest is posted in
+    /// a step of its own: messages may have taken some since.
     fn post_recv<T: Control>(
         &mut self,
         t: &mut T,
         qp: u32,
         count: u32,
         bytes: u32,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<Next>, Failure> {
         let (lane, wr) = (self.lane(qp)?, receive(self.client.local(), bytes)?);
-        let wrs = vec![wr; count as usize];
+        let wrs = vec![wr; (count - self.seen) as usize];
         let queue = self.client.local().receives_of(lane.qp);
         let (n, cause) = match t.post_recv(queue, &wrs) {
-            Ok(()) => (count, None),
+            Ok(()) => (count - self.seen, None),
             Err(e) => (e.posted, Some(e.cause)),
         };
-        self.log(t, Outcome::PostedRecv(n, cause));
-        Ok(())
+        self.seen += n;
+        if cause == Some(PostRecvCause::Full) && !self.fresh {
+            return Ok(Some(Next::Again));
+        }
+        self.log(t, Outcome::PostedRecv(self.seen, cause));
+        Ok(None)
     }
 
     /// The QPs that a line is about.

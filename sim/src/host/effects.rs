@@ -132,7 +132,8 @@ impl Host {
                 let (nic, mut env) = self.split(s, now, nic);
                 nic.modify_qp(&mut env, qp, &attr, mask, peer);
             }
-            Effect::Destroy { qp } => {
+            Effect::Destroy { local, qp } => {
+                self.initiators[usize::from(initiator)].handles.qps.remove(local);
                 let (nic, mut env) = self.split(s, now, nic);
                 nic.destroy_qp(&mut env, qp);
             }

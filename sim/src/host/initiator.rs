@@ -40,8 +40,8 @@ pub(super) enum Effect {
         mask: QpAttrMask,
         peer: Option<(HostId, PortId)>,
     },
-    /// Destroys a QP.
-    Destroy { qp: u32 },
+    /// Destroys a QP, and what the handle still kept of it.
+    Destroy { local: u32, qp: u32 },
     /// Destroys a completion queue.
     DestroyCq { cq: u32 },
     /// Destroys a shared receive queue.
@@ -86,6 +86,8 @@ pub(super) struct LocalQp {
     /// has not taken effect.
     pub staged: VecDeque<(Wqe, Time)>,
     pub ringing: u32,
+    /// Destroyed by this handle: no call finds it, and rings from before still take effect.
+    pub closed: bool,
     /// Stores since the last fence, none of which a ring would order.
     pub unfenced: bool,
 }

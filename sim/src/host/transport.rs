@@ -110,14 +110,14 @@ impl<'a> SimTransport<'a> {
         if qp.issuer() != self.issuer || qp.generation() != 0 {
             return None;
         }
-        self.init().handles.qps.get(qp.index())
+        self.init().handles.qps.get(qp.index()).filter(|l| !l.closed)
     }
 
     fn local_qp_mut(&mut self, qp: QpId) -> Option<&mut LocalQp> {
         if qp.issuer() != self.issuer || qp.generation() != 0 {
             return None;
         }
-        self.init_mut().handles.qps.get_mut(qp.index())
+        self.init_mut().handles.qps.get_mut(qp.index()).filter(|l| !l.closed)
     }
 
     fn is_gpu(&self) -> bool {

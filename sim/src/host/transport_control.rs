@@ -134,8 +134,9 @@ impl SimTransport<'_> {
     }
 
     fn attach(&mut self, qp: u32) -> QpId {
+        let staged = Default::default();
         let local =
-            LocalQp { qp, shared: true, staged: Default::default(), ringing: 0, unfenced: false };
+            LocalQp { qp, shared: true, staged, ringing: 0, closed: false, unfenced: false };
         let index = self.init_mut().handles.qps.push(local);
         QpId::new(index, 0, self.issuer)
     }
@@ -478,9 +479,11 @@ impl Control for SimTransport<'_> {
         let index = self.local_qp(qp).ok_or(BadHandle)?.qp;
         self.unstage(qp);
         let h = &mut self.init_mut().handles;
-        h.qps.0[qp.index() as usize] = None;
+        if let Some(l) = h.qps.get_mut(qp.index()) {
+            l.closed = true;
+        }
         h.by_nic.remove(&index);
-        self.effect(Effect::Destroy { qp: index });
+        self.effect(Effect::Destroy { local: qp.index(), qp: index });
         Ok(())
     }
 

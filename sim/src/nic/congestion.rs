@@ -463,6 +463,7 @@ impl Nic {
             becn: true,
             pkey: self.pkey(q),
             corrupt: None,
+            copied: false,
             reason: None,
         }));
         if np.delay == Span::ZERO {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use doorbell_core::transport::{QpAttr, QpCaps};
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
 
 use super::congestion::QpFlow;
@@ -120,6 +120,16 @@ pub struct QpStats {
     pub rd_atomics: u64,
     /// and how often the next one was there and had to wait for an answer to one before it.
     pub rd_atomic_waits: u64,
+    /// When one of its timers last expired.
+    pub stood_until: Time,
+    /// Time that passed without any packet for this QP before its ack timer expired,
+    pub ack_timer_waited: Span,
+    /// and before a wait that an RNR NAK had asked for was over.
+    pub rnr_waited: Span,
+    /// Waits of the latter kind that were over.
+    pub rnr_waits: u64,
+    /// Expiries of the ack timer after which it went on.
+    pub ack_timer_waits: u64,
     /// Requests that this QP took, copies and those beyond a gap included: not those that it
     /// dropped.
     pub rx_requests: u64,

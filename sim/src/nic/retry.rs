@@ -8,7 +8,7 @@ use super::env::{Env, NicEvent, kind};
 use super::{Nic, NicQp};
 use crate::cc::CcEvent;
 use crate::engine::Class;
-use crate::rc::{HwCounters, Received, RecoverCause, Requester};
+use crate::rc::{HwCounters, Received, RecoverCause, Requester, Stall};
 use crate::wire::PacketId;
 
 impl Nic {
@@ -38,7 +38,10 @@ impl Nic {
             return false;
         };
         env.trace(kind::TIMER, u64::from(qp), u64::from(requester.unacked_psn().value()));
+        let rnr = requester.blocked_by() == Some(Stall::Rnr);
+        let began = requester.standing().began;
         let received = requester.on_timer(now);
+        q.stood_still((began, now), rnr, &received);
         if matches!(received, Received::Recover { cause: RecoverCause::Timeout, .. }) {
             self.lost(env, qp, CcEvent::Timeout);
         }
@@ -109,6 +112,22 @@ impl Nic {
 }
 
 impl NicQp {
+    /// A timer has expired: what passed since the last packet, the last expiry, or since there is
+    /// something to wait for, was spent in waiting for it. `rnr`: it was the wait of an RNR NAK.
+    fn stood_still(&mut self, (began, now): (Time, Time), rnr: bool, received: &Received) {
+        let timeout = matches!(received, Received::Recover { cause: RecoverCause::Timeout, .. });
+        let since = std::mem::replace(&mut self.stats.stood_until, now);
+        let since = since.max(self.last_progress).max(began).min(now);
+        let s = &mut self.stats;
+        if rnr {
+            s.rnr_waited += now.since(since);
+            s.rnr_waits += 1;
+        } else if timeout {
+            s.ack_timer_waited += now.since(since);
+            s.ack_timer_waits += 1;
+        }
+    }
+
     /// Counters of this QP since it was made.
     pub fn hw_counters(&self) -> HwCounters {
         let mut sum = self.counters;

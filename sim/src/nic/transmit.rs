@@ -301,6 +301,7 @@ impl Nic {
             becn: false,
             pkey: self.pkey(q),
             corrupt: None,
+            copied: false,
             reason: reason.map(Box::new),
         }))
     }

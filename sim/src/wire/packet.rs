@@ -98,6 +98,8 @@ pub struct Packet {
     pub pkey: PKey,
     /// Number in the plan, from 1, of the fault that damaged it on its way: its ICRC is wrong.
     pub corrupt: Option<NonZeroU32>,
+    /// Whether a fault made it, as a copy of another one.
+    pub copied: bool,
     /// Transport headers, and where the payload came from.
     pub desc: PacketDesc,
     /// The payload bytes.
@@ -136,6 +138,7 @@ impl Packet {
             becn: false,
             pkey: PKey::DEFAULT,
             corrupt: None,
+            copied: false,
             desc,
             payload,
             reason: None,

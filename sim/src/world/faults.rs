@@ -20,6 +20,10 @@ use crate::wire::{HostId, NodeId, PacketId, PortId};
 /// Trace kind of a fault that fires: its id, hashed, and the PSN of the packet, or the host.
 const FIRED: u32 = 80;
 
+/// Packets under way up to which a fault makes copies: some 50 MB. Copies come at one instant and
+/// leave at the rate of a link, so a fault that copies every packet would fill any memory.
+const MAX_PACKETS_WITH_COPIES: usize = 1 << 18;
+
 /// The plan at work.
 #[derive(Debug)]
 pub(super) struct Faults {
@@ -312,7 +316,10 @@ impl World {
                 self.arrive(now, (node, port), packet, wire_bytes);
             }
             Decision::Copy(copies) => {
-                let copy = self.shared.packets[packet.0].clone();
+                let mut copy = self.shared.packets[packet.0].clone();
+                copy.copied = true;
+                let room = MAX_PACKETS_WITH_COPIES.saturating_sub(self.shared.packets.len());
+                let copies = copies.min(u32::try_from(room).unwrap_or(u32::MAX));
                 self.arrive(now, (node, port), packet, wire_bytes);
                 for _ in 0..copies {
                     let packet = PacketId(self.shared.packets.insert(copy.clone()));

@@ -430,7 +430,7 @@ fn refusals_local_errors_and_retirement_are_told_apart() {
     lives(&run(&format!("{ONE}, 'state err'"), "", &[]));
     died(&run("'post write 8B', 'ring', 'state err', 'wait'", "", &[]), "moved-to-err", "");
     let by_fault = fault("'qp-error'\nhost = 0\nqp = 16\nafter = '100us'");
-    died(&run(ONE, &by_fault, &[]), "device", "");
+    died(&run(ONE, &by_fault, &[]), "device", "f");
 }
 
 #[test]
@@ -608,4 +608,14 @@ fn a_reset_of_this_side_alone_is_told_from_a_slow_peer() {
     let o = run(&format!("'post write 8B x3', 'ring', 'wait', {again}"), "", &[]);
     let d = died(&o, "wrong-connection-data", "psn");
     assert!(d.verdict.contains("this side was reset and connected again"), "{}", d.verdict);
+}
+
+#[test]
+fn a_queue_pair_that_the_device_gave_up_names_the_fault() {
+    let named = |kind: &str| format!("[[fault]]\nid = 'spoilt'\n{kind}\n");
+    let o = run(ONE, &named("kind = 'bad-doorbell'\nhost = 0"), &[]);
+    let d = died(&o, "device", "spoilt");
+    assert!(d.verdict.ends_with("a planned fault did it, spoilt"), "{}", d.verdict);
+    let o = run(ONE, &named("kind = 'qp-error'\nhost = 0\nqp = 16\nafter = '101us'"), &[]);
+    died(&o, "device", "spoilt");
 }

@@ -42,7 +42,7 @@ pub(super) fn script_step(s: &Step, inline: Option<u64>, nic: u8) -> ScriptStep 
         Step::Recv { size, count, own: true, qp, .. } => {
             ScriptStep::PostRecv { qp: *qp, count: *count, bytes: size.0 as u32 }
         }
-        Step::Recv { size, count, own: false, qp, buffer } => ScriptStep::PeerRecv {
+        Step::Recv { size, count, own: false, qp, buffer, .. } => ScriptStep::PeerRecv {
             qp: *qp,
             count: *count,
             bytes: size.0 as u32,

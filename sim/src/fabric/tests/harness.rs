@@ -126,6 +126,7 @@ impl Net {
             becn: false,
             pkey: Default::default(),
             corrupt: None,
+            copied: false,
             reason: None,
             desc: PacketDesc { psn: Psn::new(seq), ..self.desc },
             payload: Payload::Lengths,

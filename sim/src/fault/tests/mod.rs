@@ -72,6 +72,7 @@ fn packet(opcode: Opcode, psn: u32) -> Packet {
         becn: false,
         pkey: Default::default(),
         corrupt: None,
+        copied: false,
         reason: None,
         desc: PacketDesc {
             opcode,

@@ -1,0 +1,122 @@
+//! Whatever an expectation can name is in the JSON.
+
+use serde_json::Value as Json;
+
+use super::*;
+use crate::run::{Found, Metric, MetricValue, Runner, Simulator};
+use crate::testing::{expanded, loaded};
+
+/// A run with as many sections as one can have.
+const RICH: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\nlimit = '20ms'\n\
+    [topology]\nkind = 'switch'\nhosts = 2\n[qp]\ntimeout = 6\nretry_cnt = 1\n\
+    [record]\ntimeline = true\nseries = '1us'\n[[program]]\nname = 'p'\nkind = 'script'\n\
+    steps = ['post write 8B x3', 'ring', 'wait', 'post write 8B', 'ring', 'wait', \
+    'recv 64B x600 own']\n[[fault]]\nid = 'f'\nkind = 'link-down'\nlink = 'host0-switch0'\n\
+    after = '150us'\n[[program]]\nname = 'q'\nkind = 'latency'\niterations = 2\nhost = 1\npeer = 0\n";
+
+/// The value of a name, from the JSON of an outcome; `None`: it is not there.
+fn lookup(o: &Json, name: &str) -> Option<String> {
+    let by = |list: &str, key: &str, value: &str| {
+        let found = o[list].as_array()?.iter().find(|row| row[key] == value)?;
+        Some(found.clone())
+    };
+    let own = |part: &Json, key: &str| part.get(key).map(Json::to_string);
+    match name {
+        "exit" => return own(&o["exit"], "kind"),
+        "exit.reason" => return own(&o["exit"], "reason"),
+        "limiting" | "trace_hash" | "events" => return own(o, name),
+        "sim_time" => return own(o, "sim_time_ps"),
+        _ => {}
+    }
+    if let Some(found) = own(&o["metrics"], name).or_else(|| own(&o["words"], name)) {
+        return Some(found);
+    }
+    if let Some(counter) = name.strip_prefix("counter.") {
+        return own(&o["counters"], counter);
+    }
+    if let Some(note) = name.strip_prefix("note.") {
+        let known = |n: &Json| n == note || n["name"] == note;
+        let all = o["oracles"].as_array()?.iter().chain(o["notes"].as_array()?);
+        return all.into_iter().any(known).then(|| "known".to_owned());
+    }
+    if let Some(rest) = name.strip_prefix("qp.") {
+        let mut words = rest.splitn(3, '.');
+        let (host, qpn, what) = (words.next()?, words.next()?, words.next()?);
+        let rows = o["qps"].as_array()?;
+        let its = |r: &&Json| r["host"].to_string() == host && r["qpn"].to_string() == qpn;
+        let row = rows.iter().find(its)?;
+        return match what.split_once('.') {
+            Some(("death", _)) if row["death"].is_null() => Some("none".to_owned()),
+            Some(("death", "at")) => own(&row["death"], "at_ps"),
+            Some(("death", of)) => own(&row["death"], of),
+            Some(("counter", of)) => own(&row["counters"], of).or(Some("0".to_owned())),
+            _ => own(row, what),
+        };
+    }
+    if let Some((of, counter)) = name.split_once(".counter.") {
+        let host = of.strip_prefix("host")?;
+        let ports = o["ports"].as_array()?;
+        let port = ports.iter().find(|p| p["host"].to_string() == host)?;
+        return own(&port["counters"], counter);
+    }
+    let (before, figure) = name.rsplit_once('.')?;
+    if let Some(id) = before.strip_prefix("fault.") {
+        return own(&by("faults", "id", id)?, figure);
+    }
+    if let Some(resource) = before.strip_prefix("resource.") {
+        return by("resources", "name", resource).map(|r| r["served"].to_string());
+    }
+    if let Some(rest) = name.strip_prefix("series.") {
+        let tracks = o["series"]["tracks"].as_array()?;
+        let its = |t: &&Json| rest.starts_with(t["subject"].as_str().unwrap_or("?"));
+        return tracks.iter().find(its).map(|t| t["quantity"].to_string());
+    }
+    if let Some(rest) = name.strip_prefix("port.") {
+        let ports = o["network_ports"].as_array()?;
+        let its = |p: &&Json| rest.starts_with(p["name"].as_str().unwrap_or("?"));
+        return ports.iter().find(its).map(|p| p["bytes"].to_string());
+    }
+    if let Some(step) = before.strip_prefix("timeline.") {
+        let found = o["timeline"].as_array()?.iter().find(|s| s["step"] == step);
+        return Some(found.map_or("none".to_owned(), |s| s["start_ps"].to_string()));
+    }
+    if before == "pcie" || before.starts_with("pcie.") {
+        return o["pcie"].is_array().then(|| "summed".to_owned());
+    }
+    own(&o["latencies_ps"][before], figure)
+}
+
+#[test]
+fn whatever_an_expectation_can_name_is_in_the_json() {
+    let loaded = loaded(RICH, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let point = expanded(RICH, &[]).unwrap().remove(0).point;
+    let outcome = Simulator.run(&point).unwrap_or_else(|e| panic!("{e}"));
+    let report = Report::new("t".into(), &loaded, vec![Run { point, outcome }]);
+    let json: Json = serde_json::from_str(&to_json(&report)).unwrap();
+    let (o, outcome) = (&json["points"][0]["outcome"], &report.runs[0].outcome);
+    let names = outcome.names();
+    for wanted in ["p.statuses", "p.peer_statuses", "p.wr_ids", "p.step.6.result"] {
+        assert!(names.iter().any(|n| n == wanted), "{wanted}: {names:?}");
+    }
+    for name in &names {
+        // Steps of a timeline are offered whether the run had them or not.
+        let Some(found) = outcome.find(name) else { continue };
+        let there = lookup(o, name).unwrap_or_else(|| panic!("{name} is not in the JSON"));
+        match found {
+            // Words and metrics stand as they are.
+            Found::Word(word) if o["words"].get(name).is_some() => {
+                assert_eq!(there, Json::from(word).to_string(), "{name}");
+            }
+            Found::Number(Metric { value: MetricValue::Integer(n), .. })
+                if o["metrics"].get(name).is_some() =>
+            {
+                assert_eq!(o["metrics"][name]["value"], n, "{name}");
+            }
+            _ => {}
+        }
+    }
+    let text = to_text(&report, Rows::All);
+    for line in ["p.statuses: 0 x3, 12", "p.wr_ids: 0, 1, 2, 3", "p.step.6.result: "] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
