@@ -435,8 +435,8 @@ fn naks_repeated(f: &Facts) -> Option<Verdict> {
         n => format!("{} lost", plural(n, "request packet")),
     };
     let text = format!(
-        "the peer repeats a sequence NAK after {} while a gap stands (`rc.nak_repeat`), and what is \
-         sent again takes {} at least to arrive: {lost}, and each repetition used one of \
+        "the peer repeats a sequence NAK after {} while a gap stands (`rc.nak_repeat`), and what \
+         is sent again takes {} at least to arrive: {lost}, and each repetition used one of \
          retry_cnt {}{}",
         time(repeat),
         time(f.round_trip),
