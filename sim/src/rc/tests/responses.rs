@@ -98,7 +98,7 @@ impl Plan {
         for (i, (op, len)) in self.ops.iter().enumerate() {
             run.requester.push(job(i as u32, *op, *len));
         }
-        run.to_the_end();
+        run.until_done();
         let good = |done: &SendDone| done.status == WcStatus::Success;
         assert!(run.done.len() == self.ops.len() && run.done.iter().all(good), "{:?}", run.done);
         assert!(run.done.is_sorted_by_key(|done| done.wqe));
@@ -107,7 +107,7 @@ impl Plan {
 }
 
 impl Run {
-    fn to_the_end(&mut self) {
+    fn until_done(&mut self) {
         let mut now = Time::ZERO;
         for tick in 0..LIMIT {
             now += TICK;
@@ -239,7 +239,7 @@ proptest! {
         check(&plan);
     }
 
-    /// As [`Run::to_the_end`] holds, the timer has to help only where nothing tells of a loss.
+    /// As [`Run::until_done`] holds, the timer has to help only where nothing tells of a loss.
     #[test]
     fn requests_may_be_lost_as_well(
         plan in plan(),
