@@ -6,7 +6,7 @@ use doorbell::format::expand::expand;
 use doorbell::format::load::{Overrides, load};
 use doorbell::input::Source;
 use doorbell::profile::Profiles;
-use doorbell::report::{Report, to_text};
+use doorbell::report::{Report, Rows, to_text};
 use doorbell::run::{Simulator, run_points};
 
 #[test]
@@ -16,7 +16,7 @@ fn the_page_shows_the_report_as_it_is() {
     let loaded = load(source, PathBuf::new(), &Overrides::default()).unwrap();
     let points = expand(&loaded, &mut Profiles::beside(&loaded.directory)).unwrap();
     let runs = run_points(&Simulator, &points, |_| {}).unwrap();
-    let report = to_text(&Report::new("status12".to_owned(), &loaded, runs));
+    let report = to_text(&Report::new("status12".to_owned(), &loaded, runs), Rows::First);
     let begin = report.find("host 0 QP 16").expect("it died");
     let end = begin + report[begin..].find("\n\n").expect("something follows");
     let page = include_str!("../../docs/status12.md");

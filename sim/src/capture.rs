@@ -36,14 +36,14 @@ use std::io;
 use doorbell_core::units::{BitRate, Time};
 use doorbell_core::verbs::{NakCode, Service, Syndrome};
 
-use crate::engine::{Out, Slab};
+use crate::engine::Out;
 use crate::fabric::{Dropped, EgressPort, Fabric, FabricEvent};
 use crate::rc::{Ext, PacketDesc};
 use crate::wire::codec::{
     BthBits, Ecn, Ethernet, ICRC_BYTES, IbOuter, Ip, Lrh, Mac, Outer, Udp, UdpChecksum, VCRC_BYTES,
     close, encode, encode_ib, encode_pause,
 };
-use crate::wire::{Encapsulation, HostId, NodeId, Packet, PacketId, PortId, address};
+use crate::wire::{Encapsulation, HostId, NodeId, Packet, PacketId, Packets, PortId, address};
 
 /// What the bytes of packets begin with.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -209,12 +209,7 @@ impl Capture {
 
     /// What the fabric has just asked for: each arrival among `events` is a packet that a port at
     /// the other end of the link has begun to send.
-    pub fn transmissions(
-        &mut self,
-        events: &Out<FabricEvent>,
-        fabric: &Fabric,
-        packets: &Slab<Packet>,
-    ) {
+    pub fn transmissions(&mut self, events: &Out<FabricEvent>, fabric: &Fabric, packets: &Packets) {
         for (at, _, event) in events.as_slice() {
             if let FabricEvent::Pause { node, port, class, quanta } = *event {
                 self.pause(fabric, *at, (node, port), (class, quanta));

@@ -9,5 +9,7 @@ pub mod line;
 pub mod machine;
 pub mod plan;
 pub mod player;
+pub mod policy_body;
 pub mod tour;
+pub mod traffic;
 pub mod tuning;

@@ -134,6 +134,7 @@ impl Tuning {
         host.nic.wqe_cache = self.wqe_cache;
         host.nic.qp_cache = self.qp_cache;
         host.nic.tx_buffer = self.tx_buffer;
+        host.nic.rx_buffer = self.tx_buffer;
         (host.nic.atomic.buckets, host.nic.atomic.hold_over_pcie) = self.atomics;
         host.nic.bf_bytes = self.bf_bytes;
         let steps = (1..).zip(&self.clock).map(|(i, &n)| {

@@ -136,6 +136,52 @@ fn packets_leave_at_the_distance_of_their_rate() {
     }
 }
 
+/// 1 Gb/s, and 10 from 10 us after the first packet on.
+#[derive(Copy, Clone, Debug, Default)]
+struct Step {
+    sent: Option<Time>,
+    up: bool,
+}
+
+impl CongestionControl for Step {
+    fn on_event(&mut self, now: Time, event: CcEvent) {
+        match event {
+            CcEvent::Sent { .. } => _ = self.sent.get_or_insert(now),
+            CcEvent::Timer => self.up = true,
+            _ => {}
+        }
+    }
+    fn rate(&self) -> Option<BitRate> {
+        Some(BitRate::gbps(if self.up { 10 } else { 1 }))
+    }
+    fn next_deadline(&self) -> Option<Time> {
+        self.sent.filter(|_| !self.up).map(|sent| sent + Span::from_us(10))
+    }
+}
+
+impl ControlFactory for Step {
+    fn build(&self, _line: BitRate) -> Box<dyn CongestionControl> {
+        Box::new(*self)
+    }
+}
+
+#[test]
+fn a_gap_that_runs_follows_the_rate_or_stays() {
+    let with = |keep_gap| {
+        let o = cable("size = '12288B'\n", |w| {
+            let congestion = &mut w.hosts[0].rc.congestion;
+            congestion.control = Control::Custom(Arc::new(Step::default()));
+            congestion.keep_gap = keep_gap;
+        });
+        duration(&o)
+    };
+    // The first of two gaps, with 16 bytes of RETH, takes 33.552 us at 1 Gb/s. After 10 us what is
+    // left is paid at the new rate, in a tenth of the time, or stays. The second has the new rate.
+    let left = (PACKET + 16.0) * PS_PER_BYTE_GBPS - 10e6;
+    let saved = with(true) - with(false);
+    assert!((saved - left * 0.9).abs() < 2.0, "{saved} {left}");
+}
+
 #[test]
 fn a_control_without_a_rate_costs_no_event_and_changes_nothing() {
     let free = cable("size = '4096KB'\n", |_| {});

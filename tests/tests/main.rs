@@ -1,6 +1,7 @@
 //! Whole-system tests, one binary. What needs a process or an allocator of its own has its own.
 
 mod admission;
+mod aggregates;
 mod bad_input;
 mod boundaries;
 mod capture;

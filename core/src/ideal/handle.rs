@@ -341,27 +341,7 @@ impl Transport for Handle<'_> {
         }
         let source = self.bytes(from)?.1.to_vec();
         let (i, target) = self.bytes(to)?;
-        for (a, b) in
-            target.chunks_exact_mut(element as usize).zip(source.chunks_exact(element as usize))
-        {
-            match op {
-                Reduce::SumF32 => {
-                    let sum = f32::from_le_bytes((&*a).try_into().expect("an element"))
-                        + f32::from_le_bytes(b.try_into().expect("an element"));
-                    a.copy_from_slice(&sum.to_le_bytes());
-                }
-                Reduce::SumF64 => {
-                    let sum = f64::from_le_bytes((&*a).try_into().expect("an element"))
-                        + f64::from_le_bytes(b.try_into().expect("an element"));
-                    a.copy_from_slice(&sum.to_le_bytes());
-                }
-                Reduce::SumI64 => {
-                    let old = i64::from_le_bytes((&*a).try_into().expect("an element"));
-                    let add = i64::from_le_bytes(b.try_into().expect("an element"));
-                    a.copy_from_slice(&old.wrapping_add(add).to_le_bytes());
-                }
-            }
-        }
+        op.apply(target, &source);
         self.stored(i, to);
         Ok(())
     }

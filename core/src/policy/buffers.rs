@@ -10,6 +10,9 @@ use alloc::vec;
 /// [`take`](SendBuffers::take) and that a buffer belongs to the transport. A work request that is
 /// inline needs none and takes its turn without one: [`skip`](SendBuffers::skip).
 ///
+/// Who takes the last free buffer has to signal its work request: with fewer buffers than work
+/// requests between two signals nobody would ever tell that one is free again.
+///
 /// ```
 /// use doorbell_core::policy::SendBuffers;
 ///

@@ -77,6 +77,8 @@ impl CreditIssuer {
     /// `initial` receives are posted. A grant is due after `every` more. Higher: fewer messages
     /// that carry nothing else; above half of `initial` the peer may run dry before it hears.
     /// 0 counts as 1, and it is lowered to `initial`, since a peer without credits sends nothing.
+    /// Behind a [`RecvPool`](super::RecvPool) it must be at most `slots` + 1 - `batch`: up to
+    /// `batch` - 1 receives wait there to be posted, and a grant that waits for them never comes.
     pub const fn new(initial: u32, every: u32) -> Self {
         let every = if every > initial { initial } else { every };
         Self { total: initial, said: initial, every: if every == 0 { 1 } else { every } }
@@ -133,7 +135,8 @@ mod tests {
             (initial, every) in (1..10u32, 0..12u32),
             ops in prop::collection::vec((0..4u8, 0..8usize), 0..120),
         ) {
-            let (mut gate, mut issuer) = (CreditGate::new(initial), CreditIssuer::new(initial, every));
+            let mut gate = CreditGate::new(initial);
+            let mut issuer = CreditIssuer::new(initial, every);
             let (mut posted, mut used) = (initial, 0);
             let mut grants: Vec<u32> = Vec::new();
             for (op, n) in ops {

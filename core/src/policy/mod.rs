@@ -3,12 +3,27 @@
 //! Each is a struct with a config, bound to [`Transport`](crate::transport::Transport) alone, so
 //! that it runs unchanged on every back end. A policy takes `now` once per call and returns
 //! deadlines; it never sleeps, and it allocates nothing after it was made.
+//!
+//! | Policy | Decides |
+//! |---|---|
+//! | [`Batcher`] | when to ring, and by BlueFlame or doorbell |
+//! | [`Sender`] | both of the above and below for one queue pair, so that nothing overruns |
+//! | [`SendWindow`] | what still fits a send queue, and what has to be signalled |
+//! | [`QueueEstimate`] | how many work requests only wait in the NIC |
+//! | [`CqBudget`] | who may fill how many entries of a completion queue |
+//! | [`SendBuffers`] | which buffer is free again |
+//! | [`InlineChoice`] | what goes inline |
+//! | [`WrTemplate`] | nothing: it is a work request of which most fields stay |
+//! | [`RecvPool`] | when receives are posted again |
+//! | [`CreditGate`], [`CreditIssuer`] | how many messages may be under way, and when to say so |
 
+pub mod aggregate;
 mod batch;
 mod buffers;
 mod cq;
 mod credit;
 mod inline;
+mod queueing;
 mod recv_pool;
 mod sender;
 mod template;
@@ -19,6 +34,7 @@ pub use buffers::SendBuffers;
 pub use cq::{CqBudget, CqShare, CqTooSmall};
 pub use credit::{CreditGate, CreditIssuer};
 pub use inline::{InlineChoice, InlineConfig};
+pub use queueing::QueueEstimate;
 pub use recv_pool::{RecvPool, RecvPoolConfig, RecvPoolError, RecvPoolStats, ReleaseError};
 pub use sender::{Sender, SenderConfig};
 pub use template::WrTemplate;

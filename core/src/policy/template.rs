@@ -63,15 +63,15 @@ impl WrTemplate {
 
     #[inline]
     fn aim(&mut self, offset: u64) {
-        let at = self.remote.wrapping_add(offset);
-        match &mut self.op {
-            SendOp::Write(Remote { addr, .. })
-            | SendOp::WriteImm(Remote { addr, .. }, _)
-            | SendOp::Read(Remote { addr, .. })
-            | SendOp::CmpSwap { remote: Remote { addr, .. }, .. }
-            | SendOp::FetchAdd { remote: Remote { addr, .. }, .. } => *addr = at,
-            SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => {}
+        if let Some(remote) = remote_of(&mut self.op) {
+            remote.addr = self.remote.wrapping_add(offset);
         }
+    }
+
+    /// Sets the flags of the next uses.
+    #[inline]
+    pub const fn set_flags(&mut self, flags: SendFlags) {
+        self.flags = flags;
     }
 
     /// Sets the immediate data of the next uses, where the operation has any.
@@ -80,6 +80,18 @@ impl WrTemplate {
         if let SendOp::SendImm(imm) | SendOp::WriteImm(_, imm) = &mut self.op {
             *imm = value;
         }
+    }
+}
+
+#[inline]
+const fn remote_of(op: &mut SendOp) -> Option<&mut Remote> {
+    match op {
+        SendOp::Write(remote)
+        | SendOp::WriteImm(remote, _)
+        | SendOp::Read(remote)
+        | SendOp::CmpSwap { remote, .. }
+        | SendOp::FetchAdd { remote, .. } => Some(remote),
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => None,
     }
 }
 
@@ -97,8 +109,9 @@ mod tests {
     #[test]
     fn only_what_is_said_changes() {
         let remote = Remote { addr: 0x8000, rkey: Rkey(9) };
-        let mut t = WrTemplate::new(SendOp::WriteImm(remote, 1), &mr(64), SendFlags::FENCE);
+        let mut t = WrTemplate::new(SendOp::WriteImm(remote, 1), &mr(64), SendFlags::SIGNALED);
         t.set_imm(5);
+        t.set_flags(SendFlags::FENCE);
         let wr = t.wr(3, 32, 32, 8).unwrap();
         assert_eq!(wr.op, SendOp::WriteImm(Remote { addr: 0x8008, rkey: Rkey(9) }, 5));
         assert_eq!((wr.wr_id, wr.flags, wr.data.len()), (3, SendFlags::FENCE, 32));

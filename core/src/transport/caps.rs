@@ -318,13 +318,16 @@ pub enum FenceScope {
 }
 
 /// Arithmetic of [`Transport::reduce`](super::Transport::reduce), on little-endian elements.
+///
+/// Every back end yields the same bits. IEEE 754 leaves the payload of a NaN to the processor, so a
+/// sum that is NaN is always the canonical quiet one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Reduce {
     /// Wrapping sum of `i64`.
     SumI64,
     /// Sum of `f32`, element by element in the order of the calls.
     SumF32,
-    /// Sum of `f64`.
+    /// Sum of `f64`, likewise.
     SumF64,
 }
 
@@ -335,6 +338,20 @@ impl Reduce {
             Self::SumF32 => 4,
             Self::SumI64 | Self::SumF64 => 8,
         }
+    }
+
+    /// `a + b` as [`Reduce::SumF32`] has it: a NaN is `0x7fc0_0000`.
+    #[inline]
+    pub fn sum_f32(a: f32, b: f32) -> f32 {
+        let sum = a + b;
+        if sum.is_nan() { f32::from_bits(0x7FC0_0000) } else { sum }
+    }
+
+    /// `a + b` as [`Reduce::SumF64`] has it: a NaN is `0x7ff8_0000_0000_0000`.
+    #[inline]
+    pub fn sum_f64(a: f64, b: f64) -> f64 {
+        let sum = a + b;
+        if sum.is_nan() { f64::from_bits(0x7FF8_0000_0000_0000) } else { sum }
     }
 
     /// Adds `from` to `to`, element by element. Bytes past the last whole element stay.
@@ -356,8 +373,8 @@ impl Reduce {
         }
         match self {
             Self::SumI64 => sum!(i64, i64::wrapping_add),
-            Self::SumF32 => sum!(f32, |x: f32, y: f32| x + y),
-            Self::SumF64 => sum!(f64, |x: f64, y: f64| x + y),
+            Self::SumF32 => sum!(f32, Self::sum_f32),
+            Self::SumF64 => sum!(f64, Self::sum_f64),
         }
     }
 }

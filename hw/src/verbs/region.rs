@@ -156,12 +156,12 @@ impl Region {
                 Reduce::SumI64 => reduce64(to, from, count, u64::wrapping_add),
                 Reduce::SumF64 => {
                     reduce64(to, from, count, |a, b| {
-                        (f64::from_bits(a) + f64::from_bits(b)).to_bits()
+                        Reduce::sum_f64(f64::from_bits(a), f64::from_bits(b)).to_bits()
                     });
                 }
                 Reduce::SumF32 => {
                     reduce32(to, from, count, |a, b| {
-                        (f32::from_bits(a) + f32::from_bits(b)).to_bits()
+                        Reduce::sum_f32(f32::from_bits(a), f32::from_bits(b)).to_bits()
                     });
                 }
             }

@@ -46,7 +46,7 @@ pub enum Command {
     Check(CheckArgs),
     /// List the built-in scenarios and profiles
     List(ListArgs),
-    /// Print the JSON schema of scenario or profile files
+    /// Print the JSON schema of scenario or profile files, or the keys as a page
     Schema(SchemaArgs),
     /// Print a scenario with all defaults, and the profile with the source of every value
     Explain(ExplainArgs),
@@ -86,6 +86,9 @@ pub struct RunArgs {
     /// Print only what is not as expected
     #[arg(long, short, conflicts_with = "json")]
     pub quiet: bool,
+    /// Print long tables in full: metrics, resources, ports
+    #[arg(long, conflicts_with = "quiet")]
+    pub full: bool,
     /// Also write NAME.json and NAME.txt into this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -142,6 +145,8 @@ pub enum SchemaKind {
     Scenario,
     /// Hardware profiles
     Profile,
+    /// Keys of the network's tables as Markdown (docs/keys.md)
+    Keys,
 }
 
 /// `doorbell schema`

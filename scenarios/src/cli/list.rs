@@ -3,6 +3,7 @@
 use super::ExitStatus;
 use super::args::{ListArgs, SchemaArgs, SchemaKind};
 use super::common::print;
+use crate::format::keys::keys_markdown;
 use crate::format::schema::scenario_schema;
 use crate::input::{Node, Source};
 use crate::library;
@@ -55,6 +56,7 @@ pub(super) fn schema(args: &SchemaArgs) -> ExitStatus {
     let schema = match args.kind {
         SchemaKind::Scenario => scenario_schema(),
         SchemaKind::Profile => profile_schema(),
+        SchemaKind::Keys => return print(&keys_markdown()),
     };
     print(&format!("{schema:#}\n"))
 }

@@ -12,7 +12,7 @@ use super::common::{Ready, cannot_write, complain, only_variant, print, ready, r
 use crate::expect::Status;
 use crate::input::InputError;
 use crate::report::{
-    Report, dead_line, series_csv, timeline_svg, to_html, to_json, to_text, verdict_lines,
+    Report, Rows, dead_line, series_csv, timeline_svg, to_html, to_json, to_text, verdict_lines,
     write_whole,
 };
 use crate::run::Runner;
@@ -46,7 +46,7 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
     let printed = match (args.json, args.quiet) {
         (true, _) => print(&to_json(&report)),
         (false, true) => print_unexpected(&report),
-        (false, false) => print(&to_text(&report)),
+        (false, false) => print(&to_text(&report, rows(args))),
     };
     if !args.quiet {
         clock.report();
@@ -58,10 +58,15 @@ pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
         .max(printed)
 }
 
+/// How much of long tables is shown.
+const fn rows(args: &RunArgs) -> Rows {
+    if args.full { Rows::All } else { Rows::First }
+}
+
 /// Writes the files that were asked for.
 fn write_files(args: &RunArgs, report: &Report) -> Result<(), ExitStatus> {
     if let Some(folder) = &args.out {
-        for (ending, text) in [("json", to_json(report)), ("txt", to_text(report))] {
+        for (ending, text) in [("json", to_json(report)), ("txt", to_text(report, rows(args)))] {
             let path = folder.join(format!("{}.{ending}", report.name));
             if let Err(error) = write_whole(&path, &text) {
                 return Err(cannot_write(&path, &error));

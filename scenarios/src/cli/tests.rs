@@ -44,6 +44,7 @@ fn run_args(scenario: &str, set: &[&str]) -> RunArgs {
         variant: None,
         json: false,
         quiet: true,
+        full: false,
         out: None,
         figure: None,
         pcap: None,

@@ -4,6 +4,7 @@ use doorbell_core::units::{Bytes, Span};
 use doorbell_core::verbs::QpAttrMask;
 use serde_json::Value as Json;
 
+use super::check_aggregate::check_aggregate;
 use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
 use super::check_flows::check_flows;
@@ -14,8 +15,8 @@ use super::check_switch::check_switch;
 use super::check_topology::check_topology;
 use super::qp::MTUS;
 use super::{
-    ALL_QPS, Initiator, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, RingMode, Scenario,
-    StateStep, Step, StepEvent, StepState, TopologyKind,
+    ALL_QPS, Initiator, Memory, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, RingMode,
+    Scenario, StateStep, Step, StepEvent, StepState, TopologyKind,
 };
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;
@@ -26,13 +27,24 @@ use crate::run::network::nics_of_hosts;
 pub(super) struct Problem {
     path: String,
     message: String,
+    /// The other place of a contradiction, whose line the message ends with.
+    other: Option<String>,
     help: String,
 }
 
 pub(super) type Checked = Result<(), Problem>;
 
 pub(super) fn refuse(path: impl Into<String>, message: String, help: impl Into<String>) -> Checked {
-    Err(Problem { path: path.into(), message, help: help.into() })
+    Err(Problem { path: path.into(), message, other: None, help: help.into() })
+}
+
+/// As [`refuse`], of two places that contradict each other.
+pub(super) fn refuse_both(
+    (path, other): (String, String),
+    message: String,
+    help: impl Into<String>,
+) -> Checked {
+    Err(Problem { path, message, other: Some(other), help: help.into() })
 }
 
 /// Refuses scenarios that cannot be run as they stand.
@@ -51,13 +63,19 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
         .and_then(|()| check_names(s))
         .and_then(|()| check_rights(s))
         .and_then(|()| programs())
-        .and_then(|()| check_congestion(s))
+        .and_then(|()| check_congestion(s, profile))
         .and_then(|()| check_srq(s, profile))
         .and_then(|()| check_faults(s, profile))
         .and_then(|()| check_record(s));
     all.map_err(|problem| {
-        let at = Path::parse(&problem.path).ok().and_then(|p| p.origin(tree).cloned());
-        let error = InputError::new(problem.message).at_opt(at.as_ref()).at(&tree.origin);
+        let place = |path: &str| Path::parse(path).ok().and_then(|p| p.origin(tree).cloned());
+        let mut message = problem.message;
+        if let Some(other) = problem.other {
+            let line = place(&other).map(|o| format!(" (line {})", o.line_column().0));
+            message += &format!(", `{other}`{}", line.unwrap_or_default());
+        }
+        let at = place(&problem.path);
+        let error = InputError::new(message).at_opt(at.as_ref()).at(&tree.origin);
         if problem.help.is_empty() { error } else { error.help(problem.help) }
     })
 }
@@ -185,6 +203,11 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
         check_kind(p, given)?;
         return check_flows(s, profile, p, |key| given.path(key));
     }
+    if p.kind == ProgramKind::Aggregate {
+        check_kind(p, given)?;
+        check_initiator(profile, p, given)?;
+        return check_aggregate(s, profile, p, |key| given.path(key));
+    }
     let hosts = s.topology.hosts.value();
     for (key, host) in [("host", p.host.value()), ("peer", p.peer.value())] {
         if host >= hosts {
@@ -290,6 +313,18 @@ fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> Checked {
     if given.has("numa") && p.initiator == Initiator::Gpu {
         let text = "`numa` is about CPU cores, and the initiator is a GPU".to_owned();
         return refuse(given.path("numa"), text, "leave it out");
+    }
+    let in_gpu = [p.memory, p.peer_memory].contains(&Memory::Gpu);
+    if given.has("gpu") && p.initiator != Initiator::Gpu && !in_gpu {
+        let text = format!("`gpu` is {}, and the program has nothing in a GPU", p.gpu.value());
+        let help = "write `memory = \"gpu\"` or `initiator = \"gpu\"`, or leave it out";
+        return refuse(given.path("gpu"), text, help);
+    }
+    // A profile without GPUs is refused where one is asked for.
+    let (gpu, gpus) = (p.gpu.value(), profile.gpu.count);
+    if gpus > 0 && gpu >= gpus {
+        let text = format!("there is no GPU {gpu}: `gpu.count` is {gpus}");
+        return refuse(given.path("gpu"), text, "raise \"gpu.count\" in [settings]");
     }
     if p.ring == RingMode::Blueflame && profile.nic.bf_bytes == Bytes(0) {
         let text = format!("profile \"{}\" has no BlueFlame", profile.name);

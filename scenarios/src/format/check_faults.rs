@@ -1,8 +1,9 @@
 //! Contradictions of faults: keys without a use, and what the network has not.
 
-use doorbell_core::verbs::{Opcode, Service};
+use doorbell_core::verbs::{Opcode, Qpn, Service};
 use doorbell_sim::fabric::End;
 use doorbell_sim::fault::{LinkEnd, LinkName, opcode_word};
+use doorbell_sim::nic::Nic;
 use serde_json::Value as Json;
 
 use super::check::{Checked, refuse};
@@ -10,7 +11,7 @@ use super::{Burst, Fault, FaultKind, QpKind, Scenario, SwitchMode};
 use crate::input::suggestion;
 use crate::profile::Profile;
 use crate::quantity::Unit;
-use crate::run::network::network;
+use crate::run::network::{network, nics_of_hosts};
 
 /// A fault and its place in the file.
 struct At<'a> {
@@ -34,6 +35,7 @@ pub(super) fn check_faults(s: &Scenario, profile: &Profile) -> Checked {
         check_id(s, &at)?;
         check_keys(&at)?;
         check_hosts(s, &at)?;
+        check_nic(s, profile, &at)?;
         check_link(s, profile, &at)?;
         check_switches(s, profile, &at)?;
         check_opcode(s, &at)?;
@@ -108,6 +110,26 @@ fn check_hosts(s: &Scenario, at: &At<'_>) -> Checked {
             at.refuse("dest", text, "no packet goes from a host to itself")
         }
         _ => Ok(()),
+    }
+}
+
+/// The NIC is one of the host's, and the one that the queue pair is of.
+fn check_nic(s: &Scenario, profile: &Profile, at: &At<'_>) -> Checked {
+    let f = at.fault;
+    let (Some(nic), Some(host)) = (f.nic, f.host) else { return Ok(()) };
+    let (nic, host) = (nic.value(), host.value());
+    let nics = nics_of_hosts(&s.topology, profile)(host) as u64;
+    if nic >= nics {
+        let text = format!("NIC {nic} of host {host}, which has {nics}, from 0 on");
+        return at.refuse("nic", text, "name another, or raise `topology.nics`");
+    }
+    let of = f.qp.map(|qp| u64::from(Nic::port_of(Qpn::new(qp.value() as u32)).0));
+    match of.filter(|of| *of != nic) {
+        Some(of) => {
+            let text = format!("`nic` is {nic}, and the queue pair is one of NIC {of}");
+            at.refuse("nic", text, "leave `nic` out: the number of a queue pair has its NIC")
+        }
+        None => Ok(()),
     }
 }
 

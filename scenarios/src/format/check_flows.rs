@@ -3,6 +3,8 @@
 use doorbell_core::units::{Bytes, Span};
 
 use super::check::{Checked, refuse};
+use super::check_congestion::fastest_port;
+use super::flow_file::MAX_FLOW_BYTES;
 use super::{Flows, Op, Pattern, Program, QpKind, Scenario};
 use crate::profile::Profile;
 use crate::quantity::Unit;
@@ -31,6 +33,7 @@ pub(super) fn check_flows(
         return refuse("srq", text, "leave [srq] out, or send by `message-rate`");
     }
     check_bytes(s, p, flows, &path)?;
+    check_time(s, profile, p, flows, &path)?;
     if p.qps.value() > profile.nic.max_qp {
         let text = format!("{} queue pairs, and the profile allows {}", p.qps.value(), {
             profile.nic.max_qp
@@ -102,8 +105,17 @@ fn check_who(s: &Scenario, p: &Program, flows: &Flows, path: &impl Fn(&str) -> S
         return refuse(path("peer"), text, "name a host that is there");
     }
     if (first..first + n).contains(&peer) {
-        let text = format!("host {peer} gets the bytes and is one of the {n} hosts that send");
-        return refuse(path("peer"), text, "name a host outside of them");
+        let last = first + n - 1;
+        let word = if p.peer == super::program::peer_one() { " (the default)" } else { "" };
+        let text = format!(
+            "hosts {first} to {last} send to `peer`, host {peer}{word}, which is one of them"
+        );
+        let free = (0..all).find(|h| !(first..=last).contains(h));
+        let help = match free {
+            Some(host) => format!("name a host outside of them: peer = {host}"),
+            None => "all hosts send: raise `topology.hosts`, or lower `hosts`".to_owned(),
+        };
+        return refuse(path("peer"), text, help);
     }
     Ok(())
 }
@@ -130,6 +142,37 @@ fn check_nic(
         }
         None => Ok(()),
     }
+}
+
+/// A flow ends before the run does, at the rate of the fastest port of a host.
+fn check_time(
+    s: &Scenario,
+    profile: &Profile,
+    p: &Program,
+    flows: &Flows,
+    path: &impl Fn(&str) -> String,
+) -> Checked {
+    let (size, limit) = (p.size.0.0, s.run.limit.0);
+    if flows.pattern == Pattern::Trace || flows.sizes.is_some() {
+        return Ok(());
+    }
+    if size > MAX_FLOW_BYTES {
+        let text = format!("a flow of {}", p.size.0.print());
+        return refuse(path("size"), text, format!("at most {}", Bytes(MAX_FLOW_BYTES).print()));
+    }
+    let Some(line) = fastest_port(s, profile) else { return Ok(()) };
+    let least = line.time_for(size);
+    if least > limit {
+        let text = format!(
+            "a flow of {} takes {} at {}, and the run ends at {}",
+            p.size.0.print(),
+            least.print(),
+            line.print(),
+            limit.print()
+        );
+        return refuse(path("size"), text, "lower `size`, or raise `run.limit`");
+    }
+    Ok(())
 }
 
 fn check_bytes(

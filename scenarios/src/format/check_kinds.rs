@@ -10,9 +10,10 @@ use crate::workloads::payload::HEADER_BYTES;
 const PRODUCE: [&str; 3] = ["per_round", "work", "slots"];
 
 /// Keys of one pair of programs, which flows between many hosts have not.
-const FLOWS_HAVE_NOT: [&str; 30] = [
+const FLOWS_HAVE_NOT: [&str; 31] = [
     "peer_nic",
     "initiator",
+    "gpu",
     "numa",
     "threads",
     "share_qp",
@@ -41,6 +42,39 @@ const FLOWS_HAVE_NOT: [&str; 30] = [
     "repost_batch",
     "repost_time",
     "steps",
+];
+
+/// Keys of one pair of programs, which an aggregation has not.
+const AGGREGATE_HAS_NOT: [&str; 29] = [
+    "peer",
+    "peer_nic",
+    "threads",
+    "qps",
+    "share_qp",
+    "warmup",
+    "window",
+    "batch",
+    "batch_delay",
+    "start_spread",
+    "signal_every",
+    "inline",
+    "ring",
+    "ring_by",
+    "fence",
+    "peer_poll",
+    "poll_batch",
+    "poll_interval",
+    "payload",
+    "peer_memory",
+    "access",
+    "peer_access",
+    "receives",
+    "handshake",
+    "peer_poll_interval",
+    "repost_batch",
+    "repost_time",
+    "steps",
+    "flows",
 ];
 
 /// Keys that have no use in a kind of program.
@@ -76,6 +110,7 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
         }
         ProgramKind::Bandwidth | ProgramKind::MessageRate => vec!["steps"],
         ProgramKind::Flows => FLOWS_HAVE_NOT.to_vec(),
+        ProgramKind::Aggregate => AGGREGATE_HAS_NOT.to_vec(),
         ProgramKind::Produce => {
             vec![
                 "warmup",
@@ -91,6 +126,9 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
     };
     if kind != ProgramKind::Flows {
         keys.push("flows");
+    }
+    if kind != ProgramKind::Aggregate {
+        keys.push("aggregate");
     }
     if kind != ProgramKind::Produce {
         keys.extend(PRODUCE);
@@ -109,6 +147,7 @@ impl ProgramKind {
             Self::Script => "script",
             Self::Produce => "produce",
             Self::Flows => "flows",
+            Self::Aggregate => "aggregate",
         }
     }
 
@@ -117,6 +156,8 @@ impl ProgramKind {
         match self {
             Self::Script => "a script says such things in its `steps`",
             Self::Flows => "hosts of flows post each flow when it starts: leave it out",
+            Self::Aggregate => "the table `aggregate` and [qp] say how: leave it out",
+            _ if key == "aggregate" => "write `kind = \"aggregate\"` for it",
             _ if key == "flows" => "write `kind = \"flows\"` for it",
             _ if key == "handshake" => "its two sides come up together; a script has it",
             _ if key == "steps" => "write `kind = \"script\"` for steps",

@@ -2,8 +2,8 @@
 
 use doorbell_sim::fabric::{ConfigError, EcnError, Fabric};
 
-use super::check::{Checked, refuse};
-use super::{Scenario, SharingMode, Switch, SwitchMode, TopologyKind};
+use super::check::{Checked, refuse, refuse_both};
+use super::{Scenario, SharingMode, StormMode, Switch, SwitchMode, TopologyKind, TrafficClass};
 use crate::profile::Profile;
 use crate::run::network::network_of;
 
@@ -58,6 +58,7 @@ fn check_keys(switch: &Switch, pfc: bool) -> Checked {
         ("lapse", switch.lapse),
         ("watchdog", switch.watchdog.is_some()),
         ("storm", switch.storm.is_some()),
+        ("restore", switch.restore.is_some()),
     ];
     if let Some((key, _)) = used.iter().find(|(_, used)| *used && !pfc) {
         let text = format!("`{key}` is about a shared buffer with pauses");
@@ -65,7 +66,8 @@ fn check_keys(switch: &Switch, pfc: bool) -> Checked {
     }
     let lossless =
         switch.class.is_empty() || switch.class.iter().any(|c| c.lossless != Some(false));
-    let pausing = ["headroom", "xoff", "xon", "reaction", "quanta", "lapse", "watchdog", "storm"];
+    let pausing =
+        ["headroom", "xoff", "xon", "reaction", "quanta", "lapse", "watchdog", "storm", "restore"];
     let idle = used.iter().find(|(key, used)| *used && !lossless && pausing.contains(key));
     if let Some((key, _)) = idle {
         let text = format!("`{key}` is about pauses, and no class is lossless");
@@ -83,6 +85,10 @@ fn check_keys(switch: &Switch, pfc: bool) -> Checked {
         let text = "`storm`, and nobody looks for one".to_owned();
         return refuse("switch.storm", text, "say how long is too long: watchdog = \"10ms\"");
     }
+    if switch.restore.is_some() && switch.storm != Some(StormMode::Ignore) {
+        let text = "`restore`, and no pause is passed over".to_owned();
+        return refuse("switch.restore", text, "write `storm = \"ignore\"`, or leave it out");
+    }
     Ok(())
 }
 
@@ -92,7 +98,6 @@ fn check_classes(switch: &Switch, pfc: bool) -> Checked {
         let text = format!("{} traffic classes", switch.class.len());
         return refuse("switch.class", text, format!("at most {most}"));
     }
-    let mut taken = [None; 16];
     for (i, class) in switch.class.iter().enumerate() {
         let path = |key: &str| format!("switch.class.{i}.{key}");
         if class.strict && class.weight.is_some() {
@@ -103,15 +108,66 @@ fn check_classes(switch: &Switch, pfc: bool) -> Checked {
             let text = "`lossless` is about pauses".to_owned();
             return refuse(path("lossless"), text, "write `switch = \"pfc\"` in [topology]");
         }
-        for sl in class.sl.iter().flatten() {
-            let before = taken[sl.value() as usize].replace(i);
-            if let Some(before) = before {
-                let text = format!("service level {} is in class {before} already", sl.value());
-                return refuse(path("sl"), text, "name each level once");
-            }
-        }
+    }
+    check_levels(switch)?;
+    let marks = switch.ecn.is_some() || switch.class.iter().any(|c| c.ecn.is_some());
+    if !switch.exception.is_empty() && !marks {
+        let text = "an exception, and no class is marked".to_owned();
+        return refuse("switch.exception.0", text, "write [switch.ecn], or `ecn` in a class");
+    }
+    if switch.ecn.is_some()
+        && !switch.class.is_empty()
+        && switch.class.iter().all(|c| c.ecn.is_some())
+    {
+        let text = "every class has `ecn` of its own, and none takes `[switch.ecn]`".to_owned();
+        return refuse("switch.ecn", text, "leave it out, or take `ecn` from a class");
     }
     Ok(())
+}
+
+/// Each service level is in one class, and each class has one. A class without `sl` has the level
+/// of its number.
+fn check_levels(switch: &Switch) -> Checked {
+    let at = |class: usize, key: &str| format!("switch.class.{class}{key}");
+    let mut taken = [None; 16];
+    for (i, class) in switch.class.iter().enumerate() {
+        if class.sl.is_none() {
+            taken[i] = Some((i, false));
+        }
+    }
+    for (i, class) in switch.class.iter().enumerate() {
+        for sl in class.sl.iter().flatten().map(|sl| sl.value()) {
+            let Some((before, listed)) = taken[sl as usize].replace((i, true)) else { continue };
+            let (by, key) = if listed { ("", ".sl") } else { (", by its number", "") };
+            let text = format!("service level {sl} is in class {before} already{by}");
+            let help = match listed {
+                true => "name each level once".to_owned(),
+                false => format!("give class {before} an `sl` of its own, or take {sl} from here"),
+            };
+            return refuse_both((at(i, ".sl"), at(before, key)), text, help);
+        }
+    }
+    // Levels that nobody takes are in class 0.
+    let rest = taken.iter().any(Option::is_none);
+    let empty = |(i, class): &(usize, &TrafficClass)| {
+        class.sl.as_ref().is_some_and(Vec::is_empty) && (*i > 0 || !rest)
+    };
+    match switch.class.iter().enumerate().find(empty) {
+        Some((i, _)) => {
+            let text = format!("no service level is in class {i}");
+            refuse(at(i, ".sl"), text, format!("name one: sl = [{i}], or leave the class out"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The key of a curve that is wrong.
+const fn wrong_key(error: EcnError) -> &'static str {
+    match error {
+        EcnError::KminAboveKmax { .. } => "kmin",
+        EcnError::KmaxAboveBuffer { .. } => "kmax",
+        EcnError::PmaxAboveOne { .. } => "pmax",
+    }
 }
 
 fn refuse_config(switch: &Switch, pfc: bool, error: &ConfigError) -> Checked {
@@ -134,12 +190,12 @@ fn refuse_config(switch: &Switch, pfc: bool, error: &ConfigError) -> Checked {
         ConfigError::XoffAboveBuffer { pool, .. } => {
             ("switch.xoff".to_owned(), format!("at most {pool}B, or raise `buffer`"))
         }
+        ConfigError::EcnException { exception, error } => {
+            let key = wrong_key(*error);
+            (format!("switch.exception.{exception}.ecn.{key}"), format!("change `{key}`"))
+        }
         ConfigError::Ecn { class, error } => {
-            let key = match error {
-                EcnError::KminAboveKmax { .. } => "kmin",
-                EcnError::KmaxAboveBuffer { .. } => "kmax",
-                EcnError::PmaxAboveOne { .. } => "pmax",
-            };
+            let key = wrong_key(*error);
             let own = switch.class.get(usize::from(*class)).is_some_and(|c| c.ecn.is_some());
             let path = match own {
                 true => format!("switch.class.{class}.ecn.{key}"),

@@ -5,19 +5,30 @@ use doorbell_sim::cc::{Control, Dcqcn, Notification};
 use crate::run::congestion::{Keys, settings};
 use crate::testing::expanded;
 
+/// Two hosts at a switch, on the link layer that the control is of.
 fn text(table: &str) -> String {
+    let link = if table.contains("'ibcc'") { "ib" } else { "roce" };
+    in_topology(link, "kind = 'switch'", table)
+}
+
+fn in_topology(link: &str, topology: &str, table: &str) -> String {
     format!(
-        "title = 't'\nprofile = 'generic-400g'\n[congestion]\n{table}\n\
-         [[program]]\nkind = 'bandwidth'\n"
+        "title = 't'\nprofile = 'generic-400g'\nlink = '{link}'\n[congestion]\n{table}\n\
+         [[program]]\nkind = 'bandwidth'\n[topology]\n{topology}\n"
     )
 }
 
 #[track_caller]
-fn refused(table: &str, message: &str, help: &str) {
-    let Err(e) = expanded(&text(table), &[]) else { panic!("accepted: {table}") };
+fn refused_as(text: &str, message: &str, help: &str) {
+    let Err(e) = expanded(text, &[]) else { panic!("accepted: {text}") };
     assert!(e.to_string().starts_with("t.toml:"), "{e}");
     assert!(e.to_string().contains(message), "{e}");
     assert!(e.remedy().unwrap_or("").contains(help), "{:?}", e.remedy());
+}
+
+#[track_caller]
+fn refused(table: &str, message: &str, help: &str) {
+    refused_as(&text(table), message, help);
 }
 
 #[track_caller]
@@ -38,6 +49,9 @@ fn parameter_sets_and_single_parameters() {
     assert!(matches!(control(""), Control::None));
     assert_eq!(dcqcn(""), Dcqcn::PAPER);
     assert_eq!(dcqcn("parameters = 'vendor'"), Dcqcn::VENDOR);
+    assert_eq!(dcqcn("parameters = 'hpcc'"), Dcqcn::HPCC);
+    let cfg = dcqcn("cut_on_clock = true\nkeep_limiter = true");
+    assert_eq!(cfg, Dcqcn::HPCC);
     let cfg = dcqcn("parameters = 'vendor'\nrpg_threshold = 5\nrpg_byte_reset = '0B'");
     assert_eq!(cfg, Dcqcn { rpg_threshold: 5, rpg_byte_reset: None, ..Dcqcn::VENDOR });
     let cfg = dcqcn("dce_tcp_g = 1019\nclamp_tgt_rate = true");
@@ -55,8 +69,8 @@ fn parameter_sets_and_single_parameters() {
 
 #[test]
 fn variants_and_sweeps_reach_it_without_a_table_in_the_file() {
-    let file = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'bandwidth'\n\
-                [[variant]]\nname = 'a'\nset = { 'congestion.control' = 'dcqcn' }\n\
+    let file = "title = 't'\nprofile = 'generic-400g'\ntopology.kind = 'switch'\n\
+                [[program]]\nkind = 'bandwidth'\n[[variant]]\nname = 'a'\nset = { 'congestion.control' = 'dcqcn' }\n\
                 [sweep]\n'congestion.rpg_threshold' = [1, 5]\n";
     let points = expanded(file, &[]).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
     let f = |i: usize| match settings(&points[i].point.scenario.congestion).control {
@@ -80,6 +94,33 @@ fn who_sends_cnps_and_when() {
     assert_eq!(notify("control = 'ibcc'"), Some(Notification::INFINIBAND));
     let given = notify("control = 'dcqcn'\ncnp_sl = 3\ncnp_scope = 'port'\ncnp_with_nak = true");
     assert!(given.is_some_and(|n| n.sl == Some(3) && n.with_nak));
+    assert_eq!(notify("control = 'dcqcn'\nparameters = 'hpcc'"), Some(Notification::HPCC));
+    let echo = notify("control = 'dcqcn'\nbecn_in_acks = true");
+    assert_eq!(echo, Some(Notification { becn_in_acks: true, ..Notification::PAPER }));
+}
+
+#[test]
+fn a_gap_stays_with_dcqcn_and_follows_the_rate_with_others() {
+    let keeps = |table: &str| {
+        let points = expanded(&text(table), &[]).unwrap_or_else(|e| panic!("{e}"));
+        settings(&points[0].point.scenario.congestion).keep_gap
+    };
+    for control in ["dcqcn", "timely", "ibcc"] {
+        let table = format!("control = '{control}'");
+        assert_eq!(keeps(&table), control == "dcqcn", "{control}");
+        assert!(keeps(&format!("{table}\nkeep_gap = true")));
+        assert!(!keeps(&format!("{table}\nkeep_gap = false")));
+    }
+}
+
+#[test]
+fn a_clock_of_cuts_needs_a_period() {
+    let zero = "control = 'dcqcn'\nrate_reduce_monitor_period = '0us'";
+    dcqcn("rate_reduce_monitor_period = '0us'");
+    dcqcn("rate_reduce_monitor_period = '1ps'\ncut_on_clock = true");
+    let help = "at least \"1ps\"";
+    refused(&format!("{zero}\ncut_on_clock = true"), "`rate_reduce_monitor_period` is 0", help);
+    refused(&format!("{zero}\nparameters = 'hpcc'"), "`rate_reduce_monitor_period` is 0", help);
 }
 
 #[test]
@@ -135,4 +176,71 @@ fn numbers_that_contradict_each_other() {
     refused("control = 'ibcc'\nccti_limit = 5\nccti_min = 6", "the table ends at 5", "at most 5");
     refused("control = 'integral'\ngain = '1/s'", "without `target`", "target = \"12us\"");
     refused("control = 'integral'\ntarget = '1us'", "without `gain`", "1 / (2 pi target)");
+}
+
+#[test]
+fn a_control_of_the_other_link_layer_is_refused() {
+    let of = |link: &str, word: &str| {
+        in_topology(link, "kind = 'switch'", &format!("control = '{word}'"))
+    };
+    for (link, word) in [("roce", "dcqcn"), ("ib", "ibcc"), ("roce", "timely"), ("ib", "timely")] {
+        expanded(&of(link, word), &[]).unwrap_or_else(|e| panic!("{link} {word}: {e}"));
+    }
+    refused_as(&of("ib", "dcqcn"), "t.toml:5:11: `dcqcn` is RoCE's", "write `control = \"ibcc\"`");
+    refused_as(&of("roce", "ibcc"), "t.toml:5:11: `ibcc` is InfiniBand's", "\"dcqcn\"");
+    // The profile's layer counts where the file has none.
+    let text = of("roce", "ibcc").replace("link = 'roce'\n", "");
+    refused_as(&text, "and the ports are RoCE's", "`link = \"ib\"` above the tables");
+    assert!(expanded(&text, &["port.link=ib"]).is_ok());
+}
+
+#[test]
+fn marks_need_a_switch() {
+    let cable = |table: &str| in_topology("roce", "kind = 'back-to-back'", table);
+    let text = "`dcqcn` waits for marks, and `back-to-back` has no switch";
+    refused_as(&cable("control = 'dcqcn'"), text, "write `kind = \"switch\"` in [topology]");
+    for table in ["control = 'dcqcn'\ncnp_with_nak = true", "control = 'timely'"] {
+        assert!(expanded(&cable(table), &[]).is_ok(), "{table}");
+    }
+}
+
+#[test]
+fn acks_need_a_reliable_connection() {
+    let of = |word: &str, ty: &str| {
+        text(&format!("control = '{word}'\ntarget = '9us'\ngain = '1/s'\n[qp]\ntype = '{ty}'"))
+    };
+    let of = |word: &str, ty: &str| match word {
+        "integral" => of(word, ty),
+        _ => of(word, ty).replace("target = '9us'\ngain = '1/s'\n", ""),
+    };
+    for word in ["timely", "integral"] {
+        assert!(expanded(&of(word, "RC"), &[]).is_ok(), "{word}");
+        let message = format!("`{word}` measures the way of ACKs, and only RC has any");
+        refused_as(&of(word, "UC"), &message, "write `type = \"RC\"`");
+    }
+    assert!(expanded(&of("dcqcn", "UC"), &[]).is_ok(), "CNPs come for every service");
+}
+
+#[test]
+fn no_rate_begins_above_the_line() {
+    let of = |control: &str, key: &str, rate: &str| {
+        let topology = "kind = 'switch'\nrate = '10Gbps'";
+        in_topology("roce", topology, &format!("control = '{control}'\n{key} = '{rate}'"))
+    };
+    let integral = "integral'\ntarget = '9us'\ngain = '1/s'\nmin_rate = '1Mbps";
+    for (control, key) in [
+        ("dcqcn", "rpg_min_rate"),
+        ("dcqcn", "rate_to_set_on_first_cnp"),
+        ("timely", "min_rate"),
+        (integral, "start_rate"),
+    ] {
+        assert!(expanded(&of(control, key, "10Gbps"), &[]).is_ok(), "{key}");
+        let message = format!("`{key}` is 10.001Gbps, and the fastest port of a host has 10Gbps");
+        refused_as(&of(control, key, "10001Mbps"), &message, "at most 10Gbps");
+    }
+    // The parameter set's own, 100 Mb/s, at its table.
+    let slow = text("control = 'dcqcn'");
+    assert!(expanded(&slow, &["topology.rate=100Mbps"]).is_ok());
+    let e = expanded(&slow, &["topology.rate=99Mbps"]).unwrap_err();
+    assert!(e.to_string().starts_with("t.toml:4:1: `rpg_min_rate` is 100Mbps"), "{e}");
 }

@@ -87,6 +87,9 @@ pub struct Fault {
     /// The host of a host fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Count<0, 8191>>,
+    /// The NIC of a host fault, from 0; without it, all of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<Count<0, 15>>,
     /// Number of the queue pair of a host fault; without it, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qp: Option<Count<0, 0xFF_FFFF>>,
@@ -140,7 +143,7 @@ pub enum FaultKind {
     QpError,
     /// Programs of the host do not step.
     ProgramStall,
-    /// The stages of the NIC stand still.
+    /// The stages of the NICs stand still.
     NicStall,
     /// Polls find no completion.
     CqNotPolled,
@@ -234,13 +237,13 @@ impl FaultKind {
             Self::PeerDead => vec!["host", "after"],
             Self::QpError => vec!["host", "qp", "after"],
             Self::ProgramStall => vec!["host", "rank", "after", "before"],
-            Self::NicStall => vec!["host", "after", "before"],
-            Self::CqNotPolled => vec!["host", "cq", "after", "before"],
-            Self::Rnr => vec!["host", "qp", "after", "before"],
-            Self::PauseStorm => vec!["host", "sl", "after", "before"],
+            Self::NicStall => vec!["host", "nic", "after", "before"],
+            Self::CqNotPolled => vec!["host", "nic", "cq", "after", "before"],
+            Self::Rnr => vec!["host", "nic", "qp", "after", "before"],
+            Self::PauseStorm => vec!["host", "nic", "sl", "after", "before"],
             Self::SwitchReboot => vec!["switch", "after", "before"],
             Self::BadDoorbell => {
-                vec!["host", "qp", "part", "nth", "stop_after", "after", "before", "budget"]
+                vec!["host", "nic", "qp", "part", "nth", "stop_after", "after", "before", "budget"]
             }
         }
     }

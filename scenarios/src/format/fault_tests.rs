@@ -258,7 +258,7 @@ fn value(key: &str) -> &'static str {
         "after" | "delay" | "within" => "'1us'",
         "before" | "until" => "'2us'",
         "chance" => "'1/7'",
-        "switch" => "0",
+        "switch" | "nic" => "0",
         "burst" => "{ enter = '1/9', leave = '1/2', bad = '1/2', good = 0 }",
         "released_by" => "'b'",
         "part" => "'blueflame'",
@@ -305,4 +305,25 @@ fn a_reboot_names_a_switch_and_a_storm_needs_pauses() {
         "10:8: a fault of kind `pause-storm` without `before`",
         "before = \"2ms\"",
     );
+}
+
+#[test]
+fn a_nic_is_one_of_its_host_and_of_its_queue_pair() {
+    let of = |kind: &str, rest: &str| format!("id = 'a'\nkind = '{kind}'\nhost = 1\n{rest}");
+    let stall = |nic: &str| of("nic-stall", &format!("before = '1us'\nnic = {nic}"));
+    assert_eq!(good(&stall("0")).nic.map(|n| n.value()), Some(0));
+    refused(&stall("1"), "13:7: NIC 1 of host 1, which has 1, from 0 on", "`topology.nics`");
+    assert!(expanded(&format!("{HEAD}{}", stall("1")), &["topology.nics=2"]).is_ok());
+    refused(
+        &of("peer-dead", "nic = 0"),
+        "12:7: `nic` has no use in a fault of kind `peer-dead`",
+        "the possible keys are host, after",
+    );
+    // The upper four bits of a number are the NIC.
+    let rnr = |qp: u64| of("rnr", &format!("before = '1us'\nnic = 1\nqp = {qp}"));
+    let two = |text: &str| expanded(&format!("{HEAD}{text}"), &["topology.nics=2"]);
+    assert!(two(&rnr(16 + (1 << 20))).is_ok());
+    let e = two(&rnr(16)).unwrap_err();
+    assert!(e.to_string().contains("`nic` is 1, and the queue pair is one of NIC 0"), "{e}");
+    assert!(e.remedy().unwrap_or("").contains("leave `nic` out"));
 }

@@ -4,11 +4,14 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use super::{Flows, Scenario};
-use crate::input::{InputError, Node, Origin, Path, Source, read_file};
+use crate::input::{InputError, Node, Origin, Path, Source, read_list};
 use crate::library;
 
 /// Flows that a file may list.
 pub const MAX_FLOWS: usize = 1 << 20;
+
+/// Bytes of the largest flow, 1024 TiB: sums over its packets stay exact.
+pub const MAX_FLOW_BYTES: u64 = 1 << 50;
 
 /// A flow of a file.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -160,7 +163,7 @@ pub fn read_flows(source: &Arc<Source>, hosts: u64) -> Result<Vec<FlowLine>, Inp
         let line = FlowLine {
             src: number(&row, at[0], "src", last)? as u32,
             dst: number(&row, at[1], "dst", last)? as u32,
-            bytes: number(&row, at[2], "bytes", 1 << 50)?,
+            bytes: number(&row, at[2], "bytes", MAX_FLOW_BYTES)?,
             start_ps: number(&row, at[3], start, longest)? * ps,
         };
         if line.src == line.dst {
@@ -194,7 +197,7 @@ pub fn read_sizes(source: &Arc<Source>) -> Result<SizeCdf, InputError> {
     let mut corners: Vec<(u64, u32)> = Vec::new();
     for row in rows {
         no_longer(&row, header.len())?;
-        let bytes = number(&row, at[0], "bytes", 1 << 50)?;
+        let bytes = number(&row, at[0], "bytes", MAX_FLOW_BYTES)?;
         let cell = row.get(at[1]).unwrap_or(&row[0]);
         let share = percent(cell.text).ok_or_else(|| {
             InputError::new(format!("`percent` is \"{}\"", cell.text))
@@ -254,7 +257,7 @@ fn read_one(
     origin: &impl Fn(&str) -> Option<Origin>,
 ) -> Result<(), InputError> {
     let open = |name: &str, key| {
-        read_file(&directory.join(name)).map_err(|e| e.at_opt(origin(key).as_ref()))
+        read_list(&directory.join(name)).map_err(|e| e.at_opt(origin(key).as_ref()))
     };
     if let Some(file) = &flows.file {
         let source = match library::flow_list(file) {
@@ -282,6 +285,7 @@ fn read_one(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::MAX_LIST_BYTES;
 
     fn source(text: &str) -> Arc<Source> {
         Source::new("list.csv", text)
@@ -368,6 +372,38 @@ mod tests {
         assert_eq!(both, ("starts in `start_ns` and in `start_us`".into(), (1, 24)));
         let others = format!("{head},note\n0,1,5,0,first\n");
         assert_eq!(read_flows(&source(&others), 2).unwrap().len(), 1, "a column of one's own");
+    }
+
+    /// What is wrong with the file as a whole is said in words of its own format.
+    #[test]
+    fn a_file_that_is_no_list_is_no_toml_either() {
+        let dir = tempfile();
+        let at = |name: &str, bytes: &[u8]| {
+            let path = dir.join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        let said = |path: &FilePath| {
+            let e = read_list(path).unwrap_err();
+            format!("{} / {}", e.message(), e.remedy().unwrap_or(""))
+        };
+        let bad = said(&at("bad.csv", b"src,dst\n0,\xff\n"));
+        assert!(bad.contains("bad.csv:2:3: not UTF-8") && bad.contains("CSV files are UTF-8"));
+        assert!(said(&dir).contains("expected a CSV file"));
+        assert!(said(&dir.join("none.csv")).contains("seen from the folder of the scenario"));
+        let large = at("large.csv", &[]);
+        std::fs::File::options().write(true).open(&large).unwrap().set_len(MAX_LIST_BYTES).unwrap();
+        assert!(read_list(&large).is_ok(), "zeros are UTF-8");
+        let more = std::fs::File::options().write(true).open(&large).unwrap();
+        more.set_len(MAX_LIST_BYTES + 1).unwrap();
+        assert!(said(&large).contains("the limit is 67108864 / a line for each flow"));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    fn tempfile() -> std::path::PathBuf {
+        let dir = std::env::temp_dir().join(format!("doorbell-lists-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
     }
 
     #[test]

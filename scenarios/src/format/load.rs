@@ -223,10 +223,10 @@ fn flatten_into(flat: &mut Table, key: Key, node: Node) -> Result<(), InputError
 }
 
 fn apply_overrides(loaded: &mut Loaded, overrides: &Overrides) -> Result<(), InputError> {
-    let mut texts: Vec<String> = overrides.set.clone();
-    texts.extend(overrides.seed.map(|seed| format!("seed={seed}")));
-    for text in texts {
-        let source = Source::new("--set", text.clone());
+    let sets = overrides.set.iter().map(|text| ("--set", text.clone()));
+    let seed = overrides.seed.map(|seed| ("--seed", format!("seed={seed}")));
+    for (flag, text) in sets.chain(seed) {
+        let source = Source::new(flag, text.clone());
         let key_at = |end| Origin { source: source.clone(), start: 0, end };
         let Some(equals) = text.find('=') else {
             return Err(InputError::new(format!("\"{text}\" is not `path=value`"))

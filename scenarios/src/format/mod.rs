@@ -4,7 +4,9 @@
 //! combination of variant and sweep values. Every key is documented at its field here; the JSON
 //! schema and `doorbell explain` come from the same definitions.
 
+mod aggregate;
 mod check;
+mod check_aggregate;
 mod check_congestion;
 pub(crate) mod check_faults;
 mod check_flows;
@@ -20,6 +22,7 @@ mod expect_check;
 mod fault;
 pub mod flow_file;
 mod flows;
+pub mod keys;
 mod link;
 pub mod load;
 mod paths;
@@ -38,6 +41,8 @@ mod topology;
 mod variant;
 
 #[cfg(test)]
+mod aggregate_tests;
+#[cfg(test)]
 mod bad_input_tests;
 #[cfg(test)]
 mod congestion_tests;
@@ -52,6 +57,7 @@ mod switch_tests;
 #[cfg(test)]
 mod topology_tests;
 
+pub use aggregate::{Aggregate, AggregatePlan, Element, SumOrder};
 pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
 pub use expect::{
     AxisExpect, Bound, CountExpect, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
@@ -74,7 +80,9 @@ pub use srq::{Srq, SrqRepostBy, SrqShare};
 pub use state_step::{StateAttributes, StateStep, StepPsn};
 pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
-pub use switch::{Ecn, EcnAt, HeadroomText, SharingMode, StormMode, Switch, TrafficClass};
+pub use switch::{
+    Ecn, EcnAt, EcnException, HeadroomText, SharingMode, StormMode, Switch, TrafficClass,
+};
 pub use topology::{
     HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
     TopologyRoute,

@@ -4,7 +4,7 @@ use doorbell_core::units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Flows, Right, Step};
+use super::{Aggregate, Flows, Right, Step};
 use crate::quantity::{Count, Positive, Quantity};
 
 /// One program: who sends what to whom, and how it posts, rings and polls.
@@ -37,6 +37,10 @@ pub struct Program {
     /// Who posts and polls.
     #[serde(default)]
     pub initiator: Initiator,
+    /// GPU of `initiator = "gpu"` and of memory in a GPU, from 0, on both sides. Which NIC it is
+    /// near says `[[topology.nic]]`.
+    #[serde(default)]
+    pub gpu: Count<0, 63>,
     /// Socket of the posting cores, seen from the NIC.
     #[serde(default)]
     pub numa: Numa,
@@ -161,6 +165,9 @@ pub struct Program {
     /// Who sends to whom, of `kind = "flows"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<Flows>,
+    /// Who adds for whom, of `kind = "aggregate"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregate: Option<Aggregate>,
 }
 
 impl Program {
@@ -175,6 +182,7 @@ impl Program {
             nic: Count::default(),
             peer_nic: None,
             initiator: Initiator::default(),
+            gpu: Count::default(),
             numa: Numa::default(),
             threads: Count::default(),
             qps: Count::default(),
@@ -213,6 +221,7 @@ impl Program {
             repost_time: None,
             steps: Vec::new(),
             flows: None,
+            aggregate: None,
         }
     }
 }
@@ -224,7 +233,7 @@ impl Program {
     }
 }
 
-const fn peer_one() -> Count<0, 8191> {
+pub(super) const fn peer_one() -> Count<0, 8191> {
     Count::of(1)
 }
 
@@ -269,6 +278,9 @@ pub enum ProgramKind {
     /// Transfers between many hosts, by a pattern or a list; see `flows`. Time from a flow's start
     /// to its completion.
     Flows,
+    /// The vectors of many hosts become one sum; see `aggregate`. Time from the start of a round to
+    /// the sum.
+    Aggregate,
 }
 
 /// Who posts and polls.

@@ -13,7 +13,7 @@ use crate::quantity::{Count, Positive, Quantity, Unit};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Switch {
-    /// `pfc`: buffer of a whole switch; without it 32MiB.
+    /// `pfc`: buffer of a whole switch; without it 32MiB. Less: pauses, or drops, begin earlier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<Positive<Bytes>>,
     /// `pfc`: how queues share the buffer; without it `dynamic`.
@@ -23,7 +23,8 @@ pub struct Switch {
     /// port may take more, and less is left for the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alpha: Option<Positive<Ratio>>,
-    /// `pfc`: part of the buffer that each input queue has for itself; without it none.
+    /// `pfc`: part of the buffer that each input queue has for itself; without it none. More: less is
+    /// left to share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Quantity<Bytes>>,
     /// `pfc`: room for what arrives on a lossless class after the pause, per port and class:
@@ -32,18 +33,19 @@ pub struct Switch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom: Option<HeadroomText>,
     /// `pfc`: an input queue pauses its sender at so many bytes; without it at its share of the
-    /// buffer.
+    /// buffer. Lower: earlier pauses, shorter queues, and victims behind them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xoff: Option<Positive<Bytes>>,
     /// With `xoff`: the sender goes on at so many bytes; without it two packets below.
+    /// Lower: longer pauses, fewer frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xon: Option<Quantity<Bytes>>,
     /// `pfc`: time from a pause frame's last bit until its receiver begins no more packets; without
-    /// it the most that the standard allows at the link's rate.
+    /// it the most that the standard allows at the link's rate. Longer: more headroom.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reaction: Option<Quantity<Span>>,
     /// `pfc`: pause time of a frame in quanta of 512 bit times; without it 65535. A pause is
-    /// renewed at half of it.
+    /// renewed at half of it. Fewer: more frames, and a sender whose switch died goes on sooner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quanta: Option<Count<1, 65535>>,
     /// `pfc`: whether a pause is not renewed, and ends though the queue is full. Then a lossless
@@ -51,15 +53,25 @@ pub struct Switch {
     #[serde(skip_serializing_if = "is_false")]
     pub lapse: bool,
     /// `pfc`: a class that is paused at an output for so long is a pause storm; looked for every
-    /// 100 us. Without it nobody looks.
+    /// 100 us. Without it nobody looks. Longer: real storms last longer, and fewer honest pauses are
+    /// taken for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<Positive<Span>>,
     /// What happens to a storm, besides being counted; without it nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storm: Option<StormMode>,
+    /// With `storm = "ignore"`: for how long nobody may have asked for a pause until pauses count
+    /// again; without it twice `watchdog`, as SONiC has it. Longer: a storm that comes back does
+    /// not stop the port, and an honest pause is passed over for longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore: Option<Positive<Span>>,
     /// ECN marking of classes that do not say otherwise; without it none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<Ecn>,
+    /// Switches, or ports of them, that mark otherwise: forgotten, or another firmware. Of several
+    /// about one port the last one counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exception: Vec<EcnException>,
     /// Traffic classes, class 0 first, the same at every port of hosts and switches; without any
     /// one class for everything.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -95,15 +107,28 @@ pub struct TrafficClass {
     pub ecn: Option<Ecn>,
 }
 
+/// A switch that marks otherwise than its classes say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EcnException {
+    /// Which: `switch1`, `switch0..3`, or one port, `switch1.port2`.
+    pub at: String,
+    /// The curve in the place of that of every class that is marked; without it nothing is marked
+    /// there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<Ecn>,
+}
+
 /// ECN marking by the bytes that wait for an output port in the class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ecn {
-    /// Up to here nothing is marked.
+    /// Up to here nothing is marked. Lower: shorter queues, and links that idle where the control
+    /// reacts strongly.
     pub kmin: Quantity<Bytes>,
-    /// Above this everything is.
+    /// Above this everything is. Higher: longer queues.
     pub kmax: Quantity<Bytes>,
-    /// Chance of a mark at `kmax`, up to which it grows from 0 at `kmin`.
+    /// Chance of a mark at `kmax`, up to which it grows from 0 at `kmin`. Higher: more cuts.
     pub pmax: Quantity<Ratio>,
     /// When a packet is marked.
     pub at: EcnAt,
@@ -146,7 +171,8 @@ pub enum StormMode {
     /// It is counted.
     #[default]
     Report,
-    /// The port pays no more attention to pauses of that class: the next switch may drop.
+    /// The port pays no attention to pauses of that class, until it has been quiet for `restore`:
+    /// the next switch may drop.
     Ignore,
 }
 

@@ -5,6 +5,7 @@ use doorbell_sim::fabric::{
     Buffering, EcnConfig, FabricConfig, Headroom, MarkAt, PauseAt, Service, SharedConfig, Sharing,
     StormAction, Watchdog,
 };
+use doorbell_sim::wire::PortId;
 
 use crate::input::InputError;
 use crate::run::network::network_of;
@@ -73,9 +74,15 @@ fn every_key_arrives_at_the_switch() {
         reaction: Some(Span::from_ns(500)),
         quanta: 977,
         lapse: true,
-        watchdog: Some(Watchdog { after: Span::from_us(10_000), action: StormAction::Ignore }),
+        watchdog: Some(Watchdog {
+            after: Span::from_us(10_000),
+            action: StormAction::Ignore,
+            restore: Span::from_us(20_000),
+        }),
     };
     assert_eq!(shared(&c), expected);
+    let c = good("watchdog = '10ms'\nstorm = 'ignore'\nrestore = '1ms'");
+    assert_eq!(shared(&c).watchdog.map(|w| w.restore), Some(Span::from_us(1000)));
     assert_eq!(shared(&good("sharing = 'static'")).sharing, Sharing::Static);
     assert_eq!(shared(&good("headroom = 'formula'")).headroom, Headroom::Formula);
 }
@@ -195,12 +202,80 @@ fn classes_are_distinct_and_few() {
     refused(&of("[3, 3]"), "13:6", "service level 3 is in class 0 already", "each level once");
     refused("class = [{ sl = [2, 2] }]", "10:17", "level 2 is in class 0 already", "once");
     refused(&of("[16]"), "13:7", "found 16", "");
+    let places = "already, `switch.class.0.sl` (line 11)";
+    refused(&of("[1, 3]"), "13:6", places, "");
     good("class = [{ weight = 1 }, { weight = 1000 }]");
     refused("class = [{ weight = 0 }]", "10:21", "found 0", "1");
     refused("class = [{ weight = 1001 }]", "10:21", "found 1001", "1000");
     let both = "class = [{ strict = true, weight = 2 }]";
     refused(both, "10:36", "`weight` of a strict class", "leave out one of");
     refused("class = [{ priority = 1 }]", "10:12", "priority", "");
+}
+
+#[test]
+fn a_level_is_in_one_class_by_list_or_by_number() {
+    let of = |first: &str, second: &str| {
+        format!("[[switch.class]]\n{first}\n[[switch.class]]\n{second}")
+    };
+    good(&of("sl = [0, 2]", ""));
+    let text = "service level 1 is in class 1 already, by its number, `switch.class.1` (line 12)";
+    let help = "give class 1 an `sl` of its own, or take 1 from here";
+    refused(&of("sl = [0, 1]", ""), "11:6", text, help);
+    let text = "service level 0 is in class 0 already, by its number, `switch.class.0` (line 10)";
+    refused(&of("", "sl = [0]"), "13:6", text, "give class 0 an `sl` of its own");
+    good(&of("sl = [1]", "sl = [0]"));
+}
+
+#[test]
+fn a_class_without_a_level_is_refused() {
+    let of = |first: &str, second: &str| format!("class = [{{ {first} }}, {{ {second} }}]");
+    good(&of("sl = []", "sl = [3]"));
+    let most: Vec<String> = (0..16).map(|sl| sl.to_string()).collect();
+    let (most, all) = (most[1..].join(", "), most.join(", "));
+    good(&of("sl = []", &format!("sl = [{most}]")));
+    let text = "no service level is in class 0";
+    refused(&of("sl = []", &format!("sl = [{all}]")), "10:17", text, "name one: sl = [0]");
+    let text = "no service level is in class 1";
+    refused(&of("", "sl = []"), "10:23", text, "name one: sl = [1], or leave the class out");
+}
+
+#[test]
+fn exceptions_name_switches_and_ports_that_there_are() {
+    let of =
+        |at: &str, ecn: &str| format!("[switch.ecn]\n[[switch.exception]]\nat = '{at}'\n{ecn}");
+    let c = good(&of("switch0.port2", "ecn = { kmin = '1KB' }"));
+    let [e] = &c.ecn_exceptions[..] else { panic!("one") };
+    assert!(e.is_of(0, PortId(2)) && !e.is_of(0, PortId(1)));
+    assert_eq!(e.ecn.map(|e| e.kmin), Some(1_000));
+    assert_eq!(good(&of("switch0..0", "")).ecn_exceptions[0].ecn, None);
+    let words = "write \"switch0\", \"switch0..3\" or \"switch0.port1\"";
+    for bad in ["host0", "switch", "switch0.port", "switch0.port-1", "switch0..0x"] {
+        refused(&of(bad, ""), "12:6", &format!("\"{bad}\" names no switch"), words);
+    }
+    refused(&of("switch0..1", ""), "12:6", "no switch1: the network has 1", "counted from 0");
+    refused(&of("switch0.port3", ""), "12:6", "no port 3 at switch0, which has 3", "from 0");
+    let text = "ECN exception 0: ECN marking begins at 400001 bytes";
+    refused(&of("switch0", "ecn = { kmin = '400001B' }"), "13:16", text, "change `kmin`");
+    let alone = "[[switch.exception]]\nat = 'switch0'";
+    refused(alone, "10:1", "an exception, and no class is marked", "write [switch.ecn]");
+}
+
+/// What is wrong with a curve of an explicit network is said of the curve and not of a link.
+#[test]
+fn curves_of_explicit_networks_are_refused_at_their_place() {
+    let text = file("pfc", "[switch.ecn]\nkmin = '400001B'")
+        .replace("kind = 'switch'", "kind = 'explicit'\nswitches = 1")
+        .replace("[switch]", "link = [{ between = 'host0..2-switch0' }]\n[switch]");
+    let e = configs(&text, &[]).unwrap_err();
+    assert!(e.to_string().starts_with("t.toml:13:8: class 0: ECN marking begins"), "{e}");
+}
+
+#[test]
+fn a_curve_that_no_class_takes_is_refused() {
+    let of = |second: &str| format!("class = [{{ ecn = {{}} }}, {{ {second} }}]\n[switch.ecn]");
+    good(&of(""));
+    refused(&of("ecn = {}"), "11:1", "none takes `[switch.ecn]`", "take `ecn` from a class");
+    good("class = [{ ecn = {} }, { ecn = {} }]");
 }
 
 #[test]
@@ -212,6 +287,7 @@ fn times_and_shares_are_more_than_nothing() {
     refused("quanta = 0", "10:10", "found 0", "1");
     refused("quanta = 65536", "10:10", "found 65536", "65535");
     refused("storm = 'ignore'", "10:9", "`storm`, and nobody looks", "watchdog = \"10ms\"");
+    refused("watchdog = '1ms'\nrestore = '1ms'", "11:11", "no pause is passed over", "ignore");
     let both = "sharing = 'static'\nalpha = 1";
     refused(both, "11:9", "`alpha` has no use in a static split", "sharing = \"dynamic\"");
 }
@@ -231,6 +307,7 @@ fn keys_of_a_shared_buffer_are_refused_elsewhere() {
         ("lapse = true", "10:9"),
         ("watchdog = '10ms'", "10:12"),
         ("storm = 'report'", "10:9"),
+        ("restore = '1ms'", "10:11"),
     ];
     for (line, place) in keys {
         let key = line.split(' ').next().unwrap();
@@ -293,14 +370,29 @@ fn paths_change_a_switch() {
 fn the_schema_has_every_key_with_a_description() {
     let schema = crate::format::schema::scenario_schema();
     let page = include_str!("../../../docs/fabric.md");
-    let tables: [(&str, &[&str]); 3] = [
+    let tables: [(&str, &[&str]); 4] = [
         (
             "Switch",
             &[
-                "alpha", "buffer", "class", "ecn", "headroom", "lapse", "quanta", "reaction",
-                "reserved", "sharing", "storm", "watchdog", "xoff", "xon",
+                "alpha",
+                "buffer",
+                "class",
+                "ecn",
+                "exception",
+                "headroom",
+                "lapse",
+                "quanta",
+                "reaction",
+                "reserved",
+                "restore",
+                "sharing",
+                "storm",
+                "watchdog",
+                "xoff",
+                "xon",
             ],
         ),
+        ("EcnException", &["at", "ecn"]),
         ("TrafficClass", &["ecn", "lossless", "sl", "strict", "weight"]),
         ("Ecn", &["at", "kmax", "kmin", "pmax"]),
     ];

@@ -27,29 +27,33 @@ pub struct Topology {
     pub kind: TopologyKind,
     /// Hosts. A cable has two; shapes that count their hosts by other keys need none.
     pub hosts: Count<1, MAX_HOSTS>,
-    /// Rate of every link; without it the profile's port rate.
+    /// Rate of every link, bits per second; without it the profile's port rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Positive<BitRate>>,
     /// Rate of links between switches; without it that of every link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch_rate: Option<Positive<BitRate>>,
-    /// Propagation of every link; without it the profile's. At least a picosecond.
+    /// Propagation of every link; without it the profile's. At least a picosecond. Longer: more
+    /// bytes are on the way before a pause, a credit or a mark is heard of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub propagation: Option<Positive<Span>>,
-    /// Length of every link instead of its propagation, at 5 ns per metre.
+    /// Length of every link, at 5 ns per metre; without it `propagation`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<Positive<Length>>,
     /// MTU of every link. On RoCE that of Ethernet, IP header and ICRC included (`1500B`); on
     /// InfiniBand the payload. Larger packets are dropped (`oversize`). Without it none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Positive<Bytes>>,
-    /// What the switch does when an output is busy and its buffer full.
+    /// What the switch does when an output is busy and its buffer full; without it `lossless`, or what
+    /// `link` brings along.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchMode>,
-    /// Buffer of the switch per port; without it the profile's.
+    /// Buffer of the switch per port; without it the profile's. Less: drops, or waits for room, begin
+    /// earlier; more: longer queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<Positive<Bytes>>,
-    /// Credits of InfiniBand links, with `link = "ib"`.
+    /// Credits of InfiniBand links, with `link = "ib"`; without it as many as the buffer has room
+    /// for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credits: Option<Credits>,
     /// P_Key table of every port, which `pkey` of a script's `state init` points into: 16 bits such
@@ -70,7 +74,7 @@ pub struct Topology {
     /// `leaf-spine`: hosts at each leaf. Host `h` is at leaf `h / hosts_per_leaf`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts_per_leaf: Option<Count<1, MAX_HOSTS>>,
-    /// `leaf-spine` and `rail-optimised`: switches without hosts.
+    /// `leaf-spine` and `rail-optimised`: switches without hosts. Fewer: oversubscription.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spines: Option<Count<1, MAX_HOSTS>>,
     /// `leaf-spine` and `rail-optimised`: cables between a leaf and a spine; without it 1.
@@ -144,19 +148,19 @@ pub struct TopologyLink {
     /// Both ends: `host0-switch0`; or many links at once: `host0..7-switch0` joins hosts 0 to 7
     /// with switch 0, `switch0..3-switch4..5` each of four switches with each of two.
     pub between: String,
-    /// Cables side by side.
+    /// Cables side by side; without it 1.
     #[serde(default)]
     pub count: Count<1, 1024>,
-    /// Rate.
+    /// Rate; without it that of the topology.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Positive<BitRate>>,
-    /// Propagation.
+    /// Propagation; without it that of the topology.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub propagation: Option<Positive<Span>>,
-    /// Length instead of the propagation.
+    /// Length instead of the propagation, at 5 ns per metre; without it that of the topology.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<Positive<Length>>,
-    /// MTU.
+    /// MTU; without it that of the topology.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Positive<Bytes>>,
     /// Whether its ports know pause frames, with `switch = "pfc"`; without it yes. `false` is a
@@ -293,8 +297,8 @@ impl TopologyKind {
 pub struct NicPlace {
     /// Socket of its root port.
     pub numa: Count<0, 7>,
-    /// PCIe switch that it is below: NICs that name the same number share its link to the root
-    /// port.
+    /// PCIe switch that it is below; without it one of its own, as the profile has them. NICs that
+    /// name the same number share its link to the root port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcie_switch: Option<Count<0, 15>>,
     /// GPUs beside it: below the same switch, or without one on the same socket.

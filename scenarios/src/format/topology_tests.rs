@@ -263,3 +263,18 @@ fn static_routes_name_what_there_is() {
     );
     assert!(e.expect_err("no use").to_string().contains("`route` has no use in `switch`"));
 }
+
+#[test]
+fn a_program_names_a_gpu_that_there_is_and_that_it_uses() {
+    let of = |set: &[&str]| {
+        let text = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'latency'\n";
+        testing::expanded(text, &[&["gpu.count=2"], set].concat())
+    };
+    assert!(of(&["program.0.gpu=1", "program.0.memory=gpu"]).is_ok());
+    let e = of(&["program.0.gpu=2", "program.0.memory=gpu"]).unwrap_err();
+    assert!(e.to_string().contains("there is no GPU 2: `gpu.count` is 2"), "{e}");
+    assert!(e.remedy().unwrap_or("").contains("\"gpu.count\""));
+    let e = of(&["program.0.gpu=1"]).unwrap_err();
+    assert!(e.to_string().contains("`gpu` is 1, and the program has nothing in a GPU"), "{e}");
+    assert!(of(&["program.0.gpu=1", "program.0.initiator=gpu"]).is_ok());
+}

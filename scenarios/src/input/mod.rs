@@ -18,4 +18,4 @@ pub use error::InputError;
 pub use nearest::{nearest, suggestion};
 pub use node::{Key, Node, Table, Value};
 pub use path::{Path, Segment};
-pub use source::{MAX_FILE_BYTES, Origin, Source, read_file};
+pub use source::{MAX_FILE_BYTES, MAX_LIST_BYTES, Origin, Source, read_file, read_list};

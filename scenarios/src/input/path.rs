@@ -81,6 +81,14 @@ impl Path {
         match (&mut node.value, segment) {
             (Value::Table(table), Segment::Key(name)) => {
                 if table.get(name).is_none() {
+                    if let Some(Segment::Index(_) | Segment::All) = self.segments.get(depth + 1) {
+                        let list = Self { segments: self.segments[..=depth].to_vec() };
+                        let why = format!(
+                            "the file has no such list: write a `[[{list}]]` into it, whose keys \
+                             can then be changed"
+                        );
+                        return Err(self.no_way(depth + 1, why, key_at));
+                    }
                     let key = Key { name: name.clone(), origin: key_at.clone() };
                     let empty = Value::Table(Table::default());
                     table.insert(key, Node { origin: key_at.clone(), value: empty });
@@ -228,6 +236,18 @@ mod tests {
         let e = set("f.b.n").unwrap_err();
         let by = "it is a list: name an element by its number, by its id (a, b-c), or all by `*`";
         assert_eq!(e.remedy(), Some(by));
+    }
+
+    #[test]
+    fn a_list_that_the_file_has_not_is_to_be_written_there() {
+        for path in ["t.change.0.at", "t.change.*.at"] {
+            let e = set(path, "5").unwrap_err();
+            assert!(e.message().contains("`t.change` has no `"), "{}", e.message());
+            let remedy = e.remedy().unwrap_or("");
+            assert!(remedy.starts_with("the file has no such list: write a `[[t.change]]`"));
+        }
+        let e = set("t.0.at", "5").unwrap_err();
+        assert_eq!(e.remedy(), Some("it is one table; a list of tables is written `[[t]]`"));
     }
 
     #[test]

@@ -70,49 +70,86 @@ impl SourceCode for Source {
     }
 }
 
-/// Reads a text file of at most [`MAX_FILE_BYTES`].
+/// Larger lists are refused: a million flows take some 25 MB.
+pub const MAX_LIST_BYTES: u64 = 1 << 26;
+
+/// What a file is to be, for the words of errors.
+struct FileKind {
+    /// The format.
+    word: &'static str,
+    /// Most bytes.
+    most: u64,
+    /// What to do when there is none.
+    missing: &'static str,
+    /// What to do when it is too large.
+    large: &'static str,
+}
+
+const TOML: FileKind = FileKind {
+    word: "TOML",
+    most: MAX_FILE_BYTES,
+    missing: "`doorbell list` shows the scenarios and profiles that are built in",
+    large: "a scenario or profile is some kilobytes of TOML: is this the right file?",
+};
+
+const CSV: FileKind = FileKind {
+    word: "CSV",
+    most: MAX_LIST_BYTES,
+    missing: "the path is seen from the folder of the scenario file",
+    large: "a line for each flow, of some 25 bytes: shorten the list",
+};
+
+/// Reads a TOML file of at most [`MAX_FILE_BYTES`].
 ///
 /// # Errors
 /// When the file is missing, a directory, too large, or not UTF-8.
 pub fn read_file(path: &Path) -> Result<Arc<Source>, InputError> {
+    read(path, &TOML)
+}
+
+/// Reads a CSV file of at most [`MAX_LIST_BYTES`].
+///
+/// # Errors
+/// When the file is missing, a directory, too large, or not UTF-8.
+pub fn read_list(path: &Path) -> Result<Arc<Source>, InputError> {
+    read(path, &CSV)
+}
+
+fn read(path: &Path, kind: &FileKind) -> Result<Arc<Source>, InputError> {
     let name = path.display().to_string();
+    let FileKind { word, most, missing, large } = *kind;
     let failed = |e: std::io::Error| {
         let error = InputError::new(format!("cannot read {name}: {}", plain(&e)));
-        if e.kind() == std::io::ErrorKind::NotFound {
-            error.help("`doorbell list` shows the scenarios and profiles that are built in")
-        } else {
-            error
-        }
+        if e.kind() == std::io::ErrorKind::NotFound { error.help(missing) } else { error }
     };
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(InputError::new(format!("{name} is a directory, expected a TOML file")));
+        return Err(InputError::new(format!("{name} is a directory, expected a {word} file")));
     }
     let too_large = |bytes: String| {
-        InputError::new(format!("{name} has {bytes} bytes; the limit is {MAX_FILE_BYTES}"))
-            .help("a scenario or profile is some kilobytes of TOML: is this the right file?")
+        InputError::new(format!("{name} has {bytes} bytes; the limit is {most}")).help(large)
     };
-    if metadata.len() > MAX_FILE_BYTES {
+    if metadata.len() > most {
         return Err(too_large(metadata.len().to_string()));
     }
     // A pipe or a device reports no length, so the limit holds for the reading too.
     let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(too_large(format!("more than {MAX_FILE_BYTES}")));
+    file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > most {
+        return Err(too_large(format!("more than {most}")));
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Source::new(name, text)),
-        Err(e) => Err(not_utf8(&name, e.as_bytes(), e.utf8_error().valid_up_to())),
+        Err(e) => Err(not_utf8(&name, word, e.as_bytes(), e.utf8_error().valid_up_to())),
     }
 }
 
-fn not_utf8(name: &str, bytes: &[u8], at: usize) -> InputError {
+fn not_utf8(name: &str, word: &str, bytes: &[u8], at: usize) -> InputError {
     let line = bytes[..at].iter().filter(|b| **b == b'\n').count() + 1;
     let column = at - bytes[..at].iter().rposition(|b| *b == b'\n').map_or(0, |p| p + 1) + 1;
     InputError::new(format!("{name}:{line}:{column}: not UTF-8: byte {at} is 0x{:02x}", bytes[at]))
-        .help("TOML files are UTF-8; save the file in that encoding")
+        .help(format!("{word} files are UTF-8; save the file in that encoding"))
 }
 
 /// The error without the "(os error 2)" that says the same once more.

@@ -215,6 +215,9 @@ parameters! {
         completion_latency: Span => [short],
         /// Bytes between memory and wire. Lower: the wire starves behind slow memory.
         tx_buffer: Bytes => [size_within(8192, 1 << 30)],
+        /// Bytes between wire and memory. Lower: what comes in bursts waits in front of the port,
+        /// which pauses its link where it can.
+        rx_buffer: Bytes => [size_within(8192, 1 << 30)],
         /// Size of a completion.
         cqe: Bytes => [size_of(&[32, 64, 128])],
         /// Size of a receive WQE.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::Rows;
 use super::deaths::{deaths_text, wrapped};
 use super::flows::flows_text;
 use super::series::{ports_text, series_text};
@@ -13,20 +14,23 @@ use crate::run::{
 };
 use doorbell_core::units::Span;
 
-/// Resources shown; the rest is in the JSON.
+/// Resources shown; the rest by `--full`, and in the JSON.
 const MAX_RESOURCES: usize = 10;
 
+/// Metrics shown likewise: those of a run with a few programs.
+const MAX_METRICS: usize = 100;
+
 /// Everything that one run yielded, section by section; empty sections are left out.
-pub(super) fn detail_text(run: &Run) -> String {
+pub(super) fn detail_text(run: &Run, rows: Rows) -> String {
     let outcome = &run.outcome;
     let sections = [
-        metrics(outcome),
+        metrics(outcome, rows),
         words(outcome),
         latencies(outcome),
-        flows_text(outcome),
+        flows_text(outcome, rows),
         pcie(outcome),
-        resources(outcome),
-        ports_text(outcome),
+        resources(outcome, rows),
+        ports_text(outcome, rows),
         series_text(outcome),
         counters(outcome),
         faults(outcome),
@@ -44,8 +48,7 @@ pub(super) fn detail_text(run: &Run) -> String {
 #[cfg(feature = "hw")]
 pub(crate) fn measured_text(outcome: &Outcome) -> String {
     let sections = [
-        metrics(outcome),
-        words(outcome),
+        metrics(outcome, Rows::All),
         words(outcome),
         latencies(outcome),
         counters(outcome),
@@ -57,12 +60,39 @@ pub(crate) fn measured_text(outcome: &Outcome) -> String {
     sections.join("\n")
 }
 
-fn metrics(outcome: &Outcome) -> String {
+/// Those of the whole run first, then those of classes and programs; numbers in names by their
+/// size, not digit by digit.
+fn metrics(outcome: &Outcome, rows: Rows) -> String {
     let mut table = Table::new(&[("metric", Align::Left), ("value", Align::Right)]);
-    for (name, metric) in &outcome.metrics {
-        table.row(vec![name.clone(), metric.text()]);
+    let mut all: Vec<_> = outcome.metrics.iter().collect();
+    all.sort_by_cached_key(|(name, _)| (name.contains('.'), natural(name)));
+    let most = rows.most(MAX_METRICS);
+    for (name, metric) in all.iter().take(most) {
+        table.row(vec![(*name).clone(), metric.text()]);
     }
-    if table.is_empty() { String::new() } else { table.render(0) }
+    let mut out = if table.is_empty() { String::new() } else { table.render(0) };
+    if let Some(more) = all.len().checked_sub(most).filter(|n| *n > 0) {
+        let _ = writeln!(out, "  and {more} more: --full shows them");
+    }
+    out
+}
+
+/// A name as a key by which `port10` comes after `port9`: its numbers in front of equal length.
+fn natural(name: &str) -> String {
+    let mut key = String::new();
+    let mut digits = String::new();
+    for c in name.chars().chain(['\0']) {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        if !digits.is_empty() {
+            let _ = write!(key, "{digits:0>20}");
+            digits.clear();
+        }
+        key.push(c);
+    }
+    key
 }
 
 /// What came of steps, and the statuses of completions in their order.
@@ -131,7 +161,7 @@ pub(super) fn ranked(outcome: &Outcome) -> Vec<&ResourceUse> {
     ranked
 }
 
-fn resources(outcome: &Outcome) -> String {
+fn resources(outcome: &Outcome, rows: Rows) -> String {
     let mut table = Table::new(&[
         ("resource", Align::Left),
         ("busy", Align::Right),
@@ -140,7 +170,8 @@ fn resources(outcome: &Outcome) -> String {
         ("", Align::Left),
     ]);
     let ranked = ranked(outcome);
-    for r in ranked.iter().take(MAX_RESOURCES) {
+    let most = rows.most(MAX_RESOURCES);
+    for r in ranked.iter().take(most) {
         let limiting = outcome.limiting.as_ref() == Some(&r.name);
         let share = r.share().magnitude();
         table.row(vec![
@@ -155,8 +186,8 @@ fn resources(outcome: &Outcome) -> String {
         return String::new();
     }
     let mut out = table.render(0);
-    if ranked.len() > MAX_RESOURCES {
-        let _ = writeln!(out, "  and {} less busy ones", ranked.len() - MAX_RESOURCES);
+    if ranked.len() > most {
+        let _ = writeln!(out, "  and {} less busy ones", ranked.len() - most);
     }
     match &outcome.limiting {
         Some(name) => {
@@ -264,4 +295,36 @@ fn end(outcome: &Outcome) -> String {
         outcome.events, outcome.trace_hash
     );
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_tables_of_metrics_are_sorted_and_cut_and_shown_in_full_when_asked() {
+        let mut outcome = Outcome::default();
+        let mut put = |name: String| outcome.metrics.insert(name, Metric::count(1));
+        for n in 0..MAX_METRICS - 1 {
+            put(format!("p{n}.messages"));
+        }
+        put("zeros".to_owned());
+        let text = metrics(&outcome, Rows::First);
+        let names: Vec<&str> = text.lines().filter_map(|l| l.split(' ').next()).collect();
+        assert_eq!(names[1..4], ["zeros", "p0.messages", "p1.messages"], "{text}");
+        let at = |name: &str| names.iter().position(|n| *n == name);
+        assert!(at("p9.messages") < at("p10.messages") && !text.contains("more:"), "{text}");
+        outcome.metrics.insert("q.messages".to_owned(), Metric::count(1));
+        let text = metrics(&outcome, Rows::First);
+        assert!(text.ends_with("and 1 more: --full shows them\n"), "{text}");
+        assert!(!text.contains("q.messages"));
+        assert!(metrics(&outcome, Rows::All).contains("q.messages"));
+    }
+
+    #[test]
+    fn numbers_in_names_are_ordered_by_their_size() {
+        let mut names = ["b2", "a10.c3", "a9", "a10.c21", "a", "a10"];
+        names.sort_by_cached_key(|name| natural(name));
+        assert_eq!(names, ["a", "a9", "a10", "a10.c3", "a10.c21", "b2"]);
+    }
 }

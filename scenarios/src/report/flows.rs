@@ -2,22 +2,23 @@
 
 use std::fmt::Write as _;
 
-use doorbell_core::units::Span;
+use doorbell_core::units::{Bytes, Span};
 
+use super::Rows;
 use super::table::{Align, Table};
 use crate::quantity::Unit;
 use crate::run::{BucketRow, FlowRow, Metric, Outcome};
 
-/// Victims that are listed; the rest is in the JSON.
+/// Victims that are listed; the rest by `--full`, and in the JSON.
 const MAX_VICTIMS: usize = 10;
 
 /// The section; empty without flows.
-pub(super) fn flows_text(outcome: &Outcome) -> String {
+pub(super) fn flows_text(outcome: &Outcome, rows: Rows) -> String {
     let Some(report) = &outcome.flows else { return String::new() };
     let right = |name| (name, Align::Right);
     let mut table = Table::new(&[
         ("flows of", Align::Left),
-        right("up to"),
+        right("size"),
         right("flows"),
         right("time p50"),
         right("p95"),
@@ -46,7 +47,7 @@ pub(super) fn flows_text(outcome: &Outcome) -> String {
         right("slowdown"),
         right("shares an end with"),
     ]);
-    for f in victims.iter().take(MAX_VICTIMS) {
+    for f in victims.iter().take(rows.most(MAX_VICTIMS)) {
         table.row(vec![
             format!("{} {}", f.program, f.flow).trim().to_owned(),
             format!("host{}", f.src),
@@ -72,10 +73,38 @@ fn factor(ppm: u64) -> String {
 fn cells(row: &BucketRow) -> Vec<String> {
     let mut cells = vec![
         if row.program.is_empty() { "all".to_owned() } else { row.program.clone() },
-        row.up_to.map_or(String::new(), |b| doorbell_core::units::Bytes(b).print()),
+        size(row),
         row.flows.to_string(),
     ];
     cells.extend(row.fct_ps.iter().map(|ps| time(*ps)));
     cells.extend(row.slowdown_ppm.iter().map(|ppm| factor(*ppm)));
     cells
+}
+
+/// The sizes of a class.
+fn size(row: &BucketRow) -> String {
+    let bytes = |n| Bytes(n).print();
+    match (row.above, row.up_to) {
+        (_, Some(most)) => format!("up to {}", bytes(most)),
+        (0, None) => String::new(),
+        (above, None) => format!("above {}", bytes(above)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_class_of_sizes_has_no_end() {
+        let text = |above, up_to| {
+            let all = [0; 4];
+            let (program, flows) = (String::new(), 1);
+            let (fct_ps, slowdown_ppm) = (all, all);
+            size(&BucketRow { program, above, up_to, flows, fct_ps, slowdown_ppm })
+        };
+        assert_eq!(text(0, None), "");
+        assert_eq!(text(1_000_000, Some(10_000_000)), "up to 10MB");
+        assert_eq!(text(10_000_000, None), "above 10MB");
+    }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::plot::series_svgs;
 use super::series::{points_line, port_cells};
 use super::text::to_text;
-use super::{Report, timeline_svg};
+use super::{Report, Rows, timeline_svg};
 use crate::expect::Status;
 use crate::run::{Metric, NoteKind, Run};
 use doorbell_core::units::Span;
@@ -69,7 +69,7 @@ pub fn to_html(report: &Report) -> String {
         verdicts: verdicts(report),
         points: report.runs.iter().take(MAX_POINTS).map(point).collect(),
         more_points: report.runs.len().saturating_sub(MAX_POINTS),
-        text: to_text(report),
+        text: to_text(report, Rows::First),
     };
     let given = Value::from(Serde(&given));
     page.render_named_str("page.html", PAGE, given).expect("the page takes what it is given")

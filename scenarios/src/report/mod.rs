@@ -40,6 +40,26 @@ pub use text::{to_text, verdict_lines};
 pub(crate) use write::WholeFile;
 pub use write::write_whole;
 
+/// How much of long tables a text shows.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Rows {
+    /// The first rows of each, and how many more there are.
+    #[default]
+    First,
+    /// All.
+    All,
+}
+
+impl Rows {
+    /// Most rows of a table of which else `first` are shown.
+    const fn most(self, first: usize) -> usize {
+        match self {
+            Self::First => first,
+            Self::All => usize::MAX,
+        }
+    }
+}
+
 /// Everything that a report is made from.
 #[derive(Clone, Debug)]
 pub struct Report {

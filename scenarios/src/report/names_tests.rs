@@ -12,7 +12,8 @@ const RICH: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\
     [record]\ntimeline = true\nseries = '1us'\n[[program]]\nname = 'p'\nkind = 'script'\n\
     steps = ['post write 8B x3', 'ring', 'wait', 'post write 8B', 'ring', 'wait', \
     'recv 64B x600 own']\n[[fault]]\nid = 'f'\nkind = 'link-down'\nlink = 'host0-switch0'\n\
-    after = '150us'\n[[program]]\nname = 'q'\nkind = 'latency'\niterations = 2\nhost = 1\npeer = 0\n";
+    after = '150us'\n[[program]]\nname = 'q'\nkind = 'latency'\niterations = 2\nhost = 1\n\
+    peer = 0\n";
 
 /// The value of a name, from the JSON of an outcome; `None`: it is not there.
 fn lookup(o: &Json, name: &str) -> Option<String> {
@@ -115,7 +116,7 @@ fn whatever_an_expectation_can_name_is_in_the_json() {
             _ => {}
         }
     }
-    let text = to_text(&report);
+    let text = to_text(&report, Rows::All);
     for line in ["p.statuses: 0 x3, 12", "p.wr_ids: 0, 1, 2, 3", "p.step.6.result: "] {
         assert!(text.contains(line), "{line}: {text}");
     }

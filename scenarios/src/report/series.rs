@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 
 use doorbell_sim::engine::series::Kind;
 
+use super::Rows;
 use super::table::{Align, Table};
 use crate::run::{Metric, NetworkPort, Outcome, SeriesTable, SeriesTrack};
 use doorbell_core::units::Span;
 
-/// Ports and series shown in text; the rest is in JSON and CSV.
+/// Ports and series shown in text; the rest of the ports by `--full`, of both in JSON and CSV.
 const MAX_ROWS: usize = 10;
 
 /// One file for each group: its name, and the text. The first line names columns and units, the
@@ -123,7 +124,7 @@ pub(super) fn liveliest(series: &SeriesTable, most: usize) -> Vec<&SeriesTrack> 
 }
 
 /// Ports of a network of switches, and of any where something was dropped or waited for room.
-pub(super) fn ports_text(outcome: &Outcome) -> String {
+pub(super) fn ports_text(outcome: &Outcome, rows: Rows) -> String {
     let ports = &outcome.network_ports;
     let told = |p: &NetworkPort| {
         p.name.starts_with("switch") || p.dropped() > 0 || p.starved_ps.unwrap_or(0) > 0
@@ -138,22 +139,28 @@ pub(super) fn ports_text(outcome: &Outcome) -> String {
         ("busy", Align::Right),
         ("queue max", Align::Right),
         ("starved", Align::Right),
+        ("marks", Align::Right),
+        ("pauses sent", Align::Right),
         ("drops", Align::Left),
     ]);
-    for p in ports.iter().filter(used).take(MAX_ROWS) {
+    let most = rows.most(MAX_ROWS);
+    for p in ports.iter().filter(used).take(most) {
         table.row(port_cells(p));
     }
-    let mut out = if table.is_empty() { String::new() } else { table.render(0) };
-    let more = ports.iter().filter(used).count().saturating_sub(MAX_ROWS);
+    let mut out =
+        if table.is_empty() { String::new() } else { table.without_empty_columns().render(0) };
+    let more = ports.iter().filter(used).count().saturating_sub(most);
     if more > 0 {
-        let _ = writeln!(out, "  and {more} more");
+        let _ = writeln!(out, "  and {more} more: --full shows them");
     }
     out
 }
 
-/// A port as cells of a table: name, far end, busy, queue, starved, drops by cause.
+/// A port as cells of a table: name, far end, busy, queue, starved, marks, pause frames, drops by
+/// cause; what there is none of is empty.
 pub(super) fn port_cells(p: &NetworkPort) -> Vec<String> {
     let causes: Vec<String> = p.drops.iter().map(|(cause, n)| format!("{cause} {n}")).collect();
+    let some = |n: u64| if n > 0 { n.to_string() } else { String::new() };
     let starved = p.starved_ps.map(|ps| Metric::time(Span::from_ps(ps)).text());
     let busy = match p.to.is_empty() {
         true => String::new(),
@@ -165,6 +172,8 @@ pub(super) fn port_cells(p: &NetworkPort) -> Vec<String> {
         busy,
         Metric::bytes(p.queue_max).text(),
         starved.unwrap_or_default(),
+        some(p.marks),
+        some(p.pause_frames),
         causes.join(", "),
     ]
 }

@@ -13,7 +13,7 @@ fn report(text: &str) -> Report {
 
 #[test]
 fn one_point_is_shown_in_full() {
-    let text = to_text(&report(ONE));
+    let text = to_text(&report(ONE), Rows::First);
     for part in [
         "t: one message [A06]\n",
         "simulated, model 1, profile generic-400g (parameters: ",
@@ -37,7 +37,7 @@ fn several_points_are_a_table_with_the_expected_metrics_first() {
          metric='latency.p99'\nover='size'\ndirection='falling'\nwhy='to fail'\n",
         ONE.replace("record = { timeline = true }\n", "")
     );
-    let text = to_text(&report(&text));
+    let text = to_text(&report(&text), Rows::First);
     let header = "size  latency.p99  throughput  latency.p50  limited by\n";
     assert!(text.contains(header), "{text}");
     let same = "the same at all points: message_rate 9.091 M/s, doorbells 1, mmio_writes 1, ";

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::Report;
 use super::deaths::deaths_line;
 use super::detail::detail_text;
 use super::summary::summary_text;
+use super::{Report, Rows};
 use crate::expect::{Check, Status, Verdict};
 use crate::profile::{Confidence, Profile};
 use crate::run::MODEL_VERSION;
@@ -14,11 +14,11 @@ use crate::run::MODEL_VERSION;
 /// Checks listed under a failed expectation.
 const MAX_CHECKS: usize = 8;
 
-/// The whole report.
-pub fn to_text(report: &Report) -> String {
+/// The whole report. `rows`: how much of the tables of a single point.
+pub fn to_text(report: &Report, rows: Rows) -> String {
     let mut out = header(report);
     if report.runs.len() == 1 {
-        out.push_str(&detail_text(&report.runs[0]));
+        out.push_str(&detail_text(&report.runs[0], rows));
     } else {
         out.push_str(&summary_text(report));
         for run in report.runs.iter().filter(|r| !r.outcome.exit.reason.is_empty()) {

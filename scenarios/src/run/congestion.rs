@@ -5,7 +5,7 @@ use std::sync::Arc;
 use doorbell_core::units::{BitRate, Ratio, Span};
 use doorbell_sim::cc::{
     CnpScope, Congestion as Settings, Control, Dcqcn, FlowScope, Ibcc, Integral, Notification,
-    Timely,
+    Swings, Timely,
 };
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
@@ -37,6 +37,7 @@ impl Keys for Congestion {
     fn dcqcn(&self) -> Dcqcn {
         let d = match self.parameters.unwrap_or_default() {
             ParameterSet::Paper => Dcqcn::PAPER,
+            ParameterSet::Hpcc => Dcqcn::HPCC,
             ParameterSet::Vendor => Dcqcn::VENDOR,
         };
         let rate =
@@ -72,6 +73,8 @@ impl Keys for Congestion {
             clamp_tgt_rate_after_time_inc: self
                 .clamp_tgt_rate_after_time_inc
                 .unwrap_or(d.clamp_tgt_rate_after_time_inc),
+            cut_on_clock: self.cut_on_clock.unwrap_or(d.cut_on_clock),
+            keep_limiter: self.keep_limiter.unwrap_or(d.keep_limiter),
             alpha_bits: d.alpha_bits,
         }
     }
@@ -118,6 +121,7 @@ impl Keys for Congestion {
     fn notification(&self) -> Option<Notification> {
         let d = match (self.control, self.parameters) {
             (ControlKind::Dcqcn, Some(ParameterSet::Vendor)) => Notification::VENDOR,
+            (ControlKind::Dcqcn, Some(ParameterSet::Hpcc)) => Notification::HPCC,
             (ControlKind::Dcqcn, _) => Notification::PAPER,
             (ControlKind::Ibcc, _) => Notification::INFINIBAND,
             _ => return None,
@@ -135,7 +139,7 @@ impl Keys for Congestion {
             delay: self.cnp_delay.map_or(d.delay, |t| t.0),
             sl: self.cnp_sl.map(|n| n.value() as u8).or(d.sl),
             with_nak: self.cnp_with_nak.unwrap_or(d.with_nak),
-            becn_in_acks: d.becn_in_acks,
+            becn_in_acks: self.becn_in_acks.unwrap_or(d.becn_in_acks),
         })
     }
 }
@@ -149,13 +153,15 @@ pub(crate) fn settings(c: &Congestion) -> Settings {
         ControlKind::Ibcc => Control::Ibcc(Arc::new(c.ibcc())),
         ControlKind::Integral => Control::Integral(c.integral()),
     };
-    Settings { control, notify: c.notification() }
+    let dcqcn = c.control == ControlKind::Dcqcn;
+    Settings { control, notify: c.notification(), keep_gap: c.keep_gap.unwrap_or(dcqcn) }
 }
 
 /// What became of the rates: how often one was cut, the lowest of all, and how often a queue pair
-/// had to wait for its own.
+/// had to wait for its own; and of the round trip time that a control holds at a target.
 pub(super) fn metrics(world: &World, out: &mut Outcome) {
     let (mut cuts, mut paced, mut lowest) = (0, 0, None::<BitRate>);
+    let mut swings = None::<Swings>;
     for (h, host) in world.hosts().iter().enumerate() {
         for nic in host.nics() {
             if matches!(nic.rc_config().congestion.control, Control::None) {
@@ -163,6 +169,7 @@ pub(super) fn metrics(world: &World, out: &mut Outcome) {
             }
             let line = world.fabric().tx_port(HostId(h as u32), nic.port()).rate();
             let (n, low) = nic.rates();
+            swings = swings.into_iter().chain(nic.swings()).reduce(Swings::and);
             cuts += n;
             paced += nic.stats.paced;
             let low = low.unwrap_or(line);
@@ -174,4 +181,10 @@ pub(super) fn metrics(world: &World, out: &mut Outcome) {
     out.metrics.insert("rate_min".into(), Metric { value, unit: MetricUnit::Rate });
     out.metrics.insert("rate_cuts".into(), Metric::count(cuts));
     out.metrics.insert("rate_waits".into(), Metric::count(paced));
+    let Some(swings) = swings else { return };
+    out.metrics.insert("rtt_swings".into(), Metric::count(swings.periods()));
+    let times = [("rtt_deviation", swings.deviation()), ("rtt_period", swings.period())];
+    for (name, span) in times {
+        out.metrics.extend(span.map(|span| (name.into(), Metric::time(span))));
+    }
 }

@@ -5,13 +5,13 @@ use doorbell_sim::fabric::Starvation;
 use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 
+use super::bottleneck::{self, Reason, Ways};
 use super::{Metric, Note, NoteKind, Outcome};
-use crate::quantity::Unit;
 
 /// Share of the run, in percent, from which a starving lane is named.
 const ALARM_PERCENT: u64 = 10;
 
-/// Lanes that are named, the worst first.
+/// Reasons that are named, that of the worst lane first.
 const NAMED: usize = 8;
 
 /// A lane of an output port.
@@ -41,20 +41,119 @@ pub(super) fn starvation(world: &World, out: &mut Outcome) {
     put("credit_starved", Metric::time(all));
     put("credit_starved_worst", Metric::time(worst));
     let run = now.as_ps().max(1);
-    for l in lanes.into_iter().take(NAMED) {
-        let starved = l.suffered.starved;
-        let percent = (u128::from(starved.as_ps()) * 100 / u128::from(run)) as u64;
-        if percent < ALARM_PERCENT {
-            break;
+    let percent =
+        |l: &Lane| (u128::from(l.suffered.starved.as_ps()) * 100 / u128::from(run)) as u64;
+    lanes.retain(|l| percent(l) >= ALARM_PERCENT);
+    if lanes.is_empty() {
+        return;
+    }
+    let ways = Ways::of(world);
+    let mut by_reason: Vec<(Reason, Vec<Lane>)> = Vec::new();
+    for lane in lanes {
+        let reason = ways.reason(world, lane.at);
+        match by_reason.iter_mut().find(|(r, _)| *r == reason) {
+            Some((_, of)) => of.push(lane),
+            None => by_reason.push((reason, vec![lane])),
         }
-        let text = format!(
-            "{}, VL {}: packets waited {} for link credit, {percent} % of the run. Raise \
-             `topology.credits.blocks`, lower `return_delay`, or look at what holds the far end",
-            port_name(fabric, l.at.0, l.at.1),
-            l.lane,
-            starved.print()
+    }
+    for (reason, of) in by_reason.into_iter().take(NAMED) {
+        let text = alarm(world, reason, &of, percent(&of[0]));
+        let (name, count) = ("credit-starvation".to_owned(), of.iter());
+        let count = count.map(|l| l.suffered.times).sum();
+        let kind = match reason {
+            Reason::Link(_) => NoteKind::Info,
+            Reason::Room(_) => NoteKind::Warning,
+        };
+        out.notes.push(Note { kind, name, text, count });
+    }
+}
+
+/// What the lanes that wait for one reason suffer, the worst first, and what helps.
+fn alarm(world: &World, reason: Reason, of: &[Lane], percent: u64) -> String {
+    let worst = &of[0];
+    let fabric = world.fabric();
+    let more = match of.len() - 1 {
+        0 => String::new(),
+        1 => ", and those of 1 other lane less,".to_owned(),
+        n => format!(", and those of {n} other lanes less,"),
+    };
+    let who = format!(
+        "{}, VL {}: packets waited {}{more} for link credit, {percent} % of the run",
+        port_name(fabric, worst.at.0, worst.at.1),
+        worst.lane,
+        Metric::time(worst.suffered.starved).text()
+    );
+    match reason {
+        Reason::Link(port) => format!(
+            "{who}: they were held back by {}. That link is the limit, and more credits do not \
+             help: spread its traffic, or slow its senders down (`[congestion]`)",
+            bottleneck::name(world, port)
+        ),
+        Reason::Room(port) => {
+            let egress = fabric.egress_of(port.0, port.1);
+            let (peer, at) = egress.peer();
+            let key = match peer.index() < fabric.hosts().len() {
+                true => "host_blocks",
+                false => "blocks",
+            };
+            format!(
+                "{who}: no link behind it is full, so {} grants too few credits or grants them too \
+                 late: raise `topology.credits.{key}`, or lower `topology.credits.return_delay`",
+                port_name(fabric, peer, at)
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::run::Outcome;
+    use crate::run::simulate_tests::{number, outcome};
+
+    fn note(o: &Outcome) -> Vec<&str> {
+        let mine = o.notes.iter().filter(|n| n.name == "credit-starvation");
+        mine.map(|n| n.text.as_str()).collect()
+    }
+
+    const LEAVES: &str = "host = 'ideal'\n[topology]\nkind = 'leaf-spine'\nleaves = 4\n\
+                          hosts_per_leaf = 4\nspines = 2\nrate = '100Gbps'\n[[program]]\n\
+                          kind = 'flows'\nsize = '1MB'\n";
+
+    #[test]
+    fn an_incast_over_credits_names_the_link_of_its_receiver() {
+        let flows = "host = 1\nhosts = 15\npeer = 0\nflows = { pattern = 'incast' }\n";
+        let o = outcome(&format!("{LEAVES}{flows}"), &["link=ib"]);
+        let all = note(&o);
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(
+            all[0].contains("held back by switch0.port0 to host0.port0, which sent"),
+            "{all:?}"
         );
-        let (name, count) = ("credit-starvation".to_owned(), l.suffered.times);
-        out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
+        assert!(all[0].contains("more credits do not help"), "{all:?}");
+        assert!(number(&o, "note.credit-starvation") > 1000.0);
+        // More credits do not help indeed.
+        let more =
+            outcome(&format!("{LEAVES}{flows}"), &["link=ib", "topology.credits.blocks=2048"]);
+        let last = |o: &Outcome| number(o, "last_completion");
+        assert!((last(&more) / last(&o) - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn too_few_credits_are_named_at_the_switch_and_at_the_host() {
+        let text = "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 2\n\
+                    length = '100m'\n[topology.credits]\n[[program]]\nkind = 'flows'\nhosts = 1\n\
+                    size = '1MB'\nflows = { pattern = 'incast' }\n";
+        // 100 m there and back are 1 us, or 50 KB at 400 Gb/s: 782 blocks.
+        let few = |set: &[&str]| outcome(text, &[&["link=ib"], set].concat());
+        let o = few(&["topology.credits.blocks=200", "topology.credits.host_blocks=2048"]);
+        let all = note(&o);
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(all[0].starts_with("host0.port0, VL 0: ") && all[0].contains("credits.blocks`"));
+        assert!(all[0].contains("no link behind it is full, so switch0.port0 grants"), "{all:?}");
+        let o = few(&["topology.credits.host_blocks=200"]);
+        let all = note(&o);
+        assert!(all[0].contains("host1.port0 grants too few credits"), "{all:?}");
+        assert!(all[0].contains("topology.credits.host_blocks"), "{all:?}");
+        assert!(note(&few(&[])).is_empty(), "2048 blocks are enough");
     }
 }

@@ -30,7 +30,8 @@ fn fault(f: &Fault) -> sim::Fault {
         what: match (f.switch, host_action(f)) {
             (Some(n), _) => What::Reboot(Reboot { switch: n.value() as u32, window: window(f) }),
             (None, Some(action)) => {
-                What::Host(HostFault { host: host(f.host), window: window(f), action })
+                let nic = f.nic.map(|n| n.value() as u16);
+                What::Host(HostFault { host: host(f.host), nic, window: window(f), action })
             }
             (None, None) => What::Packets(PacketFault {
                 matcher: matcher(f),
@@ -178,27 +179,61 @@ pub(super) fn troubles(
     s.fault.iter().enumerate().filter_map(trouble).collect()
 }
 
-/// The planned faults by which the device can have given a queue pair up, at `at` or before.
-pub(super) fn device_faults(
+/// A planned fault that may still hit packets of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct ToCome {
+    pub id: String,
+    pub kind: FaultKind,
+    pub from: Time,
+    /// `None`: it never ends.
+    pub to: Option<Time>,
+}
+
+/// The faults that can keep a packet between these hosts from being answered, save for those that
+/// have fired as often as they may. Whether a packet takes the way that a fault is about is not
+/// asked.
+pub(super) fn to_come(s: &Scenario, world: &World, hosts: &[u32]) -> Vec<ToCome> {
+    let uses = world.fault_uses();
+    let fault = |(f, used): (&Fault, &sim::FaultUse)| {
+        use FaultKind::{BadDoorbell, CqNotPolled, Duplicate, NicStall, PeerDead, ProgramStall};
+        use FaultKind::{QpError, Rnr};
+        let (here, lasts) = match f.kind {
+            Duplicate | ProgramStall | CqNotPolled | BadDoorbell => (false, false),
+            PeerDead | QpError => (hosts.contains(&host(f.host).0), true),
+            NicStall | Rnr => (hosts.contains(&host(f.host).0), false),
+            _ => (true, false),
+        };
+        let spent = f.budget.is_some_and(|b| used.fired >= b.value());
+        let spent = spent || f.nth.is_some() && used.fired > 0;
+        let w = window(f);
+        let to = (w.before != Time::MAX && !lasts).then_some(w.before);
+        let (id, kind, from) = (f.id.clone(), f.kind, w.after);
+        (here && !spent).then_some(ToCome { id, kind, from, to })
+    };
+    s.fault.iter().zip(&uses).filter_map(fault).collect()
+}
+
+/// The fault that made a NIC give up a queue pair at this time.
+pub(super) fn device_fault(
     s: &Scenario,
     world: &World,
-    (at_host, of): (u32, Qpn),
+    (at_host, number): (u32, u32),
     at: Time,
-) -> Vec<String> {
-    let fired = |i: usize| {
-        let uses = world.fault_uses();
-        uses.get(i).and_then(|u| u.first).is_some_and(|first| first <= at)
+) -> Option<String> {
+    let uses = world.fault_uses();
+    let its = |f: &Fault| qpn(f.qp).is_none_or(|q| q.value() == number);
+    let of = |kind: FaultKind, its: &dyn Fn(&Fault) -> bool| {
+        let mut all = s.fault.iter().zip(&uses);
+        let found = all.find(|(f, used)| {
+            let begun = used.first.is_some_and(|first| first <= at);
+            f.kind == kind && host(f.host).0 == at_host && used.fired > 0 && begun && its(f)
+        });
+        found.map(|(f, _)| f.id.clone())
     };
-    let its = |(i, f): (usize, &Fault)| {
-        let kind = match f.kind {
-            FaultKind::QpError => qpn(f.qp) == Some(of),
-            // A NIC that stops takes all queue pairs with it.
-            FaultKind::BadDoorbell => f.stop_after.is_some() || qpn(f.qp).is_none_or(|q| q == of),
-            _ => false,
-        };
-        (kind && host(f.host).0 == at_host && fired(i)).then(|| f.id.clone())
-    };
-    s.fault.iter().enumerate().filter_map(its).collect()
+    // A NIC that stops for one damaged doorbell gives up all of its queue pairs.
+    of(FaultKind::QpError, &its)
+        .or_else(|| of(FaultKind::BadDoorbell, &its))
+        .or_else(|| of(FaultKind::BadDoorbell, &|_| true))
 }
 
 /// What came of the faults. One that never fired fails a run that is good otherwise.
@@ -234,11 +269,11 @@ pub(super) fn collect(world: &World, out: &mut Outcome) {
 }
 
 fn why(u: &sim::FaultUse) -> String {
-    match (u.matched, &u.preempted_by) {
+    match (u.matched, &u.decided_by) {
         (0, _) => "nothing matched".to_owned(),
         (n, Some(by)) => format!(
-            "{n} matched, and fault \"{by}\", which stands before it, decided first about {}",
-            u.preempted
+            "{n} matched, and fault \"{by}\", which stands before it in the file, decided about \
+             what it would have taken"
         ),
         (n, None) => format!("{n} matched, and neither number nor chance chose one"),
     }

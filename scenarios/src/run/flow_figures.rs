@@ -23,9 +23,11 @@ use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
 use serde::Serialize;
 
+mod victims;
+
 use super::flows::{Flow, flows};
 use super::programs::{FlowShape, Placed, epoch, flow_shape};
-use super::{LatencyRecorder, Metric, Note, NoteKind, Outcome, Point};
+use super::{LatencyRecorder, Metric, Outcome, Point};
 use crate::format::ProgramKind;
 use crate::workloads::{Op, Results};
 
@@ -76,6 +78,8 @@ pub struct FlowRow {
 pub struct BucketRow {
     /// Name of the program; empty: all.
     pub program: String,
+    /// Sizes of the class are larger.
+    pub above: u64,
     /// Largest size of the class; `None`: any.
     pub up_to: Option<u64>,
     /// Complete flows.
@@ -104,9 +108,10 @@ pub(super) fn collect(
     all: &[(&Placed, &Results)],
     out: &mut Outcome,
 ) {
-    let mut rows = Vec::new();
+    let (mut rows, mut first) = (Vec::new(), BTreeMap::new());
     for (index, p) in point.scenario.program.iter().enumerate() {
         if p.kind == ProgramKind::Flows {
+            first.insert(index, rows.len());
             program_rows(point, world, index, all, &mut rows);
         }
     }
@@ -124,13 +129,7 @@ pub(super) fn collect(
         group(name, &rows, &mut report, out);
     }
     hops(world, out);
-    let victims = rows.iter().filter(|r| r.victim).count() as u64;
-    if victims > 0 {
-        let text = "flows that took more than twice as long as sharing their own ends explains: \
-                    traffic for other hosts, losses or the control of their rate held them up";
-        let (name, text) = ("victim-flows".to_owned(), text.to_owned());
-        out.notes.push(Note { kind: NoteKind::Info, name, text, count: victims });
-    }
+    victims::note(world, &rows, &first, all, out);
     report.left_out = rows.len().saturating_sub(MAX_ROWS) as u64;
     rows.truncate(MAX_ROWS);
     report.flows = rows;
@@ -241,7 +240,7 @@ const fn opcodes(op: Op) -> [Opcode; 4] {
 }
 
 /// Bytes on the wire of a message.
-fn message_bytes(rc: &RcConfig, op: Op, len: u64, payload: u32) -> u64 {
+pub(super) fn message_bytes(rc: &RcConfig, op: Op, len: u64, payload: u32) -> u64 {
     let [first, middle, last, only] = opcodes(op);
     let packets = len.div_ceil(payload.into());
     let wire = |opcode, bytes: u64| u64::from(rc.wire_bytes(opcode, bytes as u32));
@@ -305,11 +304,16 @@ fn percentiles(mut values: Vec<u64>) -> [u64; 4] {
     [50, 95, 99, 100].map(|p| values[(values.len() * p).div_ceil(100).max(1) - 1])
 }
 
-fn bucket(program: &str, up_to: Option<u64>, rows: &[&FlowRow]) -> Option<BucketRow> {
+fn bucket(
+    program: &str,
+    (above, up_to): (u64, Option<u64>),
+    rows: &[&FlowRow],
+) -> Option<BucketRow> {
     let fct: Vec<u64> = rows.iter().filter_map(|r| r.fct_ps).collect();
     let slowdown: Vec<u64> = rows.iter().filter_map(|r| r.slowdown_ppm).collect();
     (!fct.is_empty()).then(|| BucketRow {
         program: program.to_owned(),
+        above,
         up_to,
         flows: fct.len() as u64,
         fct_ps: percentiles(fct),
@@ -325,7 +329,7 @@ fn group(program: &str, rows: &[&FlowRow], report: &mut FlowReport, out: &mut Ou
     let unfinished = rows.iter().filter(|r| r.fct_ps.is_none()).count();
     put("flows_unfinished", Metric::count(unfinished as u64));
     put("victims", Metric::count(rows.iter().filter(|r| r.victim).count() as u64));
-    let Some(all) = bucket(program, None, rows) else { return };
+    let Some(all) = bucket(program, (0, None), rows) else { return };
     for (i, name) in ["p50", "p95", "p99", "max"].into_iter().enumerate() {
         put(&format!("fct_{name}"), Metric::time(Span::from_ps(all.fct_ps[i])));
         let slowdown = Metric::ratio(all.slowdown_ppm[i], PPM as u64);
@@ -355,7 +359,7 @@ fn group(program: &str, rows: &[&FlowRow], report: &mut FlowReport, out: &mut Ou
             rows.iter().filter(|r| r.bytes > from && r.bytes <= most).copied().collect();
         // A class that has all says nothing new.
         if inside.len() < rows.len() {
-            report.buckets.extend(bucket(program, Some(most), &inside));
+            report.buckets.extend(bucket(program, (from, up_to), &inside));
         }
         from = most;
     }

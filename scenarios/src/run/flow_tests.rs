@@ -185,7 +185,7 @@ fn contradictions_have_a_place_and_a_remedy() {
     assert_eq!(chunk, "`chunk` has no use in the pattern `permutation`");
     assert_eq!(refused(&p, &["qp.type=UC"]), "flows are between RC queue pairs");
     let i = among("incast");
-    assert!(refused(&i, &["program.0.peer=7"]).starts_with("host 7 gets the bytes"));
+    assert!(refused(&i, &["program.0.peer=7"]).starts_with("hosts 0 to 7 send to"));
     assert!(refused(&i, &["program.0.peer=9"]).starts_with("`peer` is 9"));
     let nic = refused(&i, &["program.0.nic=1", "program.0.peer=8"]);
     assert_eq!(nic, "NIC 1 of host 0, which has 1, from 0 on");

@@ -262,6 +262,7 @@ fn nic(n: &Nic) -> NicConfig {
         ack_latency: n.ack_latency,
         completion_latency: n.completion_latency,
         tx_buffer: n.tx_buffer.0 as u32,
+        rx_buffer: n.rx_buffer.0 as u32,
         cqe_bytes: n.cqe.0 as u32,
         rq_wqe_bytes: n.rq_wqe.0 as u32,
         rq_fetch: n.rq_fetch as u32,

@@ -27,7 +27,7 @@ const TIMERS: &str = "timer-waits";
 /// The name of an output port of a switch among the resources.
 pub(super) fn port_name(p: &SwitchPortUse) -> String {
     let to = LinkEnd { node: p.peer, port: None };
-    format!("switch{}.port {} to {to}", p.switch, p.port.0)
+    format!("switch{}.port{} to {to}", p.switch, p.port.0)
 }
 
 /// Says more about the limit, once it is known. `duration`: the measured time.

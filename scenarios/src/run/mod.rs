@@ -2,6 +2,7 @@
 //! out.
 
 mod batch;
+mod bottleneck;
 pub(crate) mod congestion;
 mod credits;
 mod deaths;
@@ -47,6 +48,7 @@ mod simulate;
 #[cfg(test)]
 mod simulate_tests;
 mod steps;
+mod sums;
 mod switches;
 mod timeline;
 mod waiting;

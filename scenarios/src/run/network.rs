@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_sim::fabric::{
-    BLOCK_BYTES, Buffering, ConfigError, CreditConfig, End, Fabric, FabricConfig, FatTree,
-    Forwarding, HashSeed, LeafSpine, Link, LinkConfig, MAX_CREDIT, Noise as FabricNoise,
-    PROPAGATION_PER_MM, Rails, ReceiveBuffer, Routing, ShapeError, StaticRoute, SwitchConfig,
+    BLOCK_BYTES, Buffering, ConfigError, CreditConfig, EcnException as SimException, End, Fabric,
+    FabricConfig, FatTree, Forwarding, HashSeed, LeafSpine, Link, LinkConfig, MAX_CREDIT,
+    Noise as FabricNoise, PROPAGATION_PER_MM, Rails, ReceiveBuffer, Routing, ShapeError,
+    StaticRoute, SwitchConfig,
 };
 use doorbell_sim::wire::{HostId, PortId};
 
@@ -15,8 +16,8 @@ use doorbell_sim::host::MAX_NICS;
 use super::hardware::encapsulation;
 use super::switches;
 use crate::format::{
-    Credits, HashMode, Noise, RoutingMode, Scenario, Switch, SwitchMode, Topology, TopologyKind,
-    TopologyLink, TopologyRoute,
+    Credits, EcnException, HashMode, Noise, RoutingMode, Scenario, Switch, SwitchMode, Topology,
+    TopologyKind, TopologyLink, TopologyRoute,
 };
 use crate::profile::{ForwardMode, LinkKind, Profile};
 use crate::quantity::{Count, Length, Positive};
@@ -75,10 +76,48 @@ pub(crate) fn network(
     };
     c.routing = parts.routing();
     c.classes = switches::classes(switch, t.switch_mode());
+    for (index, e) in switch.exception.iter().enumerate() {
+        c.ecn_exceptions.extend(exceptions(index, e, &c)?);
+    }
     if let Some(credits) = &t.credits {
         parts.set_credits(credits, &mut c);
     }
     Ok(c)
+}
+
+/// The switches, or the port, of an entry of `[[switch.exception]]`.
+fn exceptions(
+    index: usize,
+    e: &EcnException,
+    c: &FabricConfig,
+) -> Result<impl Iterator<Item = SimException> + use<>, Wrong> {
+    let wrong = |message: String, help: &str| {
+        let path = format!("switch.exception.{index}.at");
+        Err(Wrong { path, message, help: help.to_owned() })
+    };
+    let (name, port) = match e.at.rsplit_once(".port") {
+        Some((name, port)) => (name, Some(port.parse::<u16>().ok())),
+        None => (e.at.as_str(), None),
+    };
+    let named = nodes(name).filter(|n| !n.host && port.is_none_or(|p| p.is_some()));
+    let Some(n) = named.filter(|n| port.is_none() || n.first == n.last) else {
+        let help = "write \"switch0\", \"switch0..3\" or \"switch0.port1\"";
+        return wrong(format!("\"{}\" names no switch", e.at), help);
+    };
+    let switches = c.switches.len();
+    if n.last as usize >= switches {
+        let text = format!("there is no switch{}: the network has {switches}", n.last);
+        return wrong(text, "name another, counted from 0");
+    }
+    let here = End::Switch(n.first);
+    let ports = c.links.iter().filter(|l| l.a == here || l.b == here).count();
+    let port = port.flatten();
+    if let Some(p) = port.filter(|p| usize::from(*p) >= ports) {
+        let text = format!("there is no port {p} at switch{}, which has {ports}", n.first);
+        return wrong(text, "name another, counted from 0");
+    }
+    let (port, ecn) = (port.map(PortId), e.ecn.as_ref().map(switches::ecn));
+    Ok((n.first..=n.last).map(move |switch| SimException { switch, port, ecn }))
 }
 
 /// The network of a scenario, with its noise.
@@ -157,6 +196,12 @@ pub(crate) fn check_explicit(c: &FabricConfig) -> Result<(), Wrong> {
         ConfigError::RouteMisses { host, .. } => {
             ("route", format!("lead every switch's packets for host {} there", host.0))
         }
+        // Said of `[switch]`, with the places there.
+        ConfigError::NothingShared { .. }
+        | ConfigError::XonAboveXoff { .. }
+        | ConfigError::XoffAboveBuffer { .. }
+        | ConfigError::Ecn { .. }
+        | ConfigError::EcnException { .. } => return Ok(()),
         _ => ("link", "change the links".to_owned()),
     };
     Err(Wrong::new(key, e.to_string(), help))

@@ -118,3 +118,38 @@ fn receivers_share_a_queue_by_nic() {
     let o = outcome(&text, &["program.1.nic=0"]);
     assert!(o.find("host1.srq0.low").is_some() && o.find("host1.srq1.low").is_none());
 }
+
+/// Of two rails the one whose NIC the fault names stands still, and the other does not notice.
+#[test]
+fn a_fault_of_one_nic_leaves_the_other_alone() {
+    let last = |o: &Outcome, name: &str| number(o, &format!("{name}.latency.max"));
+    let stall = |nic: &str| {
+        let fault = "[[fault]]\nid = 'f'\nkind = 'nic-stall'\nhost = 0\nafter = '150us'\n\
+                     before = '650us'\n";
+        outcome(&format!("{RAILS}{fault}{nic}"), &[])
+    };
+    let alone = outcome(RAILS, &[]);
+    let o = stall("nic = 1\n");
+    assert_eq!(o.exit.kind, ExitKind::Ok, "{}", o.exit.reason);
+    assert!(last(&o, "b") > last(&alone, "b") + 4e8, "half a millisecond");
+    assert!(last(&o, "a") < last(&alone, "a") + 1e8, "{} {}", last(&o, "a"), last(&alone, "a"));
+    let o = stall("");
+    assert!(last(&o, "a") > last(&alone, "a") + 4e8, "both");
+}
+
+/// The second GPU of a profile with two is at another NIC: what is sent from it does not come near
+/// the first.
+#[test]
+fn a_program_names_its_gpu() {
+    let text = "[topology]\nnics = 2\n[[topology.nic]]\npcie_switch = 0\ngpus = [0]\n\
+                [[topology.nic]]\npcie_switch = 1\ngpus = [1]\n[[program]]\nkind = 'latency'\n\
+                size = '4KiB'\niterations = 10\nmemory = 'gpu'\nnic = 1\n";
+    let read = |o: &Outcome, link: &str| pcie(o, link, Direction::Up, "payload-read");
+    let of = |gpu: &str| outcome(text, &["gpu.count=2", &format!("program.0.gpu={gpu}")]);
+    let o = of("1");
+    assert!(read(&o, "host0.gpu1") > 10 * 4096 && read(&o, "host0.gpu0") == 0);
+    let far = of("0");
+    assert!(read(&far, "host0.gpu0") > 10 * 4096 && read(&far, "host0.gpu1") == 0);
+    let p50 = |o: &Outcome| number(o, "latency.p50");
+    assert!(p50(&far) > p50(&o), "over the root port");
+}

@@ -27,6 +27,8 @@
 //! | `srq_limit_events` | count | limit events that programs have taken |
 //! | `rate_cuts` | count | with congestion control: how often a flow's rate fell |
 //! | `rate_waits` | count | times that a queue pair with work waited for its rate |
+//! | `rtt_deviation` | time | mean distance of round trip times from the target of `integral` |
+//! | `rtt_swings`, `rtt_period` | count, time | swings about that target, and the mean one's time |
 //! | `rate_min` | bit/s | the lowest rate that any flow had |
 //! | `data_errors` | count | messages that the peer found wrong or missing |
 //! | `flows`, `flows_unfinished` | count | of programs of that kind; all that follow too |
@@ -36,6 +38,11 @@
 //! | `goodput` | bit/s | bytes of complete flows, from the first start to the last completion |
 //! | `jain` | ratio | Jain's index over the throughputs of complete flows |
 //! | `victims` | count | flows that were slow though they shared neither end, see docs/flows.md |
+//! | `sums`, `sums_wrong` | count | of aggregations: rounds of all members that are complete, and of these wrong |
+//! | `members_failed` | count | members that ended with an error instead |
+//! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |
+//! | `added_bytes` | bytes | contributions that were added |
+//! | `byte_bound` | time | of one round: bytes of the busiest port in one direction at its rate |
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `wr_ids` | word | of a script's own sends in the order of their completions: `1, 0` |
@@ -99,7 +106,7 @@ pub struct Exit {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResourceUse {
     /// `host0.port transmit`, `host0.core 0 on NUMA node 0 (program 0)`, and of the output ports of
-    /// switches that carried something (at most 256, the busiest) `switch0.port 3 to host3`, …
+    /// switches that carried something (at most 256, the busiest) `switch0.port3 to host3`, …
     pub name: String,
     /// Time in which it was busy.
     pub busy: Span,

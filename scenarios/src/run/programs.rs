@@ -1,9 +1,11 @@
 //! From the programs of a scenario file to programs on initiators.
 
+mod aggregate;
 mod config;
 mod flows;
 mod script;
 
+pub(crate) use aggregate::plan_of;
 pub(crate) use flows::{FlowShape, epoch, flow_shape};
 
 use doorbell_core::transport::{Initiator, MemKind};
@@ -185,6 +187,9 @@ impl Planner<'_> {
         if p.kind == ProgramKind::Flows {
             return self.flows(index, p);
         }
+        if p.kind == ProgramKind::Aggregate {
+            return self.aggregate(index, p);
+        }
         if p.initiator == format::Initiator::CpuProxy {
             return self.proxied(index, p);
         }
@@ -306,7 +311,8 @@ impl Planner<'_> {
         }
         let block = self.blocks[host as usize];
         self.blocks[host as usize] += 1;
-        let who = Initiator::GpuBlock { gpu: 0, block };
+        let gpu = self.gpu(index);
+        let who = Initiator::GpuBlock { gpu, block };
         Ok(InitiatorConfig { who, poll: PollMode::Busy, nic })
     }
 
@@ -323,6 +329,11 @@ impl Planner<'_> {
                 Ok(self.core(at, Some(numa), poll_mode(p)))
             }
         }
+    }
+
+    /// The GPU of a program.
+    fn gpu(&self, index: usize) -> u8 {
+        self.point.scenario.program[index].gpu.value() as u8
     }
 
     /// Socket of a NIC.
@@ -365,7 +376,7 @@ impl Planner<'_> {
                 let help = "use \"host\", or name a profile with a GPU";
                 Err(bad(index, field, "the profile has no GPU", help))
             }
-            format::Memory::Gpu => Ok(MemKind::Gpu { gpu: 0 }),
+            format::Memory::Gpu => Ok(MemKind::Gpu { gpu: self.gpu(index) }),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState};
 use doorbell_sim::fabric::{DropCause, FabricConfig};
@@ -22,7 +23,7 @@ use super::{
 };
 use super::{
     congestion, credits, deaths, effective, faults, flow_figures, limits, ports, receives, series,
-    switches, timeline, waiting, watch,
+    sums, switches, timeline, waiting, watch,
 };
 use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
@@ -165,6 +166,12 @@ fn failure(placed: &Placed, f: &Failure) -> Option<RunError> {
             bad("", "change the program so that the verbs allow it")
         }
         Failure::PostRecv(_) => bad("", "post fewer receives at a time, or raise `qp.rq_depth`"),
+        Failure::Aggregate(
+            AggregateError::Create(_)
+            | AggregateError::Config(_)
+            | AggregateError::Memory(_)
+            | AggregateError::Modify(_),
+        ) => bad("", "change the program so that the verbs allow it"),
         Failure::OwnRegion { .. } | Failure::PeerRegion { .. } => bad(".size", "smaller messages"),
         _ => None,
     }
@@ -202,6 +209,7 @@ fn collect(
     out.exit = exit(end, &failures, world, &receives::unmet(point, &all));
     let (first, last) = program_metrics(point, world, &all, &mut out);
     flow_figures::collect(point, world, &all, &mut out);
+    sums::collect(point, world, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
     receives::metrics(world, &all, &mut out);
@@ -209,7 +217,7 @@ fn collect(
     switch_links(world, &mut out);
     credits::starvation(world, &mut out);
     oversize(world, &mut out);
-    switches::collect(point, world, MAX_SWITCH_PORTS, &mut out);
+    switches::collect(point, world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);

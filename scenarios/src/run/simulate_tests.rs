@@ -151,15 +151,15 @@ const INCAST: &str = "[topology]\nkind = 'switch'\nhosts = 5\n\
 #[test]
 fn a_switch_port_that_many_send_to_is_what_limits() {
     let o = outcome(INCAST, &[]);
-    assert_eq!(o.limiting.as_deref(), Some("switch0.port 4 to host4"));
-    let port = |figure| number(&o, &format!("resource.switch0.port 4 to host4.{figure}"));
+    assert_eq!(o.limiting.as_deref(), Some("switch0.port4 to host4"));
+    let port = |figure| number(&o, &format!("resource.switch0.port4 to host4.{figure}"));
     assert!(port("busy") > 0.95 && port("busy") <= 1.0, "{}", port("busy"));
     assert_eq!(port("served"), 4.0 * 100.0 * 16.0, "packets of 4 KiB");
     // Three of four packets wait at a time, and longer than each is sent.
     assert!(port("waited") > 3.0 * number(&o, "a.duration"), "{}", port("waited"));
-    assert!(number(&o, "resource.switch0.port 0 to host0.busy") < 0.1, "acknowledgements");
+    assert!(number(&o, "resource.switch0.port0 to host0.busy") < 0.1, "acknowledgements");
     let alone = outcome(&INCAST[..INCAST.match_indices("[[program]]").nth(1).unwrap().0], &[]);
     assert_eq!(alone.limiting.as_deref(), Some("host0.port transmit"), "both are as busy");
-    assert_eq!(number(&alone, "resource.switch0.port 4 to host4.waited"), 0.0);
-    assert!(alone.find("resource.switch0.port 1 to host1.busy").is_none(), "it carried nothing");
+    assert_eq!(number(&alone, "resource.switch0.port4 to host4.waited"), 0.0);
+    assert!(alone.find("resource.switch0.port1 to host1.busy").is_none(), "it carried nothing");
 }

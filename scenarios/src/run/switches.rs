@@ -18,7 +18,10 @@ use crate::quantity::Unit;
 /// Bytes between pause and resume where the file does not say: two of the largest packets.
 const HYSTERESIS: u64 = 2 * doorbell_sim::fabric::DEFAULT_MAX_PACKET_BYTES as u64;
 
-fn ecn(e: &Ecn) -> EcnConfig {
+/// Restoration time without a word, in detection times: that of SONiC's `pfcwd start`.
+const RESTORE: u64 = 2;
+
+pub(super) fn ecn(e: &Ecn) -> EcnConfig {
     let at = match e.at {
         EcnAt::Dequeue => MarkAt::Dequeue,
         EcnAt::Enqueue => MarkAt::Enqueue,
@@ -87,6 +90,7 @@ pub(crate) fn shared(s: &Switch) -> SharedConfig {
                 StormMode::Report => StormAction::Report,
                 StormMode::Ignore => StormAction::Ignore,
             },
+            restore: s.restore.as_ref().map_or(after.0 * RESTORE, |restore| restore.0),
         }),
     }
 }
@@ -101,15 +105,17 @@ fn pauses(world: &World, port: &EgressPort) -> PauseCounters {
         xon_received: a.xon_received + b.xon_received,
         paused: a.paused + b.paused,
         storms: a.storms + b.storms,
+        restores: a.restores + b.restores,
     })
 }
 
-/// What the ports of switches have marked, paused and held, of each node the first `ports`. Only
-/// where the file has a say in it: other runs have no such metrics.
-pub(crate) fn collect(point: &Point, world: &World, ports: usize, out: &mut Outcome) {
+/// What the ports of switches have marked, paused and held, over all of them; that of each is
+/// among the ports of the network. Only where the file has a say in it: other runs have no such
+/// metrics.
+pub(crate) fn collect(point: &Point, world: &World, out: &mut Outcome) {
     let pauses = world.fabric().pauses();
     if pauses || point.scenario.switch != Switch::default() {
-        metrics(world, ports, out);
+        metrics(world, out);
     }
     // The network was built of this before the run.
     if pauses && let Ok(config) = network_of(&point.scenario, &point.profile) {
@@ -118,14 +124,14 @@ pub(crate) fn collect(point: &Point, world: &World, ports: usize, out: &mut Outc
     }
 }
 
-fn metrics(world: &World, ports: usize, out: &mut Outcome) {
+fn metrics(world: &World, out: &mut Outcome) {
     let fabric = world.fabric();
     let (mut marked, mut queue, mut all) = (0, 0, PauseCounters::default());
-    let mut put = |name: String, m| out.metrics.insert(name, m);
-    let each = fabric.switches().iter().enumerate().flat_map(|(s, switch)| {
-        (0..switch.ports() as u16).map(move |p| (s, p, switch.egress(PortId(p))))
-    });
-    for (s, p, port) in each {
+    let each = fabric
+        .switches()
+        .iter()
+        .flat_map(|switch| (0..switch.ports() as u16).map(move |p| switch.egress(PortId(p))));
+    for port in each {
         let (c, own) = (port.counters(world.now()), pauses(world, port));
         marked += c.marked;
         queue = queue.max(c.max_queue_bytes);
@@ -133,25 +139,16 @@ fn metrics(world: &World, ports: usize, out: &mut Outcome) {
         all.xon_sent += own.xon_sent;
         all.paused += own.paused;
         all.storms += own.storms;
-        if usize::from(p) < ports {
-            let of = |name: &str| format!("switch{s}.port{p}.{name}");
-            put(of("marked"), Metric::count(c.marked));
-            put(of("max_queue"), Metric::bytes(c.max_queue_bytes));
-            put(of("pause_frames"), Metric::count(own.xoff_sent));
-            put(of("paused"), Metric::time(own.paused));
-        }
+        all.restores += own.restores;
     }
     let (mut hosts, mut from_hosts) = (Span::ZERO, 0);
-    for (h, host) in fabric.hosts().iter().enumerate() {
+    for host in fabric.hosts() {
         let own = (0..host.ports() as u16).map(|p| pauses(world, host.egress(PortId(p))));
         let (paused, sent) = own.fold((Span::ZERO, 0), |(t, n), c| (t + c.paused, n + c.xoff_sent));
         hosts += paused;
         from_hosts += sent;
-        if h < ports {
-            put(format!("host{h}.paused"), Metric::time(paused));
-            put(format!("host{h}.pause_frames"), Metric::count(sent));
-        }
     }
+    let mut put = |name: String, m| out.metrics.insert(name, m);
     let peak = fabric.switches().iter().filter_map(|s| s.buffer()).map(|b| b.peak()).max();
     put("ecn_marked".into(), Metric::count(marked));
     put("switch_queue_max".into(), Metric::bytes(queue));
@@ -162,6 +159,7 @@ fn metrics(world: &World, ports: usize, out: &mut Outcome) {
     put("switches_paused".into(), Metric::time(all.paused));
     put("hosts_paused".into(), Metric::time(hosts));
     put("pause_storms".into(), Metric::count(all.storms));
+    put("pause_restores".into(), Metric::count(all.restores));
     storm_note(world, all.storms, out);
 }
 

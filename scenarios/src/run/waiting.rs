@@ -10,6 +10,10 @@ use super::{ExitKind, Outcome};
 /// Ports on the way from a packet that waits to the one that all wait for.
 const MAX_WAY: usize = 32;
 
+/// What the port does that everybody waits for.
+const GIVES_NO_CREDIT: &str = "gives no credit back";
+const GIVES_NO_ROOM: &str = "gives no room back or has paused it";
+
 /// Queue pairs that the exit's reason names; the rest is counted.
 const MAX_NAMED: usize = 4;
 
@@ -62,10 +66,11 @@ fn waits(world: &World) -> BTreeMap<(u32, u32), Wait> {
             if n == 1 { "1 packet waits".to_owned() } else { format!("{n} packets wait") };
         let name = port_name(fabric, node, port);
         let egress = fabric.egress_of(node, port);
-        let state = match (egress.is_blocked(), egress.credits()) {
-            (true, Some(_)) => "no room at the far end (no credits)",
-            (true, None) => "the far end has paused it",
-            (false, _) => "its turn has not come",
+        let state = match (egress.is_blocked(), egress.credits(world.now()), egress.lanes()) {
+            (true, Some(_), _) => "no room at the far end",
+            (true, None, 0) => "the far end has paused it",
+            (true, None, _) => "it waits for link credit",
+            (false, ..) => "its turn has not come",
         };
         let here = format!("{packets} in the network, the first at {name}: {state}");
         Wait { here, why: way(world, node, port) }
@@ -99,7 +104,8 @@ fn way(world: &World, mut node: NodeId, mut port: PortId) -> String {
             None if seen.len() == MAX_WAY => break "others".to_owned(),
             None => {
                 let far = port_name(fabric, peer, peer_port);
-                break format!("{far}, which gives no room back or has paused it");
+                let why = if egress.lanes() > 0 { GIVES_NO_CREDIT } else { GIVES_NO_ROOM };
+                break format!("{far}, which {why}");
             }
         }
     };
@@ -114,6 +120,10 @@ mod tests {
     /// Five lossless switches in a ring, each with a host that sends to the next but one: every
     /// link of the ring is asked for twice its rate, and each waits for the next.
     fn ring(buffer: &str) -> Outcome {
+        outcome(&text(buffer), &[])
+    }
+
+    fn text(buffer: &str) -> String {
         let mut text = format!(
             "[topology]\nkind = 'explicit'\nhosts = 5\nswitches = 5\nswitch = 'lossless'\n\
              buffer = '{buffer}'\n"
@@ -127,7 +137,7 @@ mod tests {
                  size = '200KB'\niterations = 1\n"
             );
         }
-        outcome(&text, &[])
+        text
     }
 
     #[test]
@@ -136,12 +146,28 @@ mod tests {
         assert_eq!(o.exit.kind.word(), "no-progress");
         let reason = &o.exit.reason;
         assert!(reason.contains("5 ports wait for each other in a circle"), "{reason}");
-        assert!(reason.contains("at host0.port0: no room at the far end (no credits)"), "{reason}");
+        assert!(reason.contains("at host0.port0: no room at the far end"), "{reason}");
         assert!(reason.contains("switch2.port"), "{reason}");
         let deaths: Vec<_> = o.qps.iter().filter_map(|q| q.death.as_ref()).collect();
         assert_eq!(deaths.len(), 5);
         let told = |d: &&&crate::run::DeathRow| d.other_side.iter().any(|l| l.contains("circle"));
         assert_eq!(deaths.iter().filter(told).count(), 5);
+    }
+
+    /// The same ring of InfiniBand: what ports wait for is credit, and nobody pauses anybody.
+    #[test]
+    fn ports_of_infiniband_wait_for_credit() {
+        let roomless = "[topology]\nkind = 'explicit'\nhosts = 5\nswitches = 5\n\
+                        switch = 'lossless'\nbuffer = '16KiB'\n";
+        let credits = "[topology]\nkind = 'explicit'\nhosts = 5\nswitches = 5\n\
+                       [topology.credits]\nblocks = 256\n";
+        let text = text("16KiB").replace(roomless, credits);
+        let o = outcome(&text, &["link=ib"]);
+        assert_eq!(o.exit.kind.word(), "no-progress");
+        let reason = &o.exit.reason;
+        assert!(reason.contains(": it waits for link credit"), "{reason}");
+        assert!(reason.contains("5 ports wait for each other in a circle"), "{reason}");
+        assert!(!reason.contains("paused"), "{reason}");
     }
 
     #[test]

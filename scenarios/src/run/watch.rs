@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use doorbell_sim::fabric::{EgressPort, Fabric};
-use doorbell_sim::wire::PortId;
+use doorbell_sim::fabric::{EcnConfig, EgressPort, Fabric, MAX_CLASSES};
+use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 
+use super::congestion::Keys;
 use super::switches::classes;
 use super::{Note, NoteKind, Outcome};
-use crate::format::{ControlKind, Scenario};
+use crate::format::{ControlKind, Op, ProgramKind, Scenario};
+use crate::quantity::Unit;
 
 /// Ports named in a note; the rest is counted.
 const MAX_NAMED: usize = 8;
@@ -21,6 +23,8 @@ struct Setting {
     what: &'static str,
     /// Whether the network has a use for it.
     applies: fn(&Fabric) -> bool,
+    /// Whether only ports of switches have it.
+    of_switches: bool,
     /// Its value at a port, as people read it.
     of: fn(&EgressPort) -> String,
     /// The value that all should have; without it that of most ports.
@@ -30,11 +34,12 @@ struct Setting {
 }
 
 /// One line for each setting.
-const SETTINGS: [Setting; 2] = [
+const SETTINGS: [Setting; 3] = [
     Setting {
         note: "mixed-mtu",
         what: "largest packet",
         applies: |_| true,
+        of_switches: false,
         of: |port| {
             let most = port.max_packet_bytes();
             most.map_or("any".to_owned(), |n| format!("{n} B on the wire"))
@@ -47,12 +52,33 @@ const SETTINGS: [Setting; 2] = [
         note: "mixed-pfc",
         what: "priority flow control",
         applies: pauses_somebody,
+        of_switches: false,
         of: |port| if port.knows_pauses() { PFC } else { "off" }.to_owned(),
         wanted: Some(PFC),
         remedy: "nobody can be paused over such a link, so a lossless class drops behind it \
                  (`tail_drop`); take `pfc = false` from the link",
     },
+    Setting {
+        note: "mixed-ecn",
+        what: "ECN marking",
+        applies: |_| true,
+        of_switches: true,
+        of: curves,
+        wanted: None,
+        remedy: "of a queue there senders hear later, earlier or never, so what they do depends on \
+                 the way; take the switch out of `[[switch.exception]]`",
+    },
 ];
+
+/// How a port marks, class by class.
+fn curves(port: &EgressPort) -> String {
+    let one = |class: u8| {
+        let EcnConfig { kmin, kmax, pmax, .. } = port.curve(class)?;
+        Some(format!("class {class} from {kmin} B to {kmax} B, at most {}", pmax.print()))
+    };
+    let all: Vec<String> = (0..MAX_CLASSES as u8).filter_map(one).collect();
+    if all.is_empty() { "off".to_owned() } else { all.join(", ") }
+}
 
 /// Priority flow control is on.
 const PFC: &str = "on";
@@ -75,9 +101,17 @@ pub(super) fn collect(world: &World, scenario: &Scenario, out: &mut Outcome) {
         };
         warn(setting.note, text, count, out);
     }
-    out.oracles.push("unmarked-class".to_owned());
-    if let Some((text, count)) = unmarked(scenario) {
-        warn("unmarked-class", text, count, out);
+    type Look = fn(&Scenario) -> Option<(String, u64)>;
+    let looks: [(&str, NoteKind, Look); 3] = [
+        ("unmarked-class", NoteKind::Warning, unmarked),
+        ("unused-class", NoteKind::Info, unused),
+        ("control-without-signal", NoteKind::Warning, unmeasured),
+    ];
+    for (name, kind, look) in looks {
+        out.oracles.push(name.to_owned());
+        if let Some((text, count)) = look(scenario) {
+            out.notes.push(Note { kind, name: name.to_owned(), text, count });
+        }
     }
 }
 
@@ -85,22 +119,72 @@ fn warn(name: &str, text: String, count: u64, out: &mut Outcome) {
     out.notes.push(Note { kind: NoteKind::Warning, name: name.to_owned(), text, count });
 }
 
+/// Service levels that programs send on.
+fn levels(s: &Scenario) -> impl Iterator<Item = u8> {
+    s.program.iter().map(|p| p.sl.unwrap_or(s.qp.sl).value() as u8)
+}
+
+/// Classes in which nothing is sent: what the file says of them decides nothing.
+fn unused(s: &Scenario) -> Option<(String, u64)> {
+    let classes = classes(&s.switch, s.topology.switch_mode());
+    let of = |sl: u8| classes.of_sl[usize::from(sl)];
+    let cnps = s.congestion.notification().and_then(|n| n.sl);
+    let used: Vec<u8> = levels(s).chain(cnps).map(of).collect();
+    let all = 0..classes.each.len() as u8;
+    let unused: Vec<u8> = all.filter(|class| !used.contains(class)).collect();
+    let first = *unused.first()?;
+    let own: Vec<String> =
+        (0..16).filter(|sl| of(*sl) == first).map(|sl: u8| sl.to_string()).collect();
+    let text = format!(
+        "nothing is sent in class {}, so what `[[switch.class]]` says of it decides nothing: give \
+         a program a service level of it (`sl`, for class {first}: {}), or leave the class out",
+        list(&unused),
+        own.join(", ")
+    );
+    Some((text, unused.len() as u64))
+}
+
+/// Programs whose pace a control by round trip times cannot set: what answers a READ or an atomic
+/// is data, and takes the time of its bytes.
+fn unmeasured(s: &Scenario) -> Option<(String, u64)> {
+    let control = s.congestion.control;
+    if !matches!(control, ControlKind::Timely | ControlKind::Integral) {
+        return None;
+    }
+    let answered = |op: Op| op == Op::Read || op.is_atomic();
+    let programs = s.program.iter().zip(0u64..);
+    let without: Vec<String> = programs
+        .filter(|(p, _)| p.kind != ProgramKind::Script && answered(p.op))
+        .map(|(p, i)| if p.name.is_empty() { format!("program {i}") } else { p.name.clone() })
+        .collect();
+    let word = control.word();
+    let text = format!(
+        "`control = \"{word}\"` measures the way of ACKs, and {} has READs or atomics, which no \
+         ACK answers: they go at the rate of the line; write `op = \"write\"`, or a control by \
+         marks",
+        named(&without)
+    );
+    (!without.is_empty()).then_some((text, without.len() as u64))
+}
+
+fn list(classes: &[u8]) -> String {
+    classes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// Classes that carry data and are not marked, while others that do are, or while senders wait for
 /// marks.
 fn unmarked(s: &Scenario) -> Option<(String, u64)> {
     let classes = classes(&s.switch, s.topology.switch_mode());
-    let levels = s.program.iter().map(|p| p.sl.unwrap_or(s.qp.sl).value() as usize);
-    let mut used: Vec<u8> = levels.map(|sl| classes.of_sl[sl]).collect();
+    let mut used: Vec<u8> = levels(s).map(|sl| classes.of_sl[usize::from(sl)]).collect();
     used.sort_unstable();
     used.dedup();
     let marks = |class: &u8| classes.each[usize::from(*class)].ecn.is_some();
     let (marked, not): (Vec<u8>, Vec<u8>) = used.into_iter().partition(marks);
-    let waits = matches!(s.congestion.control, ControlKind::Dcqcn | ControlKind::Ibcc);
+    let told = s.congestion.notification().is_some_and(|n| n.with_nak);
+    let waits = s.congestion.control.waits_for_marks() && !told;
     if not.is_empty() || marked.is_empty() && !waits {
         return None;
     }
-    let list =
-        |classes: &[u8]| classes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let others = match marked.is_empty() {
         true => format!("`control = \"{}\"` waits for marks", s.congestion.control.word()),
         false => format!("class {} is marked", list(&marked)),
@@ -117,7 +201,9 @@ fn unmarked(s: &Scenario) -> Option<(String, u64)> {
 /// the same.
 fn odd_ones(fabric: &Fabric, setting: &Setting) -> Option<(String, u64)> {
     let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (node, port) in fabric.ports() {
+    let hosts = fabric.hosts().len();
+    let of = |(node, _): &(NodeId, PortId)| !setting.of_switches || node.index() >= hosts;
+    for (node, port) in fabric.ports().filter(of) {
         let value = (setting.of)(fabric.egress_of(node, port));
         values.entry(value).or_default().push(port_name(fabric, node, port));
     }
@@ -202,6 +288,26 @@ mod tests {
         named(&outcome(&text, &[]), "mixed-pfc", 4, &[ports]);
     }
 
+    #[test]
+    fn a_switch_that_marks_otherwise_is_named_and_its_hosts_are_not() {
+        let run = |exception: &str| {
+            let text = format!(
+                "[topology]\nkind = 'leaf-spine'\nleaves = 3\nhosts_per_leaf = 2\nspines = 1\n\
+                 {PROGRAM}[switch.ecn]\n{exception}"
+            );
+            outcome(&text, &[])
+        };
+        let o = run("[[switch.exception]]\nat = 'switch1'\n");
+        let ports = "switch1.port0, switch1.port1, switch1.port2 (off)";
+        let usual = "all others have class 0 from 100000 B to 400000 B, at most 1/5";
+        named(&o, "mixed-ecn", 3, &[ports, usual, "`[[switch.exception]]`"]);
+        let o = run("[[switch.exception]]\nat = 'switch1.port2'\necn = { kmax = '300KB' }\n");
+        named(&o, "mixed-ecn", 1, &["switch1.port2 (class 0 from 100000 B to 300000 B"]);
+        assert_eq!(number(&run(""), "note.mixed-ecn"), 0.0);
+        let same = run("[[switch.exception]]\nat = 'switch0..3'\necn = {}\n");
+        assert_eq!(number(&same, "note.mixed-ecn"), 0.0, "all alike");
+    }
+
     fn two_classes(first: &str, second: &str, rest: &str) -> Outcome {
         let text = format!(
             "[topology]\nkind = 'switch'\nhosts = 2\n\
@@ -231,5 +337,33 @@ mod tests {
         let o = control("dcqcn");
         named(&o, "unmarked-class", 2, &["class 0, 1, which", "`control = \"dcqcn\"` waits"]);
         assert_eq!(number(&control("timely"), "note.unmarked-class"), 0.0, "it looks at the time");
+        // A CNP with each NAK is a signal too.
+        let rest = "[congestion]\ncontrol = 'dcqcn'\ncnp_with_nak = true\n";
+        assert_eq!(number(&two_classes("", "", rest), "note.unmarked-class"), 0.0);
+    }
+
+    #[test]
+    fn a_class_in_which_nobody_sends_is_named_with_its_levels() {
+        let o = two_classes("", "[[switch.class]]\nsl = [4, 6]\n", "");
+        named(&o, "unused-class", 1, &["in class 2,", "for class 2: 4, 6)"]);
+        assert_eq!(number(&two_classes("", "", ""), "note.unused-class"), 0.0);
+        // CNPs of the vendor's parameters are on level 6.
+        let vendor = "[congestion]\ncontrol = 'dcqcn'\nparameters = 'vendor'\n";
+        let o = two_classes("ecn = {}", "ecn = {}\n[[switch.class]]\nsl = [6]\n", vendor);
+        assert_eq!(number(&o, "note.unused-class"), 0.0);
+    }
+
+    #[test]
+    fn a_control_by_time_is_named_where_nothing_can_be_measured() {
+        let run = |op: &str, control: &str| {
+            let text = format!(
+                "[topology]\nkind = 'switch'\n{PROGRAM}op = '{op}'\n\
+                 [congestion]\ncontrol = '{control}'\n"
+            );
+            outcome(&text, &[])
+        };
+        named(&run("read", "timely"), "control-without-signal", 1, &["program 0 has READs"]);
+        assert_eq!(number(&run("write", "timely"), "note.control-without-signal"), 0.0);
+        assert_eq!(number(&run("read", "none"), "note.control-without-signal"), 0.0);
     }
 }

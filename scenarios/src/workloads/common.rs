@@ -1,5 +1,6 @@
 //! What the workloads share: the shape of a message, failures, results.
 
+use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::transport::{
     AttachError, Completion, CreateError, Data, LookupError, MemError, ModifyError, Mr, PollError,
     PostRecvError, QpCaps, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport, UdDest,
@@ -8,6 +9,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{SendFlags, WcStatus};
 
+use super::aggregate::Sums;
 use super::connect::Lane;
 use super::flows::FlowTimes;
 use super::script::LogEntry;
@@ -175,6 +177,9 @@ pub enum Failure {
         /// Why.
         status: WcStatus,
     },
+    /// An aggregation has no sum.
+    #[error("{0}")]
+    Aggregate(#[from] AggregateError),
     /// The configuration contradicts itself.
     #[error("{0}")]
     Config(&'static str),
@@ -250,6 +255,8 @@ pub struct Results {
     pub waits_at: Option<u32>,
     /// Times of flows.
     pub flows: FlowTimes,
+    /// Sums, of members of an aggregation.
+    pub sums: Option<Sums>,
     /// Why it ended early.
     pub failure: Option<Failure>,
 }

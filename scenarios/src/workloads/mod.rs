@@ -8,6 +8,7 @@
 //! | [`Latency`], [`Rate`], [`Script`] | [`Responder`], which may serve several |
 //! | [`PingPong`] | itself, with `starts` turned |
 //! | [`Flows`] | [`Flows`] on each host that it has flows with |
+//! | [`Summand`] | [`Summand`] on each other member |
 //! | [`Produce`] with a direct path | [`Verify`], or [`Responder`] |
 //! | [`Produce`] through a [`Proxy`] on its host | the proxy's peer: [`Verify`] or [`Responder`] |
 //!
@@ -15,6 +16,7 @@
 //! (a completion of a WQE that was not rung, a receive that is not posted) waits for ever, and the
 //! back end's runner names the stall.
 
+mod aggregate;
 mod common;
 pub mod connect;
 mod flows;
@@ -36,6 +38,7 @@ mod sharing;
 mod statuses;
 mod verify;
 
+pub use aggregate::{Summand, SummandConfig, Sums};
 pub use common::*;
 pub use connect::{LinkConfig, LocalConfig};
 pub use flows::{FlowEnd, FlowTime, FlowTimes, Flows, FlowsConfig, Gate, MAX_FLOW_MESSAGE};
@@ -75,6 +78,8 @@ pub enum Workload {
     Verify(Box<Verify>),
     /// Transfers between many hosts.
     Flows(Box<Flows>),
+    /// A member of an aggregation.
+    Summand(Box<Summand>),
 }
 
 impl Workload {
@@ -90,6 +95,7 @@ impl Workload {
             Self::Proxy(p) => p.results(),
             Self::Verify(p) => p.results(),
             Self::Flows(p) => p.results(),
+            Self::Summand(p) => p.results(),
         }
     }
 }
@@ -106,6 +112,7 @@ impl Program for Workload {
             Self::Proxy(p) => p.step(t),
             Self::Verify(p) => p.step(t),
             Self::Flows(p) => p.step(t),
+            Self::Summand(p) => p.step(t),
         }
     }
 
@@ -115,7 +122,7 @@ impl Program for Workload {
             Self::Responder(p) => p.acts_at(),
             // Their waits name what they wait for.
             Self::Latency(_) | Self::PingPong(_) | Self::Script(_) | Self::Produce(_) => None,
-            Self::Proxy(_) | Self::Verify(_) | Self::Flows(_) => None,
+            Self::Proxy(_) | Self::Verify(_) | Self::Flows(_) | Self::Summand(_) => None,
         }
     }
 }
@@ -130,7 +137,7 @@ macro_rules! from {
     };
 }
 
-from!(Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows);
+from!(Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand);
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,12 @@
 //! in three phases: fast recovery halves the way to Rt, additive and hyper increase move Rt on. At
 //! the line rate the limiter is gone, and what it knew with it.
 //!
+//! **Two readings of the cut.** The paper and the vendor cut when a CNP comes, at most once per
+//! period. The HPCC simulator and its descendants look once per period, on a clock that the first
+//! CNP starts, whether one has come since, and cut then: the first cut comes a period late
+//! ([`Dcqcn::cut_on_clock`]). Their flows keep the limiter, and with it α, for life
+//! ([`Dcqcn::keep_limiter`]). [`Dcqcn::HPCC`] has both.
+//!
 //! **Width.** Rates are whole bits per second. α is an integer of [`AlphaBits`] bits that stands
 //! for α / 2^bits; its updates round towards the end that α moves to, 0 or all ones, so that it
 //! gets there. Rc is rounded up in recovery, so that it reaches Rt.
@@ -75,6 +81,13 @@ pub struct Dcqcn {
     pub clamp_tgt_rate: bool,
     /// A cut sets Rt to Rc if the timer has made a step since the last one.
     pub clamp_tgt_rate_after_time_inc: bool,
+    /// Cuts are made at the ends of periods, counted from the first CNP, in which a CNP has come,
+    /// and not by the CNP itself. On: an overload that all flows begin at once goes on for a period
+    /// at full rate, and its queue keeps the link busy while all of them have cut too deep.
+    pub cut_on_clock: bool,
+    /// The limiter stays at the line rate, and α with it. On: the next CNP after a recovery cuts by
+    /// the α of then; off: by `initial_alpha_value`, half of the rate.
+    pub keep_limiter: bool,
     /// Width of α.
     pub alpha_bits: AlphaBits,
 }
@@ -84,8 +97,8 @@ const fn mbps(n: u64) -> BitRate {
 }
 
 impl Dcqcn {
-    /// As in the paper and the simulators that came with later ones: gain 1/256, timers of 55 us,
-    /// a cut per 50 us, F 5, no byte counter, α of 16 bits.
+    /// The algorithm of the paper with the parameters of the simulators that came with later ones:
+    /// gain 1/256, timers of 55 us, a cut per 50 us, F 5, no byte counter, α of 16 bits.
     pub const PAPER: Self = Self {
         rpg_ai_rate: mbps(40),
         rpg_hai_rate: mbps(400),
@@ -103,8 +116,14 @@ impl Dcqcn {
         rate_reduce_monitor_period: Span::from_us(50),
         clamp_tgt_rate: false,
         clamp_tgt_rate_after_time_inc: true,
+        cut_on_clock: false,
+        keep_limiter: false,
         alpha_bits: AlphaBits::Sixteen,
     };
+
+    /// The same parameters in the algorithm of the HPCC paper's simulator (`rdma-hw.cc`) and of
+    /// those that descend from it. Its receiver is [`Notification::HPCC`](super::Notification).
+    pub const HPCC: Self = Self { cut_on_clock: true, keep_limiter: true, ..Self::PAPER };
 
     /// The defaults of ConnectX in the vendor's new documents. What the byte counter counts is
     /// disputed (`protocol.md` §10 row 16); here it is bytes.
@@ -125,14 +144,16 @@ impl Dcqcn {
     /// A flow on a port of this rate.
     ///
     /// # Panics
-    /// When `rpg_gd` is not in 10..=15, `dce_tcp_g` not below 1024, or a timer or the byte counter
-    /// is 0.
+    /// When `rpg_gd` is not in 10..=15, `dce_tcp_g` not below 1024, or a timer, the byte counter or
+    /// the period of cuts on a clock is 0.
     pub fn build(&self, line: BitRate) -> DcqcnFlow {
         assert!((10..=15).contains(&self.rpg_gd), "rpg_gd {} is not in 10..=15", self.rpg_gd);
         assert!(self.dce_tcp_g < 1024, "dce_tcp_g {} is not below 1024", self.dce_tcp_g);
         let (rtt, reset) = (self.dce_tcp_rtt, self.rpg_time_reset);
         assert!(rtt > Span::ZERO && reset > Span::ZERO, "timers of 0 never end");
         assert!(self.rpg_byte_reset != Some(0), "rpg_byte_reset of 0 bytes; None is no counter");
+        let period = self.rate_reduce_monitor_period;
+        assert!(!self.cut_on_clock || period > Span::ZERO, "a clock of 0 never moves on");
         let most = self.rpg_max_rate.map_or(line, |max| max.min(line));
         DcqcnFlow { cfg: *self, most: most.as_bps(), limiter: None }
     }
@@ -165,7 +186,7 @@ struct Limiter {
     bytes: u64,
     /// Next step of the timer.
     step_at: Time,
-    /// When the next cut may be, and whether a CNP waits for it.
+    /// When the next cut may be, or on a clock an end of a period, and whether a CNP waits for it.
     cut_from: Time,
     cut_owed: bool,
 }
@@ -195,6 +216,12 @@ impl DcqcnFlow {
         // α's period may have ended long ago: its updates are made when somebody looks.
         settle(&self.cfg, l, now);
         l.marked = true;
+        if self.cfg.cut_on_clock && !l.cut_owed && now >= l.cut_from {
+            // Ends of periods without a CNP pass unseen.
+            let period = self.cfg.rate_reduce_monitor_period.as_ps();
+            let passed = now.since(l.cut_from).as_ps() / period + 1;
+            l.cut_from += Span::from_ps(passed * period);
+        }
         l.cut_owed = true;
         if now >= l.cut_from {
             self.cut(now);
@@ -203,6 +230,9 @@ impl DcqcnFlow {
 
     fn first_cnp(&mut self, now: Time) {
         let cfg = &self.cfg;
+        let cut_from = now + cfg.rate_reduce_monitor_period;
+        // The timer starts with the first cut.
+        let timer_from = if cfg.cut_on_clock { cut_from } else { now };
         let preset = cfg.rate_to_set_on_first_cnp.map(|r| r.as_bps().min(self.most));
         let start = preset.unwrap_or(self.most);
         let full = cfg.alpha_bits.full();
@@ -216,15 +246,12 @@ impl DcqcnFlow {
             time_steps: 0,
             byte_steps: 0,
             bytes: 0,
-            step_at: now + cfg.rpg_time_reset,
-            cut_from: now,
-            cut_owed: false,
+            step_at: timer_from + cfg.rpg_time_reset,
+            cut_from,
+            cut_owed: cfg.cut_on_clock,
         });
-        match preset {
-            None => self.cut(now),
-            Some(_) => self.limiter.iter_mut().for_each(|l| {
-                l.cut_from = now + cfg.rate_reduce_monitor_period;
-            }),
+        if preset.is_none() && !cfg.cut_on_clock {
+            self.cut(now);
         }
     }
 
@@ -268,7 +295,7 @@ impl DcqcnFlow {
         };
         l.target = l.target.saturating_add(step).min(self.most);
         l.current += (l.target - l.current).div_ceil(2);
-        if l.current >= self.most {
+        if l.current >= self.most && !cfg.keep_limiter {
             self.limiter = None;
         }
     }
@@ -323,7 +350,10 @@ impl CongestionControl for DcqcnFlow {
 
     fn next_deadline(&self) -> Option<Time> {
         let l = self.limiter.as_ref()?;
-        Some(if l.cut_owed { l.step_at.min(l.cut_from) } else { l.step_at })
+        // At the end of all increase a step changes nothing that the next cut does not reset.
+        let step = (l.current < self.most).then_some(l.step_at);
+        let cut = l.cut_owed.then_some(l.cut_from);
+        step.into_iter().chain(cut).min()
     }
 
     fn samples_rtt(&self) -> bool {
@@ -485,6 +515,59 @@ mod tests {
         assert_eq!((flow.rate(), flow.next_deadline()), (None, None));
         flow.on_event(at(9000), CcEvent::Cnp);
         assert_eq!(flow.alpha(), Some(65_535), "it begins anew");
+    }
+
+    #[test]
+    fn on_a_clock_the_first_cut_comes_a_period_late_and_only_after_cnps() {
+        let mut flow = Dcqcn::HPCC.build(LINE);
+        flow.on_event(at(7), CcEvent::Cnp);
+        assert_eq!((flow.rate(), flow.next_deadline()), (Some(LINE), Some(at(57))));
+        assert_eq!(run(&mut flow, at(57)), 1);
+        assert_eq!(bps(&flow).div_ceil(1_000_000), 50_001);
+        assert_eq!(flow.next_deadline(), Some(at(112)), "no CNP, no cut: the timer steps");
+        run(&mut flow, at(112));
+        assert_eq!(bps(&flow).div_ceil(1_000_000), 75_001);
+        // The period from 107 to 157 has begun; the CNP of 120 counts at its end.
+        flow.on_event(at(120), CcEvent::Cnp);
+        assert_eq!(flow.next_deadline(), Some(at(157)));
+        run(&mut flow, at(157));
+        assert!(bps(&flow) < 38_000_000_000);
+        // At an end of a period the CNP is of the next one.
+        flow.on_event(at(207), CcEvent::Cnp);
+        run(&mut flow, at(256));
+        assert!(bps(&flow) > 38_000_000_000, "the step of 212");
+        run(&mut flow, at(257));
+        assert!(bps(&flow) < 38_000_000_000);
+    }
+
+    #[test]
+    fn a_preset_on_a_clock_waits_for_the_first_cut_before_it_rises() {
+        let preset = BitRate::new(7_000_000_000);
+        let mut flow = Dcqcn { rate_to_set_on_first_cnp: preset, ..Dcqcn::HPCC }.build(LINE);
+        flow.on_event(at(0), CcEvent::Cnp);
+        assert_eq!((flow.rate(), flow.next_deadline()), (preset, Some(at(50))));
+        run(&mut flow, at(50));
+        assert_eq!(bps(&flow).div_ceil(100_000), 35_001);
+        assert_eq!(flow.next_deadline(), Some(at(105)));
+    }
+
+    #[test]
+    fn a_kept_limiter_remembers_alpha_and_asks_for_nothing() {
+        for (keep, alpha) in [(true, 32_768), (false, 65_535)] {
+            let mut flow = Dcqcn { keep_limiter: keep, ..Dcqcn::PAPER }.build(LINE);
+            flow.on_event(at(0), CcEvent::Cnp);
+            run(&mut flow, Time::MAX);
+            assert_eq!((bps(&flow), flow.next_deadline()), (LINE.as_bps(), None));
+            // 177 periods without a CNP halve α.
+            flow.on_event(at(177 * 55), CcEvent::Cnp);
+            assert!(flow.alpha().unwrap().abs_diff(alpha) < 400, "{keep}: {:?}", flow.alpha());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a clock of 0 never moves on")]
+    fn a_clock_needs_a_period() {
+        let _ = Dcqcn { rate_reduce_monitor_period: Span::ZERO, ..Dcqcn::HPCC }.build(LINE);
     }
 
     #[test]

@@ -23,7 +23,7 @@
 
 use doorbell_core::units::{BitRate, PS_PER_S, Span, Time};
 
-use super::{CcEvent, CongestionControl, mul_div};
+use super::{CcEvent, CongestionControl, Swings, mul_div};
 
 /// Parameters.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -50,7 +50,14 @@ impl Integral {
         assert!(self.target > Span::ZERO, "target 0; a little more than the empty path's time");
         let start = self.start.map_or(line, |s| s.min(line));
         let flight = in_flight(start.as_bps(), self.target);
-        IntegralFlow { cfg: *self, line: line.as_bps(), flight, rtt: self.target, sampled: None }
+        IntegralFlow {
+            cfg: *self,
+            line: line.as_bps(),
+            flight,
+            rtt: self.target,
+            sampled: None,
+            swings: Swings::default(),
+        }
     }
 }
 
@@ -69,10 +76,12 @@ pub struct IntegralFlow {
     /// The last sample.
     rtt: Span,
     sampled: Option<Time>,
+    swings: Swings,
 }
 
 impl IntegralFlow {
     fn on_sample(&mut self, now: Time, rtt: Span) {
+        self.swings.sample(now, rtt, self.cfg.target);
         let since = self.sampled.replace(now).map_or(Span::ZERO, |last| now.since(last));
         let target = self.cfg.target.as_ps();
         // Integration over more than a target's time would be of a deviation that is gone.
@@ -109,6 +118,10 @@ impl CongestionControl for IntegralFlow {
 
     fn window(&self) -> Option<u64> {
         Some(self.flight / BYTE)
+    }
+
+    fn swings(&self) -> Option<Swings> {
+        Some(self.swings)
     }
 }
 

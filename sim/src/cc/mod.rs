@@ -12,6 +12,7 @@
 //! | `timely.rs` | rate by the gradient of the round trip time |
 //! | `integral.rs` | one integrator on the deviation of the round trip time |
 //! | `notify.rs` | the receiver's part: when it tells the sender of marks |
+//! | `swings.rs` | how a round trip time moves about its target, for the report |
 //!
 //! No number here is a float: rates are bits per second in `u64`, times picoseconds, and each file
 //! says how wide its fractions are.
@@ -20,6 +21,7 @@ mod dcqcn;
 mod ibcc;
 mod integral;
 mod notify;
+mod swings;
 mod timely;
 
 use std::fmt::Debug;
@@ -31,6 +33,7 @@ pub use dcqcn::{AlphaBits, Dcqcn, DcqcnFlow};
 pub use ibcc::{Ibcc, IbccFlow};
 pub use integral::{Integral, IntegralFlow};
 pub use notify::{CnpScope, Notification};
+pub use swings::Swings;
 pub use timely::{Timely, TimelyFlow};
 
 /// What a control is told about its flow.
@@ -81,6 +84,12 @@ pub trait CongestionControl: Debug + Send {
     /// When it wants [`CcEvent::Timer`]. While the flow has nothing to send it may be called
     /// later, once for each deadline that has passed, with the deadline as the time.
     fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// How the round trip time moved about its target, for the report; `None` where the control has
+    /// no such target.
+    fn swings(&self) -> Option<Swings> {
         None
     }
 
@@ -158,11 +167,16 @@ pub struct Congestion {
     pub control: Control,
     /// What a receiver does with marked packets. `None`: it only counts them.
     pub notify: Option<Notification>,
+    /// A change of the rate leaves the gap that runs as it is, and holds from the next packet on.
+    /// Otherwise what is left of the gap stretches or shrinks with it. On: a flow that was cut to
+    /// 100 Mb/s, 83 us for a packet of 1 KB, comes back up to so much later, and flows that are
+    /// given back their rates together do not come together. The HPCC simulator does so.
+    pub keep_gap: bool,
 }
 
 impl Congestion {
     /// No control; marks are counted and nothing else.
-    pub const NONE: Self = Self { control: Control::None, notify: None };
+    pub const NONE: Self = Self { control: Control::None, notify: None, keep_gap: false };
 }
 
 /// A control at work. Built-ins cost no dynamic call per packet.
@@ -207,6 +221,9 @@ impl CongestionControl for Flow {
     }
     fn samples_rtt(&self) -> bool {
         each!(self, c => c.samples_rtt())
+    }
+    fn swings(&self) -> Option<Swings> {
+        each!(self, c => c.swings())
     }
 }
 

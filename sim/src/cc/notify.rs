@@ -32,7 +32,8 @@ pub struct Notification {
     /// A sequence NAK comes with a CNP (ConnectX-5 and 6, `protocol.md` §9).
     pub with_nak: bool,
     /// A marked request that asks for an ACK is echoed by BECN in it, and only others by a CNP: the
-    /// way of native InfiniBand.
+    /// way of native InfiniBand, and of simulators that have no CNPs. The distance of CNPs does not
+    /// hold for ACKs.
     pub becn_in_acks: bool,
 }
 
@@ -54,6 +55,10 @@ impl Notification {
         sl: Some(6),
         ..Self::PAPER
     };
+
+    /// A mark in each ACK of a marked packet, and no limit to them: the HPCC paper's simulator and
+    /// its descendants, which acknowledge every packet. The paper's 50 us are then the sender's.
+    pub const HPCC: Self = Self::INFINIBAND;
 
     /// BECN in ACKs, CNPs without a pause for the rest: native InfiniBand.
     pub const INFINIBAND: Self =

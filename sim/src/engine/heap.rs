@@ -5,20 +5,24 @@ use super::key::Key;
 /// Children of a node: four fit two cache lines, and the tree is half as deep as a binary one.
 const ARITY: usize = 4;
 
-/// Keys with the index of their event, least key first.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Heap {
-    entries: Vec<(Key, u32)>,
+/// Keys with their events, least key first.
+#[derive(Clone, Debug)]
+pub(crate) struct Heap<E> {
+    entries: Vec<(Key, E)>,
 }
 
-impl Heap {
+impl<E: Copy> Heap<E> {
+    pub(crate) const fn new() -> Self {
+        Self { entries: Vec::new() }
+    }
+
     pub(crate) fn peek(&self) -> Option<Key> {
         self.entries.first().map(|e| e.0)
     }
 
-    pub(crate) fn push(&mut self, key: Key, index: u32, seed: u64) {
+    pub(crate) fn push(&mut self, key: Key, event: E, seed: u64) {
         let mut hole = self.entries.len();
-        self.entries.push((key, index));
+        self.entries.push((key, event));
         while hole > 0 {
             let parent = (hole - 1) / ARITY;
             if !key.before(self.entries[parent].0, seed) {
@@ -27,12 +31,12 @@ impl Heap {
             self.entries[hole] = self.entries[parent];
             hole = parent;
         }
-        self.entries[hole] = (key, index);
+        self.entries[hole] = (key, event);
     }
 
-    pub(crate) fn pop(&mut self, seed: u64) -> Option<u32> {
+    pub(crate) fn pop(&mut self, seed: u64) -> Option<(Key, E)> {
         let last = self.entries.pop()?;
-        let Some(&first) = self.entries.first() else { return Some(last.1) };
+        let Some(&first) = self.entries.first() else { return Some(last) };
         let mut hole = 0;
         loop {
             let child = hole * ARITY + 1;
@@ -48,6 +52,6 @@ impl Heap {
             hole = best;
         }
         self.entries[hole] = last;
-        Some(first.1)
+        Some(first)
     }
 }

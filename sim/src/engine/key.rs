@@ -143,6 +143,12 @@ impl Order {
     pub(crate) fn time(self) -> u64 {
         self.time
     }
+
+    /// The key that it is of.
+    #[inline]
+    pub(crate) fn key(self) -> Key {
+        Key { time: self.time, rest: self.rest }
+    }
 }
 
 /// Who goes first among equal events of different origins at one instant.

@@ -197,15 +197,14 @@ impl<E: Copy> Engine<E> {
     }
 
     /// Schedules everything in `out` for `origin`, each event turned into the owner's by `wrap`.
-    pub fn schedule_all<X>(
+    #[inline]
+    pub fn schedule_all<X: Copy>(
         &mut self,
         origin: ComponentId,
         out: &mut Out<X>,
         mut wrap: impl FnMut(X) -> E,
     ) {
-        for (at, class, event) in out.drain() {
-            self.insert(origin, at, class, wrap(event), false);
-        }
+        out.take_each(|at, class, event| self.insert(origin, at, class, wrap(event), false));
     }
 
     #[inline]

@@ -31,6 +31,19 @@ impl<E> Out<E> {
         self.entries.drain(..)
     }
 
+    /// Takes all entries in the order of their addition and keeps the memory, as
+    /// [`drain`](Self::drain), without an iterator that has to be able to stop half-way.
+    #[inline]
+    pub fn take_each(&mut self, mut f: impl FnMut(Time, Class, E))
+    where
+        E: Copy,
+    {
+        for &(at, class, ev) in &self.entries {
+            f(at, class, ev);
+        }
+        self.entries.clear();
+    }
+
     /// Keeps the entries for which `keep` is true.
     pub fn retain(&mut self, mut keep: impl FnMut(&Time, &Class, &E) -> bool) {
         self.entries.retain(|(at, class, ev)| keep(at, class, ev));
@@ -71,7 +84,10 @@ mod tests {
         }
         assert_eq!(out.len(), 10);
         assert_eq!(out.as_slice()[3], (Time::from_ps(97), Class::Stage, 3));
-        assert!(out.drain().map(|e| e.2).eq(0..10));
+        assert!(out.clone().drain().map(|e| e.2).eq(0..10));
+        let mut taken = Vec::new();
+        out.take_each(|at, _, i| taken.push((at, i)));
+        assert!(taken.into_iter().eq((0..10).map(|i| (Time::from_ps(100 - i), i))));
         assert!(out.is_empty());
         assert!(out.entries.capacity() >= 10);
     }

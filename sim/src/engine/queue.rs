@@ -7,9 +7,10 @@
 //!   An entry lies at the highest digit in which its time differs from `base`, in the slot of
 //!   that digit. All of a lower level is earlier than all of a higher one, and one bit per slot
 //!   says where to look, so empty stretches of time cost nothing.
-//! - When **near** is empty, the earliest slot is emptied into it if it holds few entries, or
-//!   else spread over the levels below. Near covers the times up to `near_last` and is sorted
-//!   by the whole key. With few entries in all, near alone holds them, for all of time.
+//! - When **near** is empty, the earliest slot is emptied into it if it holds few entries, with the
+//!   slots behind it as long as they are few together, or else spread over the levels below. Near
+//!   covers the times up to `near_last` and is sorted by the whole key. With few entries in all,
+//!   near alone holds them, for all of time.
 //! - When near covers a stretch that fills up later, it gives its later part back.
 //! - More than [`NEAR_MAX`] events at one picosecond cannot be told apart by time: those that
 //!   arrive then go to a heap, **crowd**.
@@ -17,9 +18,8 @@
 //! The order is exact: every entry is compared by its whole key with everything that could come
 //! before it. A slot is a list of chunks of entries, events included, in one arena: with 10⁴
 //! pending events the time goes into memory, and a chunk is read and written in a row where single
-//! entries would be fetched one by one. Events that are near lie in a small arena of their own
-//! until they are popped, since only keys are sorted. Nothing is allocated once the arenas have
-//! seen their peak.
+//! entries would be fetched one by one. Near and crowd are short and hold their events themselves.
+//! Nothing is allocated once the arena has seen its peak.
 
 use super::heap::Heap;
 use super::key::{Key, Order};
@@ -29,7 +29,7 @@ const DIGIT_BITS: u32 = 6;
 const SLOTS: usize = 1 << DIGIT_BITS;
 /// ⌈64 / 6⌉.
 const LEVELS: usize = 11;
-/// A slot of up to this many entries is sorted as a whole. Larger: fewer moves down the wheel,
+/// Slots of up to this many entries in all are sorted together. Larger: fewer moves down the wheel,
 /// more work per sort. From 12 to 48 `benches/engine.rs` differs by a tenth; 16 was best with
 /// 1,000 pending events of a fabric.
 const LOAD_MAX: u32 = 16;
@@ -44,14 +44,6 @@ const NONE: u32 = u32::MAX;
 struct Entry<E> {
     key: Key,
     event: E,
-}
-
-/// An entry of near or of the crowd.
-#[derive(Copy, Clone, Debug)]
-struct Node<E> {
-    entry: Entry<E>,
-    /// Next in the free list.
-    next: u32,
 }
 
 /// A list of entries, in no order.
@@ -126,11 +118,11 @@ impl<E: Copy> Chunks<E> {
     }
 }
 
-/// A key with its tie computed, once instead of in every comparison.
+/// An entry with the tie of its key computed, once instead of in every comparison.
 #[derive(Copy, Clone, Debug)]
-struct NearEntry {
+struct NearEntry<E> {
     order: Order,
-    node: u32,
+    event: E,
 }
 
 /// Pending events in key order.
@@ -140,21 +132,18 @@ pub(crate) struct Queue<E> {
     len: usize,
     /// Time of the last event popped; nothing earlier is ever pushed.
     floor: u64,
-    /// Entries of near and of the crowd.
-    nodes: Vec<Node<E>>,
-    free: u32,
     chunks: Chunks<E>,
     /// Earliest first; those before `first` have been popped. A new entry is looked for from the
     /// late end, since most events are scheduled behind what is pending nearby.
-    near: Vec<NearEntry>,
+    near: Vec<NearEntry<E>>,
     first: usize,
     /// Near covers all up to `near_last`, the end of the slot of the level `near_level` that
-    /// begins at `base`. Level [`LEVELS`] is all of time.
+    /// begins at `base` and is the last of those that were loaded. Level [`LEVELS`] is all of time.
     near_last: u64,
     near_level: u32,
-    /// Entries at the instant of a near of level 0 that came when near was full.
-    crowd: Heap,
-    /// At most `floor`, save inside [`refill`](Self::refill).
+    /// Entries at the instants of a near of level 0 that came when near was full.
+    crowd: Heap<E>,
+    /// Nothing in the wheel is earlier.
     base: u64,
     /// Bit l: level l is not empty.
     levels: u32,
@@ -174,14 +163,12 @@ impl<E: Copy> Queue<E> {
             seed,
             len: 0,
             floor: 0,
-            nodes: Vec::new(),
-            free: NONE,
             chunks: Chunks { entries: Vec::new(), next: Vec::new(), free: NONE },
             near: Vec::new(),
             first: 0,
             near_last: 0,
             near_level: 0,
-            crowd: Heap::default(),
+            crowd: Heap::new(),
             base: 0,
             levels: 0,
             occupied: [0; LEVELS],
@@ -195,7 +182,7 @@ impl<E: Copy> Queue<E> {
 
     /// The least key. Looks through one slot when near is empty, without moving anything.
     pub(crate) fn peek(&self) -> Option<Key> {
-        let near = self.near.get(self.first).map(|e| self.nodes[e.node as usize].entry.key);
+        let near = self.near.get(self.first).map(|e| e.order.key());
         let least = |a: Key, b: Key| if b.before(a, self.seed) { b } else { a };
         match (near, self.crowd.peek()) {
             (Some(a), Some(b)) => Some(least(a, b)),
@@ -242,7 +229,7 @@ impl<E: Copy> Queue<E> {
         if self.len == 0 {
             return None;
         }
-        let index = if self.crowd.peek().is_some() {
+        let (key, event) = if self.crowd.peek().is_some() {
             self.pop_crowded()
         } else {
             if self.first == self.near.len() {
@@ -251,34 +238,12 @@ impl<E: Copy> Queue<E> {
                 self.refill();
             }
             self.first += 1;
-            self.near[self.first - 1].node
+            let NearEntry { order, event } = self.near[self.first - 1];
+            (order.key(), event)
         };
         self.len -= 1;
-        let Entry { key, event } = self.release(index);
         self.floor = key.time;
         Some((key, event))
-    }
-
-    #[inline]
-    fn allocate(&mut self, entry: Entry<E>) -> u32 {
-        let index = self.free;
-        if let Some(node) = self.nodes.get_mut(index as usize) {
-            self.free = node.next;
-            *node = Node { entry, next: NONE };
-            return index;
-        }
-        let index = self.nodes.len() as u32;
-        assert!(index < NONE, "2^32 - 1 events at one instant");
-        self.nodes.push(Node { entry, next: NONE });
-        index
-    }
-
-    #[inline]
-    fn release(&mut self, index: u32) -> Entry<E> {
-        let node = &mut self.nodes[index as usize];
-        node.next = self.free;
-        self.free = index;
-        node.entry
     }
 
     #[inline]
@@ -305,8 +270,7 @@ impl<E: Copy> Queue<E> {
         }
         if live >= NEAR_MAX {
             if self.near_level == 0 {
-                let node = self.allocate(entry);
-                self.crowd.push(key, node, self.seed);
+                self.crowd.push(key, entry.event, self.seed);
                 return;
             }
             self.give_back();
@@ -315,7 +279,7 @@ impl<E: Copy> Queue<E> {
                 return;
             }
         }
-        let entry = NearEntry { order: key.order(self.seed), node: self.allocate(entry) };
+        let entry = NearEntry { order: key.order(self.seed), event: entry.event };
         let mut at = self.near.len();
         self.near.push(entry);
         while at > self.first && entry.order < self.near[at - 1].order {
@@ -337,8 +301,8 @@ impl<E: Copy> Queue<E> {
             self.near_last = self.base | within;
             let later = self.near.partition_point(|e| e.order.time() <= self.near_last);
             for i in later..self.near.len() {
-                let entry = self.release(self.near[i].node);
-                self.wheel_insert(entry);
+                let NearEntry { order, event } = self.near[i];
+                self.wheel_insert(Entry { key: order.key(), event });
             }
             self.near.truncate(later);
         }
@@ -366,9 +330,10 @@ impl<E: Copy> Queue<E> {
             let shift = level as u32 * DIGIT_BITS;
             self.base = (self.base & !low_mask(level as u32 + 1)) | (slot as u64) << shift;
             if level == 0 || list.len <= LOAD_MAX {
+                self.load(list);
+                self.load_neighbours(level);
                 self.near_level = level as u32;
                 self.near_last = self.base | low_mask(level as u32);
-                self.load(list);
                 self.sort_near();
                 return;
             }
@@ -381,6 +346,19 @@ impl<E: Copy> Queue<E> {
             }
             // Each round goes down a level, so this loop ends.
             debug_assert!(self.earliest_slot().is_some_and(|(below, _)| below < level));
+        }
+    }
+
+    /// Loads the slots of the level that come next, while near stays short.
+    fn load_neighbours(&mut self, level: usize) {
+        while let Some((_, slot)) = self.earliest_slot().filter(|(next, _)| *next == level) {
+            if self.near.len() as u32 + self.slots[level][slot].len > LOAD_MAX {
+                return;
+            }
+            let list = self.take_slot(level, slot);
+            let shift = level as u32 * DIGIT_BITS;
+            self.base = (self.base & !low_mask(level as u32 + 1)) | (slot as u64) << shift;
+            self.load(list);
         }
     }
 
@@ -406,9 +384,8 @@ impl<E: Copy> Queue<E> {
     fn load(&mut self, mut list: Slot) {
         while list.len > 0 {
             for i in Chunks::<E>::first_of(list) {
-                let entry = self.chunks.entries[i];
-                let node = self.allocate(entry);
-                self.near.push(NearEntry { order: entry.key.order(self.seed), node });
+                let Entry { key, event } = self.chunks.entries[i];
+                self.near.push(NearEntry { order: key.order(self.seed), event });
             }
             self.chunks.drop_first(&mut list);
         }
@@ -422,13 +399,12 @@ impl<E: Copy> Queue<E> {
 
     /// Pops the lesser of near's and the crowd's first.
     #[cold]
-    fn pop_crowded(&mut self) -> u32 {
+    fn pop_crowded(&mut self) -> (Key, E) {
         let crowd = self.crowd.peek().expect("the caller looked");
         match self.near.get(self.first) {
-            Some(e) if e.order < crowd.order(self.seed) => {
-                let node = e.node;
+            Some(&NearEntry { order, event }) if order < crowd.order(self.seed) => {
                 self.first += 1;
-                node
+                (order.key(), event)
             }
             _ => self.crowd.pop(self.seed).expect("the caller looked"),
         }

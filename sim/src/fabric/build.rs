@@ -9,7 +9,8 @@ use super::buffer::{Buffer, BufferSizes, PauseAt, Sharing};
 use super::choice::Choice;
 use super::classes::{ClassConfig, Classes, MAX_CLASSES};
 use super::config::{
-    Buffering, ConfigError, End, FabricConfig, Forwarding, Noise, ReceiveBuffer, SwitchConfig,
+    Buffering, ConfigError, EcnException, End, FabricConfig, Forwarding, Noise, ReceiveBuffer,
+    SwitchConfig,
 };
 use super::credits::BLOCK_BYTES;
 use super::ecn::Marking;
@@ -121,6 +122,7 @@ pub(super) fn build(
     let g = Graph::of(c)?;
     check_sizes(c)?;
     check_classes(c, &g)?;
+    check_exceptions(c, &g)?;
     check_reachable(&g)?;
     check_shared(c, &g)?;
     let tables = routes::tables(c, &g)?;
@@ -305,6 +307,24 @@ fn check_classes(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
             let checked = ecn.check(room(usize::from(class)));
             checked.map_err(|error| ConfigError::Ecn { class, error })?;
         }
+    }
+    Ok(())
+}
+
+fn check_exceptions(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
+    for (exception, e) in c.ecn_exceptions.iter().enumerate() {
+        let at = e.switch as usize;
+        let (Some(switch), Some(plugs)) = (c.switches.get(at), g.switches.get(at)) else {
+            return Err(ConfigError::BadException { exception });
+        };
+        if e.port.is_some_and(|port| port.index() >= plugs.len()) {
+            return Err(ConfigError::BadException { exception });
+        }
+        let Some(ecn) = &e.ecn else { continue };
+        let marked = (0..).zip(&c.classes.each).filter(|(_, class)| class.ecn.is_some());
+        let room = marked.map(|(class, _)| largest_queue(c, plugs, switch, class)).min();
+        ecn.check(room.unwrap_or(u64::MAX))
+            .map_err(|error| ConfigError::EcnException { exception, error })?;
     }
     Ok(())
 }
@@ -557,7 +577,12 @@ impl Builder<'_> {
     /// Of a switch's output port, with a random stream of its own.
     fn marking(&self, end: End, port: usize) -> Option<Box<Marking>> {
         let End::Switch(s) = end else { return None };
-        let curves = self.c.classes.each.iter().map(|c| c.ecn).collect();
+        let own = |e: &&EcnException| e.is_of(s, PortId(port as u16));
+        let curve = |class: &ClassConfig| match self.c.ecn_exceptions.iter().rev().find(own) {
+            Some(e) => class.ecn.and(e.ecn),
+            None => class.ecn,
+        };
+        let curves = self.c.classes.each.iter().map(curve).collect();
         let rng = SimRng::stream(self.seed, &format!("switch{s}.port{port}"), "ecn");
         Marking::new(curves, rng).map(Box::new)
     }
@@ -575,7 +600,7 @@ impl Builder<'_> {
             lanes: self.receivers(end),
             occupied: 0,
             received: Tally::default(),
-            lost: Drops::default(),
+            lost: Box::default(),
             copied: Tally::default(),
             owed: 0,
             last_stored: Time::ZERO,

@@ -1,8 +1,10 @@
 //! Which of several equally short ways a packet takes.
 
+use doorbell_core::verbs::Psn;
+
 use super::config::{HashSeed, Routing};
 use crate::engine::key::mix64;
-use crate::wire::{Packet, PortId, five_tuple};
+use crate::wire::{Head, PortId};
 
 /// Distance of the seeds of neighbouring switches: 2^64 by the golden ratio.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -37,16 +39,22 @@ impl Choice {
         }
     }
 
-    /// One of `ways`, which has at least two; `load` is what waits at a port.
-    pub(super) fn among(self, ways: &[PortId], p: &Packet, load: impl Fn(PortId) -> u64) -> PortId {
+    /// One of at least two `ways`; `psn` is the packet's, `load` is what waits at a port.
+    pub(super) fn among(
+        self,
+        ways: &[PortId],
+        head: &Head,
+        psn: impl FnOnce() -> Psn,
+        load: impl Fn(PortId) -> u64,
+    ) -> PortId {
         match self {
-            Self::Destination => by_destination(ways, p.dst.index() + p.dst_port.index()),
-            Self::Hash(seed) => by_hash(ways, seed, five_tuple(p)),
+            Self::Destination => by_destination(ways, head.dst.index() + head.dst_port.index()),
+            Self::Hash(seed) => by_hash(ways, seed, head.five_tuple()),
             Self::LeastLoaded(seed) => {
                 let least = ways.iter().map(|w| load(*w)).min().expect("at least two ways");
                 let mut equal = ways.iter().copied().filter(|w| load(*w) == least);
-                let psn = u64::from(p.desc.psn.value()).wrapping_mul(STEP);
-                let nth = scale(mix64(five_tuple(p) ^ seed ^ psn), equal.clone().count());
+                let psn = u64::from(psn().value()).wrapping_mul(STEP);
+                let nth = scale(mix64(head.five_tuple() ^ seed ^ psn), equal.clone().count());
                 equal.nth(nth).expect("below their number")
             }
         }

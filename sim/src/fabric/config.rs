@@ -5,7 +5,7 @@ use core::fmt;
 use doorbell_core::units::{Ratio, Span};
 
 use super::classes::{Classes, MAX_CLASSES};
-use super::ecn::EcnError;
+use super::ecn::{EcnConfig, EcnError};
 use super::lanes::CreditConfig;
 use super::link::Link;
 use super::pfc::SharedConfig;
@@ -169,6 +169,24 @@ pub struct StaticRoute {
     pub out: PortId,
 }
 
+/// A switch, or a port of it, that marks otherwise than its class says.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct EcnException {
+    /// The switch.
+    pub switch: u32,
+    /// Its only port; `None`: all.
+    pub port: Option<PortId>,
+    /// The curve in the place of that of every class that is marked; `None`: it marks nothing.
+    pub ecn: Option<EcnConfig>,
+}
+
+impl EcnException {
+    /// Whether it is about this port.
+    pub fn is_of(&self, switch: u32, port: PortId) -> bool {
+        self.switch == switch && self.port.is_none_or(|only| only == port)
+    }
+}
+
 /// How a switch chooses among output ports that lead to a destination by equally short ways.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub enum Routing {
@@ -215,6 +233,8 @@ pub struct FabricConfig {
     pub noise: Noise,
     /// Traffic classes of every port.
     pub classes: Classes,
+    /// Switches that mark otherwise. Of several about one port the last one counts.
+    pub ecn_exceptions: Vec<EcnException>,
     /// How credits come back on links to nodes with [`Buffering::Credits`] or
     /// [`ReceiveBuffer::Credits`].
     pub credits: CreditConfig,
@@ -255,6 +275,7 @@ impl FabricConfig {
             max_packet_bytes: DEFAULT_MAX_PACKET_BYTES,
             noise: Noise::default(),
             classes: Classes::default(),
+            ecn_exceptions: Vec::new(),
             credits: CreditConfig::default(),
         }
     }
@@ -373,6 +394,18 @@ pub enum ConfigError {
         /// What is wrong.
         error: EcnError,
     },
+    /// An exception of ECN marking about a switch or port that does not exist.
+    BadException {
+        /// Index of the exception.
+        exception: usize,
+    },
+    /// A curve of an exception that makes no sense.
+    EcnException {
+        /// Index of the exception.
+        exception: usize,
+        /// What is wrong.
+        error: EcnError,
+    },
     /// A static route that names a switch, host or port that does not exist.
     BadRoute {
         /// Index of the route.
@@ -438,6 +471,12 @@ impl fmt::Display for ConfigError {
                 write!(f, "{node} pauses for no time or shares nothing: quanta, alpha at least 1")
             }
             Self::Ecn { class, error } => write!(f, "class {class}: {error}"),
+            Self::BadException { exception } => {
+                write!(f, "ECN exception {exception} names a switch or port that does not exist")
+            }
+            Self::EcnException { exception, error } => {
+                write!(f, "ECN exception {exception}: {error}")
+            }
             Self::BadRoute { route } => {
                 write!(f, "static route {route} names a switch, host or port that does not exist")
             }

@@ -8,8 +8,8 @@ use doorbell_core::units::{Span, Time};
 
 use super::egress::{EgressPort, Queued};
 use super::{Fabric, FabricEvent, SwitchNode};
-use crate::engine::{Out, Slab};
-use crate::wire::{HostId, Packet, PortId};
+use crate::engine::Out;
+use crate::wire::{HostId, Packets, PortId};
 
 /// Most switches whose routes are looked at for circles.
 const MAX_SEARCHED: usize = 256;
@@ -51,7 +51,7 @@ impl fmt::Display for Deadlock {
         };
         write!(f, "{what} {}: ", self.cycle[0].class)?;
         for w in &self.cycle {
-            write!(f, "switch{} (port {}) waits for ", w.switch, w.port.0)?;
+            write!(f, "switch{}.port{} waits for ", w.switch, w.port.0)?;
         }
         write!(f, "switch{}", self.cycle[0].switch)?;
         write!(f, ". Routes that go up and then down have no such circle")
@@ -212,7 +212,7 @@ impl Fabric {
         &mut self,
         now: Time,
         switch: usize,
-        packets: &mut Slab<Packet>,
+        packets: &mut Packets,
         out: &mut Out<FabricEvent>,
     ) {
         self.switches[switch].watch(now, packets, out);

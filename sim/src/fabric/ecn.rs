@@ -153,6 +153,11 @@ impl Marking {
         }
     }
 
+    /// The curve of a class.
+    pub fn curve(&self, class: u8) -> Option<EcnConfig> {
+        self.curves.get(usize::from(class)).copied().flatten()
+    }
+
     /// Packets marked in a class.
     pub fn marked(&self, class: u8) -> u64 {
         self.marked.get(usize::from(class)).copied().unwrap_or(0)

@@ -7,15 +7,17 @@
 use doorbell_core::units::{BitRate, Serialiser, Span, Time};
 
 use super::classes::MAX_CLASSES;
-use super::ecn::{MarkAt, Marking};
-use super::event::{ClassCounters, DropCause, FabricEvent, PortCounters};
+use super::ecn::{EcnConfig, MarkAt, Marking};
+use super::event::{ClassCounters, DropCause, Drops, FabricEvent, PortCounters, Tally};
 use super::ingress::Ingress;
 use super::lanes::{Senders, Starvation};
 use super::noise::IngressNoise;
 use super::pfc::{
-    PAUSE_FRAME_BYTES, PauseCounters, PauseFrame, PortPauses, StormAction, Watchdog, pause_time,
+    Ignored, PAUSE_FRAME_BYTES, PauseCounters, PauseFrame, PortPauses, StormAction, Watchdog,
+    pause_time,
 };
 use super::queues::Queues;
+use super::room::RoomAhead;
 use super::way::Hop;
 use crate::engine::{Class, Out};
 use crate::wire::codec::Ecn;
@@ -81,6 +83,16 @@ pub(super) struct Wiring {
     pub pauses: Option<Box<PortPauses>>,
 }
 
+/// What a port counts with every packet; the rest of its [`PortCounters`] is elsewhere.
+#[derive(Copy, Clone, Default, Debug)]
+struct Done {
+    sent: Tally,
+    max_queue_bytes: u64,
+    busy: Span,
+    blocked: Span,
+    waited: Span,
+}
+
 /// An output port of a switch, or the transmit port of a NIC.
 #[derive(Clone, Debug)]
 pub struct EgressPort {
@@ -98,10 +110,14 @@ pub struct EgressPort {
     paused: u8,
     /// Room left at the peer; `u64::MAX` when it never pushes back.
     credits: u64,
+    /// Room that comes back without an event.
+    ahead: RoomAhead,
     blocked_since: Option<Time>,
     /// Arrival of the last packet, below which noise may not push the next one.
     last_arrival: Time,
-    counters: PortCounters,
+    done: Done,
+    /// Boxed: two cache lines that hardly any packet touches.
+    dropped: Box<Drops>,
     /// Most bytes in the queue since a recorder last asked; decides nothing.
     peak: u64,
     /// Time up to which `counters.waited` is right.
@@ -119,9 +135,11 @@ impl EgressPort {
             wake: false,
             paused: 0,
             credits: wiring.credits.unwrap_or(u64::MAX),
+            ahead: RoomAhead::default(),
             blocked_since: None,
             last_arrival: Time::ZERO,
-            counters: PortCounters::default(),
+            done: Done::default(),
+            dropped: Box::default(),
             peak: 0,
             settled: Time::ZERO,
             wiring,
@@ -164,6 +182,11 @@ impl EgressPort {
         self.queues.bytes_of(class).unwrap_or(self.waiting)
     }
 
+    /// By which curve packets of a traffic class are marked here; `None`: not at all.
+    pub fn curve(&self, class: u8) -> Option<EcnConfig> {
+        self.wiring.marking.as_ref().and_then(|m| m.curve(class))
+    }
+
     /// Packets of a traffic class that got an ECN mark here.
     pub fn marked(&self, class: u8) -> u64 {
         self.wiring.marking.as_ref().map_or(0, |m| m.marked(class))
@@ -184,9 +207,9 @@ impl EgressPort {
         self.blocked_since.is_some()
     }
 
-    /// Bytes that the far end still has room for, `None` when it never pushes back.
-    pub const fn credits(&self) -> Option<u64> {
-        if self.wiring.credits.is_some() { Some(self.credits) } else { None }
+    /// Bytes that the far end is known at `now` to have room for, `None` when it never pushes back.
+    pub fn credits(&self, now: Time) -> Option<u64> {
+        self.wiring.credits.map(|_| self.credits + self.ahead.by(now))
     }
 
     /// Virtual lanes with credits of their own; 0 when this is no InfiniBand link.
@@ -239,18 +262,22 @@ impl EgressPort {
     /// What the port has done up to `now`, a block that still lasts and packets that still wait
     /// included.
     pub fn counters(&self, now: Time) -> PortCounters {
-        let mut c = self.counters;
-        c.marked = self.wiring.marking.as_ref().map_or(0, |m| m.marked_in_all());
-        c.waited += self.unsettled(now);
-        if let Some(since) = self.blocked_since {
-            c.blocked += now.since(since);
+        let Done { sent, max_queue_bytes, busy, blocked, waited } = self.done;
+        let still_blocked = self.blocked_since.map_or(Span::ZERO, |since| now.since(since));
+        PortCounters {
+            sent,
+            dropped: *self.dropped,
+            max_queue_bytes,
+            busy,
+            blocked: blocked + still_blocked,
+            waited: waited + self.unsettled(now),
+            marked: self.wiring.marking.as_ref().map_or(0, |m| m.marked_in_all()),
         }
-        c
     }
 
     /// Time spent sending up to `now`, without what is left of the packet being sent.
     pub fn busy(&self, now: Time) -> Span {
-        self.counters.busy.saturating_sub(self.free_at.since(now))
+        self.done.busy.saturating_sub(self.free_at.since(now))
     }
 
     /// What the port has done in a traffic class; `None` where there is only one, whose counters
@@ -285,16 +312,16 @@ impl EgressPort {
 
     /// Counts the waiting so far; to be called before the length of the queue changes.
     fn settle(&mut self, now: Time) {
-        self.counters.waited += self.unsettled(now);
+        self.done.waited += self.unsettled(now);
         self.settled = now;
     }
 
-    pub(super) fn sent(&self) -> super::Tally {
-        self.counters.sent
+    pub(super) fn sent(&self) -> Tally {
+        self.done.sent
     }
 
-    pub(super) fn dropped(&self) -> &super::Drops {
-        &self.counters.dropped
+    pub(super) fn dropped(&self) -> &Drops {
+        &self.dropped
     }
 
     /// Packets that wait, first to leave first, each with the port that it came in by; at a host
@@ -321,7 +348,8 @@ impl EgressPort {
         if self.wiring.limit.is_some_and(|limit| filled > limit) {
             return Err(Full);
         }
-        self.counters.max_queue_bytes = self.counters.max_queue_bytes.max(filled);
+        self.take_credits(now);
+        self.done.max_queue_bytes = self.done.max_queue_bytes.max(filled);
         self.peak = self.peak.max(filled);
         // What waits at a port that could send is held back by the far end.
         let idle = now >= self.free_at && !self.wake;
@@ -333,7 +361,7 @@ impl EgressPort {
             return Ok(Some(started));
         }
         if idle && self.blocked_since.is_none() {
-            self.blocked_since = Some(now);
+            self.block(now, out);
         }
         self.settle(now);
         self.queues.push(item);
@@ -363,7 +391,7 @@ impl EgressPort {
     }
 
     pub(super) fn count_drop(&mut self, cause: DropCause, item: &Queued) {
-        self.counters.dropped.add(cause, item.wire_bytes);
+        self.dropped.add(cause, item.wire_bytes);
         self.queues.count(item.class, |c| c.dropped.add(item.wire_bytes));
     }
 
@@ -386,11 +414,41 @@ impl EgressPort {
         out: &mut Out<FabricEvent>,
     ) -> Option<Started> {
         self.credits += u64::from(bytes);
+        self.ahead.heard(now);
+        self.take_credits(now);
         assert!(
             self.wiring.credits.is_some_and(|all| self.credits <= all),
             "more credits came back than were spent"
         );
         self.go_on(now, out)
+    }
+
+    /// The far end will have room for `bytes` more at `at`. True: the port counts it when it next
+    /// looks, since nothing waits for it; false: it has to be told [then](Self::on_credit).
+    pub(super) fn expect_credit(&mut self, now: Time, at: Time, bytes: u32) -> bool {
+        // A port that has nothing more to send would note them for ever.
+        self.take_credits(now);
+        self.ahead.expect(at, bytes, self.blocked_since.is_some())
+    }
+
+    /// When the last credit comes that nobody is told of, up to `limit`.
+    pub(super) fn last_quiet_credit(&self, limit: Time) -> Option<Time> {
+        self.ahead.last_by(limit)
+    }
+
+    fn take_credits(&mut self, now: Time) {
+        if let Some(bytes) = self.ahead.take(now) {
+            self.credits += bytes;
+        }
+    }
+
+    /// What waits is held back by the far end from now on: the port wants to hear of room.
+    fn block(&mut self, now: Time, out: &mut Out<FabricEvent>) {
+        self.blocked_since = Some(now);
+        if let Some((at, bytes)) = self.ahead.ask() {
+            let Wiring { node, port, .. } = self.wiring;
+            out.at(at, Class::Release, FabricEvent::Credit { node, port, bytes });
+        }
     }
 
     /// What held the port back is gone, or less.
@@ -453,7 +511,7 @@ impl EgressPort {
         let time = self.serialiser.next(u64::from(PAUSE_FRAME_BYTES));
         self.free_at = now + time;
         self.in_service = 0;
-        self.counters.busy += time;
+        self.done.busy += time;
         let Wiring { peer: node, peer_port: port, propagation, .. } = self.wiring;
         let p = self.wiring.pauses.as_ref().expect("it sends a pause");
         let PauseFrame { class, quanta } = frame;
@@ -478,12 +536,18 @@ impl EgressPort {
         let p = self.wiring.pauses.as_mut()?;
         let c = &mut p.counters[usize::from(class)];
         *(if quanta == 0 { &mut c.xon_received } else { &mut c.xoff_received }) += 1;
+        let pause = &mut p.paused[usize::from(class)];
+        if let Some(ignored) = &mut pause.ignored {
+            let quiet = now.since(ignored.asked);
+            ignored.asked = now + pause_time(rate, quanta);
+            if quiet < ignored.restore {
+                return None;
+            }
+            pause.ignored = None;
+            c.restores += 1;
+        }
         if quanta == 0 {
             return self.end_pause(now, class, out);
-        }
-        let pause = &mut p.paused[usize::from(class)];
-        if pause.ignored {
-            return None;
         }
         pause.until = now + pause_time(rate, quanta);
         out.at(pause.until, Class::Timer, FabricEvent::PauseEnd { node, port, class });
@@ -534,7 +598,7 @@ impl EgressPort {
         for class in 0..MAX_CLASSES as u8 {
             freed = freed.or(self.end_pause(now, class, out));
             if let Some(p) = &mut self.wiring.pauses {
-                p.paused[usize::from(class)].ignored = false;
+                p.paused[usize::from(class)].ignored = None;
             }
         }
         freed
@@ -573,9 +637,11 @@ impl EgressPort {
                 continue;
             }
             pause.storm = true;
-            pause.ignored = watchdog.action == StormAction::Ignore;
+            let Watchdog { action, restore, .. } = *watchdog;
+            let ignored = Ignored { asked: pause.until, restore };
+            pause.ignored = (action == StormAction::Ignore).then_some(ignored);
             p.counters[usize::from(class)].storms += 1;
-            if pause.ignored {
+            if pause.ignored.is_some() {
                 freed = freed.or(self.end_pause(now, class, out));
             }
         }
@@ -598,19 +664,22 @@ impl EgressPort {
     /// The port is not held back any more, if it was.
     fn unblock(&mut self, now: Time) -> bool {
         let since = self.blocked_since.take();
-        self.counters.blocked += since.map_or(Span::ZERO, |since| now.since(since));
+        self.done.blocked += since.map_or(Span::ZERO, |since| now.since(since));
         since.is_some()
     }
 
     fn next(&mut self, now: Time, out: &mut Out<FabricEvent>) -> Option<Started> {
+        self.take_credits(now);
         let (credits, paused) = (self.credits, self.paused);
         let waited = self.unsettled(now);
         let lanes = self.wiring.lanes.as_deref();
         let Some(item) = self.queues.pop(|item| may_go(item, credits, paused, lanes)) else {
-            self.blocked_since = (!self.queues.is_empty()).then_some(now);
+            if !self.queues.is_empty() {
+                self.block(now, out);
+            }
             return None;
         };
-        self.counters.waited += waited;
+        self.done.waited += waited;
         self.settled = now;
         self.waiting -= u64::from(item.wire_bytes);
         let started = self.start(now, item, out);
@@ -647,8 +716,8 @@ impl EgressPort {
         let end = now + time;
         self.free_at = end;
         self.in_service = item.wire_bytes;
-        self.counters.busy += time;
-        self.counters.sent.add(item.wire_bytes);
+        self.done.busy += time;
+        self.done.sent.add(item.wire_bytes);
         self.queues.count(item.class, |c| c.sent.add(item.wire_bytes));
         let w = &mut self.wiring;
         let mut arrival = if w.head { now } else { end } + w.propagation + w.transit;

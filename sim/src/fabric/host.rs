@@ -6,8 +6,8 @@ use super::egress::{EgressPort, Queued, Started};
 use super::event::{Delivery, DropCause, Dropped, Drops, FabricEvent, Outcome, Tally};
 use super::ingress::Ingress;
 use super::mmu::Pausing;
-use crate::engine::{Out, Slab};
-use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
+use crate::engine::Out;
+use crate::wire::{HostId, NodeId, PacketId, Packets, PortId};
 
 /// The transmit queue has no room for the packet; it stays the caller's.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -240,14 +240,14 @@ impl HostNode {
         &mut self,
         now: Time,
         ev: FabricEvent,
-        packets: &Slab<Packet>,
+        packets: &Packets,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
         match ev {
             FabricEvent::Arrive { port, packet, wire_bytes, .. } => {
                 // Only a buffer that is divided asks whose part it is.
                 let divided = self.ports[port.index()].ingress.is_divided();
-                let class = if divided { self.class_of(packets[packet.0].sl) } else { 0 };
+                let class = if divided { self.class_of(packets.head(packet.0).sl) } else { 0 };
                 let p = &mut self.ports[port.index()];
                 p.ingress.arrived(wire_bytes, class);
                 p.ingress.tell(now, p.egress.free_at(), class, out);

@@ -7,8 +7,9 @@
 //! reads there where a packet goes, and marks those that it holds itself.
 //!
 //! A hop of an uncontested packet costs one event, its arrival. A packet that waits adds the
-//! wake-up of its port, and one that crosses a lossless link adds the credit that comes back (two
-//! events on InfiniBand: the buffer is free, the sender hears of it).
+//! wake-up of its port. Credit of an idealised lossless link costs an event only where the sender
+//! waits for it, see [`Fabric::expect`]; on InfiniBand it costs two per packet: the buffer is free,
+//! the sender hears of it.
 
 mod balance;
 mod buffer;
@@ -30,6 +31,7 @@ mod mmu;
 mod noise;
 mod pfc;
 mod queues;
+mod room;
 mod routes;
 mod schedule;
 mod shape;
@@ -44,8 +46,8 @@ pub use balance::{Balance, Imbalance};
 pub use buffer::{Buffer, BufferSizes, NoRoom, PauseAt, Sharing};
 pub use classes::{ClassConfig, Classes, MAX_CLASSES};
 pub use config::{
-    Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, End, FabricConfig, Forwarding, HashSeed,
-    HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
+    Buffering, ConfigError, DEFAULT_MAX_PACKET_BYTES, EcnException, End, FabricConfig, Forwarding,
+    HashSeed, HostConfig, LinkConfig, Noise, ReceiveBuffer, Routing, StaticRoute, SwitchConfig,
 };
 pub use credits::{BLOCK_BYTES, CreditReceiver, CreditSender, MAX_CREDIT, blocks};
 pub use deadlock::{Deadlock, HeldBy, Waiting};
@@ -69,16 +71,16 @@ pub use shape::{FatTree, LeafSpine, Rails, ShapeError};
 pub use switch::SwitchNode;
 pub use way::{Hop, Turn, time_alone};
 
-use crate::engine::{Class, Out, Slab};
-use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
+use crate::engine::{Class, Out};
+use crate::wire::{HostId, NodeId, PacketId, Packets, PortId};
 
 /// A network: the ports of all hosts, the switches and the links between them.
 ///
 /// ```
 /// use doorbell_core::units::{BitRate, Span, Time};
-/// use doorbell_sim::engine::{Out, Slab};
+/// use doorbell_sim::engine::Out;
 /// use doorbell_sim::fabric::{Fabric, FabricConfig, Link, Outcome};
-/// use doorbell_sim::wire::{HostId, PacketId, PortId};
+/// use doorbell_sim::wire::{HostId, PacketId, Packets, PortId};
 ///
 /// // Two hosts, three metres of cable, one packet of 1082 bytes on the wire.
 /// let link = Link::with_length_mm(BitRate::gbps(100), 3_000);
@@ -89,7 +91,7 @@ use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
 /// // The owner brings each event back at its time; here there is one, the arrival.
 /// let (at, _, event) = out.as_slice()[0];
 /// assert_eq!(at, Time::ZERO + Span::from_ps(1_082 * 80) + Span::from_ns(15));
-/// let outcome = fabric.on_event(at, event, &mut Slab::new(), &mut out);
+/// let outcome = fabric.on_event(at, event, &mut Packets::new(), &mut out);
 /// assert!(matches!(outcome, Outcome::Delivered(d) if d.host == HostId(1)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -133,8 +135,8 @@ impl Fabric {
     pub fn dropped(&self) -> Drops {
         let at_nodes = self.switches.iter().map(SwitchNode::dropped);
         let at_nodes = at_nodes.chain(self.hosts.iter().map(|h| h.dropped));
-        let at_hosts = self.hosts.iter().flat_map(|h| h.ports.iter().map(|p| p.ingress.lost));
-        let before = self.switches.iter().flat_map(|s| s.ports.iter().map(|p| p.ingress.lost));
+        let at_hosts = self.hosts.iter().flat_map(|h| h.ports.iter().map(|p| *p.ingress.lost));
+        let before = self.switches.iter().flat_map(|s| s.ports.iter().map(|p| *p.ingress.lost));
         at_nodes.chain(at_hosts).chain(before).fold(Drops::default(), |sum, d| sum.plus(&d))
     }
 
@@ -259,11 +261,14 @@ impl Fabric {
     /// Most bytes in the queue of a port since this was last asked. For a recorder: it changes
     /// nothing that the network goes by.
     pub(crate) fn take_peak(&mut self, now: Time, node: NodeId, port: PortId) -> u64 {
-        let egress = match node.index().checked_sub(self.hosts.len()) {
+        self.egress_mut(node, port).take_peak(now)
+    }
+
+    fn egress_mut(&mut self, node: NodeId, port: PortId) -> &mut EgressPort {
+        match node.index().checked_sub(self.hosts.len()) {
             None => &mut self.hosts[node.index()].ports[port.index()].egress,
             Some(s) => &mut self.switches[s].ports[port.index()].egress,
-        };
-        egress.take_peak(now)
+        }
     }
 
     fn ingress_mut(&mut self, node: NodeId, port: PortId) -> &mut Ingress {
@@ -287,12 +292,32 @@ impl Fabric {
         }
     }
 
+    /// Looks at an event that a node asks for now. True: it need not come, since it brings a port
+    /// credit that it does not wait for; the port has noted when. An owner that brings every event
+    /// gets the same run.
+    #[inline]
+    pub fn expect(&mut self, now: Time, at: Time, ev: FabricEvent) -> bool {
+        match ev {
+            FabricEvent::Credit { node, port, bytes } => {
+                self.egress_mut(node, port).expect_credit(now, at, bytes)
+            }
+            _ => false,
+        }
+    }
+
+    /// When the last credit up to `limit` comes that was [expected](Self::expect) and that no port
+    /// has looked at yet: what happens last in a network that comes to rest.
+    pub fn last_expected(&self, limit: Time) -> Option<Time> {
+        let ports = self.ports().map(|(node, port)| self.egress_of(node, port));
+        ports.filter_map(|p| p.last_quiet_credit(limit)).max()
+    }
+
     /// Handles one event at its time.
     pub fn on_event(
         &mut self,
         now: Time,
         ev: FabricEvent,
-        packets: &mut Slab<Packet>,
+        packets: &mut Packets,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
         let NodeId(node) = ev.node();

@@ -79,7 +79,8 @@ pub enum StormAction {
     /// It counts the storm.
     #[default]
     Report,
-    /// The port also pays no more attention to pauses of the class.
+    /// The port also pays no attention to pauses of the class, until none has come for
+    /// [`Watchdog::restore`].
     Ignore,
 }
 
@@ -90,6 +91,11 @@ pub struct Watchdog {
     pub after: Span,
     /// What happens then.
     pub action: StormAction,
+    /// How long no pause may be asked for until the next one counts again (the restoration time of
+    /// SONiC's watchdog, which counts frames). Longer: a storm that comes back does not stop the
+    /// port, and an honest pause is passed over for longer. Without use where pauses are not
+    /// ignored.
+    pub restore: Span,
 }
 
 impl Watchdog {
@@ -161,6 +167,8 @@ pub struct PauseCounters {
     pub paused: Span,
     /// Times that it was paused for longer than the watchdog allows.
     pub storms: u64,
+    /// Times that pauses counted again after a storm.
+    pub restores: u64,
 }
 
 /// A pause frame that waits for its turn at a port.
@@ -177,8 +185,17 @@ pub(super) struct Paused {
     pub until: Time,
     /// The watchdog has found this pause too long.
     pub storm: bool,
-    /// And pays no attention to the class any more.
-    pub ignored: bool,
+    /// And pays no attention to the class.
+    pub ignored: Option<Ignored>,
+}
+
+/// Pauses that nobody heeds.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Ignored {
+    /// Until when the far end has asked for a pause.
+    pub asked: Time,
+    /// From then on, time after which the next one counts again.
+    pub restore: Span,
 }
 
 /// Pause frames at a port that knows them.

@@ -1,6 +1,7 @@
 //! A switch with output queues.
 
 use doorbell_core::units::Time;
+use doorbell_core::verbs::Psn;
 
 use super::buffer::Buffer;
 use super::choice::Choice;
@@ -11,8 +12,8 @@ use super::event::{DropCause, Dropped, Drops, FabricEvent, Outcome, Tally};
 use super::ingress::Ingress;
 use super::mmu::Mmu;
 use super::routes::RouteTable;
-use crate::engine::{Class, Out, Slab};
-use crate::wire::{HostId, NodeId, Packet, PacketId, PortId};
+use crate::engine::{Class, Out};
+use crate::wire::{Head, HostId, NodeId, Packet, PacketId, Packets, PortId};
 
 /// One port of a switch.
 #[derive(Clone, Debug)]
@@ -84,7 +85,7 @@ impl SwitchNode {
         &mut self,
         now: Time,
         ev: FabricEvent,
-        packets: &mut Slab<Packet>,
+        packets: &mut Packets,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
         match ev {
@@ -119,7 +120,7 @@ impl SwitchNode {
         &mut self,
         now: Time,
         ev: FabricEvent,
-        packets: &mut Slab<Packet>,
+        packets: &mut Packets,
         out: &mut Out<FabricEvent>,
     ) {
         let (port, started) = match ev {
@@ -165,17 +166,18 @@ impl SwitchNode {
         &mut self,
         now: Time,
         (port, packet, wire_bytes): (PortId, PacketId, u32),
-        packets: &mut Slab<Packet>,
+        packets: &mut Packets,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
-        let p = &packets[packet.0];
-        let class = self.class_of_sl[usize::from(p.sl & 15)];
+        let head = packets.head(packet.0);
+        let class = self.class_of_sl[usize::from(head.sl & 15)];
         let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
         ingress.arrived(wire_bytes, class);
         ingress.tell(now, egress.free_at(), class, out);
         let small = wire_bytes <= ingress.max_packet_bytes;
         let item = Queued { packet, wire_bytes, ingress: port, class };
-        let Some(to) = self.route(now, p) else {
+        let psn = || packets[packet.0].desc.psn;
+        let Some(to) = self.route(now, head, psn) else {
             return self.refuse(now, item, DropCause::NoRoute, out);
         };
         if !small || !self.ports[to.index()].egress.takes(wire_bytes) {
@@ -191,13 +193,13 @@ impl SwitchNode {
         self.forward(now, item, to, packets, out)
     }
 
-    fn route(&self, now: Time, p: &Packet) -> Option<PortId> {
-        match self.routes.ways(p.dst, p.dst_port) {
+    fn route(&self, now: Time, head: &Head, psn: impl FnOnce() -> Psn) -> Option<PortId> {
+        match self.routes.ways(head.dst, head.dst_port) {
             [] => None,
             [only] => Some(*only),
             ways => {
                 let load = |port: PortId| self.ports[port.index()].egress.queue_bytes(now);
-                Some(self.choice.among(ways, p, load))
+                Some(self.choice.among(ways, head, psn, load))
             }
         }
     }
@@ -236,7 +238,7 @@ impl SwitchNode {
         now: Time,
         item: Queued,
         to: PortId,
-        packets: &mut Slab<Packet>,
+        packets: &mut Packets,
         out: &mut Out<FabricEvent>,
     ) -> Outcome {
         let egress = &mut self.ports[to.index()].egress;
@@ -279,7 +281,7 @@ impl SwitchNode {
         now: Time,
         started: Option<Started>,
         port: PortId,
-        packets: &mut Slab<Packet>,
+        packets: &mut Packets,
         out: &mut Out<FabricEvent>,
     ) {
         if let Some(Started { item, end }) = started {
@@ -392,12 +394,7 @@ impl SwitchNode {
     }
 
     /// The watchdog looks at all output ports.
-    pub(super) fn watch(
-        &mut self,
-        now: Time,
-        packets: &mut Slab<Packet>,
-        out: &mut Out<FabricEvent>,
-    ) {
+    pub(super) fn watch(&mut self, now: Time, packets: &mut Packets, out: &mut Out<FabricEvent>) {
         let Some(watchdog) = self.mmu.as_ref().and_then(|m| m.watchdog) else { return };
         for port in 0..self.ports.len() {
             let started = self.ports[port].egress.watch(now, &watchdog, out);

@@ -43,7 +43,13 @@ impl Fault {
 
     /// A host fault.
     pub fn host(id: &str, host: HostId, window: Window, action: HostAction) -> Self {
-        let what = What::Host(HostFault { host, window, action });
+        let what = What::Host(HostFault { host, nic: None, window, action });
+        Self { id: id.to_owned(), what, budget: None, maybe: false }
+    }
+
+    /// A fault of one NIC of a host; `action` is one of those that [`HostAction::is_of_nic`].
+    pub fn nic(id: &str, (host, nic): (HostId, u16), window: Window, action: HostAction) -> Self {
+        let what = What::Host(HostFault { host, nic: Some(nic), window, action });
         Self { id: id.to_owned(), what, budget: None, maybe: false }
     }
 
@@ -175,10 +181,19 @@ pub enum Hold {
 pub struct HostFault {
     /// The host.
     pub host: HostId,
+    /// Its only NIC that it is about, from 0; `None`: all.
+    pub nic: Option<u16>,
     /// When. Actions without an end use the first instant only.
     pub window: Window,
     /// What.
     pub action: HostAction,
+}
+
+impl HostFault {
+    /// Whether it is about this NIC of its host.
+    pub fn is_of(&self, nic: u16) -> bool {
+        self.nic.is_none_or(|only| only == nic)
+    }
 }
 
 /// What happens to a host.
@@ -259,6 +274,18 @@ impl HostAction {
         }
     }
 
+    /// Whether it may be about one NIC of a host.
+    pub const fn is_of_nic(&self) -> bool {
+        match self {
+            Self::NicStall
+            | Self::CqNotPolled { .. }
+            | Self::Rnr { .. }
+            | Self::BadDoorbell { .. }
+            | Self::PauseStorm { .. } => true,
+            Self::PeerDead | Self::QpError { .. } | Self::ProgramStall { .. } => false,
+        }
+    }
+
     /// Whether it needs an end: without one, time would stand still for ever.
     const fn lasts(&self) -> bool {
         matches!(
@@ -307,6 +334,22 @@ pub enum PlanError {
         host: HostId,
         /// Hosts that there are.
         hosts: u32,
+    },
+    /// The host has no such NIC.
+    UnknownNic {
+        /// The fault.
+        id: String,
+        /// The host.
+        host: HostId,
+        /// The NIC.
+        nic: u16,
+        /// NICs that it has.
+        nics: usize,
+    },
+    /// A NIC is named, and what happens is not about one.
+    NotOfNic {
+        /// The fault.
+        id: String,
     },
     /// There is no such switch.
     UnknownSwitch {
@@ -378,6 +421,15 @@ impl fmt::Display for PlanError {
             Self::UnknownHost { id, host, hosts } => {
                 write!(f, "fault \"{id}\": there is no {host}, only host0 to host{}", hosts - 1)
             }
+            Self::UnknownNic { id, host, nic, nics } => write!(
+                f,
+                "fault \"{id}\": there is no NIC {nic} at {host}, which has {nics}, counted from 0"
+            ),
+            Self::NotOfNic { id } => write!(
+                f,
+                "fault \"{id}\" names a NIC and is about a host, a program or a queue pair; leave \
+                 the NIC out"
+            ),
             Self::UnknownSwitch { id, switch, switches } => write!(
                 f,
                 "fault \"{id}\": there is no switch{switch}; the network has {switches} switches, \
@@ -453,6 +505,9 @@ impl FaultPlan {
         match &fault.what {
             What::Host(h) if h.action.lasts() && window.before == Time::MAX => {
                 Err(PlanError::NoEnd { id: id() })
+            }
+            What::Host(h) if h.nic.is_some() && !h.action.is_of_nic() => {
+                Err(PlanError::NotOfNic { id: id() })
             }
             What::Host(_) | What::Reboot(_) => Ok(()),
             What::Packets(p) => self.check_packets(&fault.id, p),

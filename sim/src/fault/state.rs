@@ -68,10 +68,9 @@ pub struct FaultUse {
     pub first: Option<Time>,
     /// Packets that it still keeps from arriving.
     pub held: u64,
-    /// How often another fault decided first about what it would have fired for.
-    pub preempted: u64,
-    /// The first of those others.
-    pub preempted_by: Option<String>,
+    /// The fault that decided about the first packet, step or doorbell that this one would have
+    /// decided about: of several faults, the first one in the plan decides.
+    pub decided_by: Option<String>,
     /// Whether the run is good though it never fired.
     pub maybe: bool,
     /// Whether the model made up what the device does.
@@ -84,9 +83,8 @@ struct Active {
     matched: u64,
     fired: u64,
     first: Option<Time>,
-    /// How often another fault decided first, and the first of those, by its position.
-    preempted: u64,
-    preempted_by: Option<usize>,
+    /// An earlier fault of the plan that decided in its place.
+    decided_by: Option<usize>,
     /// Of a hold: whether it holds no more.
     released: bool,
     /// Of a window that is open: the host's count at its begin.
@@ -101,12 +99,6 @@ impl Active {
     fn fire(&mut self, now: Time) {
         self.fired += 1;
         self.first.get_or_insert(now);
-    }
-
-    /// It would fire, if `by` had not.
-    fn give_way(&mut self, by: usize) {
-        self.preempted += 1;
-        self.preempted_by.get_or_insert(by);
     }
 }
 
@@ -206,8 +198,7 @@ impl FaultState {
                 matched: 0,
                 fired: 0,
                 first: None,
-                preempted: 0,
-                preempted_by: None,
+                decided_by: None,
                 released: false,
                 since: None,
             });
@@ -283,12 +274,11 @@ impl FaultState {
             };
             // A copy of a copy would make more of each at every link of the way.
             let again = p.copied && matches!(f.verdict, PacketVerdict::Duplicate(_));
-            if !counted || !hit || over || again || active.spent() {
-                continue;
-            }
-            match decided {
-                None => decided = Some((watch.fault, decision(&f.verdict))),
-                Some((by, _)) => active.give_way(by),
+            if counted && hit && !over && !again && !active.spent() {
+                match decided {
+                    None => decided = Some((watch.fault, decision(&f.verdict))),
+                    Some((by, _)) => _ = active.decided_by.get_or_insert(by),
+                }
             }
         }
         let (fault, decision) = decided?;
@@ -354,8 +344,8 @@ impl FaultState {
     }
 
     /// The packets that are kept.
-    pub fn kept(&self) -> impl Iterator<Item = PacketId> + '_ {
-        self.held.values().map(|h| h.packet)
+    pub fn kept(&self) -> BTreeSet<u32> {
+        self.held.values().map(|h| h.packet.0).collect()
     }
 
     /// Whether packets are kept.
@@ -529,7 +519,7 @@ impl FaultState {
 
     /// When a step of the program with `rank` may take place, if it is put off.
     pub fn step_put_off(&mut self, now: Time, host: HostId, rank: u32) -> Option<(u32, Time)> {
-        self.put_off(now, host, |action| match action {
+        self.put_off(now, host, |h| match h.action {
             HostAction::ProgramStall { rank: only } => only.is_none_or(|r| r == rank),
             _ => false,
         })
@@ -543,34 +533,35 @@ impl FaultState {
         })
     }
 
-    /// When a stage of the NIC may end, if it is put off.
-    pub fn nic_put_off(&mut self, now: Time, host: HostId) -> Option<(u32, Time)> {
-        self.put_off(now, host, |action| matches!(action, HostAction::NicStall))
+    /// When a stage of a NIC may end, if it is put off.
+    pub fn nic_put_off(&mut self, now: Time, (host, nic): (HostId, u16)) -> Option<(u32, Time)> {
+        self.put_off(now, host, |h| matches!(h.action, HostAction::NicStall) && h.is_of(nic))
     }
 
     fn put_off(
         &mut self,
         now: Time,
         host: HostId,
-        about: impl Fn(&HostAction) -> bool,
+        about: impl Fn(&HostFault) -> bool,
     ) -> Option<(u32, Time)> {
-        let mut decided: Option<(u32, Time)> = None;
-        for (i, active) in (0..).zip(&mut self.faults) {
+        let mut decided = None;
+        for (i, active) in self.faults.iter_mut().enumerate() {
             let What::Host(h) = &active.fault.what else { continue };
-            if h.host != host || !h.window.holds(now) || !about(&h.action) {
+            if h.host != host || !h.window.holds(now) || !about(h) {
                 continue;
             }
+            let until = h.window.before;
             active.matched += 1;
             match decided {
                 _ if active.spent() => {}
                 None => {
-                    decided = Some((i, h.window.before));
                     active.fire(now);
+                    decided = Some((i, until));
                 }
-                Some((by, _)) => active.give_way(by as usize),
+                Some((by, _)) => _ = active.decided_by.get_or_insert(by),
             }
         }
-        decided
+        decided.map(|(i, until)| (i as u32, until))
     }
 
     /// A doorbell is at the NIC: whether it is damaged, by which fault, and after how many errors
@@ -578,28 +569,27 @@ impl FaultState {
     pub fn doorbell(
         &mut self,
         now: Time,
-        host: HostId,
+        (host, nic): (HostId, u16),
         qpn: Qpn,
         blueflame: bool,
     ) -> Option<(u32, Option<u32>)> {
         let mut decided = None;
         for (i, active) in (0..).zip(&mut self.faults) {
-            let What::Host(HostFault { host: of, window, action }) = &active.fault.what else {
+            let What::Host(h) = &active.fault.what else { continue };
+            let HostAction::BadDoorbell { qp, part, nth, stop_after } = &h.action else {
                 continue;
             };
-            let HostAction::BadDoorbell { qp, part, nth, stop_after } = action else { continue };
-            let its = qp.is_none_or(|q| q == qpn);
+            let its = qp.is_none_or(|q| q == qpn) && h.is_of(nic);
             let fits = blueflame || *part == DoorbellPart::Record;
-            if *of != host || !window.holds(now) || !its || !fits {
+            if h.host != host || !h.window.holds(now) || !its || !fits {
                 continue;
             }
             active.matched += 1;
-            if nth.is_some_and(|n| n != active.matched) || active.spent() {
-                continue;
-            }
-            match decided {
-                None => decided = Some((i, *stop_after)),
-                Some((by, _)) => active.give_way(by as usize),
+            if nth.is_none_or(|n| n == active.matched) && !active.spent() {
+                match decided {
+                    None => decided = Some((i, *stop_after)),
+                    Some((by, _)) => _ = active.decided_by.get_or_insert(by as usize),
+                }
             }
         }
         let (fault, _) = decided?;
@@ -625,8 +615,7 @@ impl FaultState {
                 budget: a.fault.budget,
                 first: a.first.filter(|_| a.fired + open > 0),
                 held: self.held.values().filter(|h| h.fault == i).count() as u64,
-                preempted: a.preempted,
-                preempted_by: a.preempted_by.map(|by| self.faults[by].fault.id.clone()),
+                decided_by: a.decided_by.map(|by| self.faults[by].fault.id.clone()),
                 maybe: a.fault.maybe,
                 synthetic: a.fault.what.synthetic(),
             }
@@ -661,7 +650,7 @@ fn check_hosts(fault: &Fault, hosts: u32) -> Result<(), PlanError> {
     }
 }
 
-/// Whether the switch of a reboot is there, and whether a host that storms can.
+/// Whether the switch of a reboot and the NIC of a host are there, and whether a host that storms can.
 fn check_nodes(fault: &Fault, fabric: &Fabric) -> Result<(), PlanError> {
     let id = || fault.id.clone();
     let switches = fabric.switches().len();
@@ -669,13 +658,18 @@ fn check_nodes(fault: &Fault, fabric: &Fabric) -> Result<(), PlanError> {
         What::Reboot(r) if r.switch as usize >= switches => {
             Err(PlanError::UnknownSwitch { id: id(), switch: r.switch, switches })
         }
-        What::Host(HostFault { host, action: HostAction::PauseStorm { sl }, .. }) => {
-            let node = &fabric.hosts()[host.index()];
+        What::Host(h) => {
+            let node = &fabric.hosts()[h.host.index()];
+            let nics = node.ports();
+            if let Some(nic) = h.nic.filter(|nic| usize::from(*nic) >= nics) {
+                return Err(PlanError::UnknownNic { id: id(), host: h.host, nic, nics });
+            }
+            let HostAction::PauseStorm { sl } = h.action else { return Ok(()) };
             let classes = sl.map_or(u8::MAX, |sl| 1 << node.class_of(sl));
-            let ports = (0..node.ports() as u16).map(PortId);
-            match ports.map(|p| node.may_pause(p)).any(|able| able & classes != 0) {
+            let mut ports = (0..nics as u16).filter(|nic| h.is_of(*nic)).map(PortId);
+            match ports.any(|port| node.may_pause(port) & classes != 0) {
                 true => Ok(()),
-                false => Err(PlanError::NoPauses { id: id(), host: *host }),
+                false => Err(PlanError::NoPauses { id: id(), host: h.host }),
             }
         }
         _ => Ok(()),

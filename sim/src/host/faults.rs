@@ -6,7 +6,7 @@ use doorbell_core::verbs::{QpState, Qpn};
 use super::island::{Host, Shared};
 use crate::engine::ComponentId;
 use crate::event::HostEvent;
-use crate::fault::HostAction;
+use crate::fault::{HostAction, HostFault};
 use crate::nic::Nic;
 use crate::wire::{PacketId, PortId};
 
@@ -90,19 +90,27 @@ impl Host {
         self.settle(s, now);
     }
 
+    /// NICs that a fault is about.
+    fn nics_of(&mut self, fault: &HostFault) -> impl Iterator<Item = &mut Nic> {
+        let fault = *fault;
+        let mine = move |(nic, _): &(u16, _)| fault.is_of(*nic);
+        (0..).zip(&mut self.devices).filter(mine).map(|(_, d)| &mut d.nic)
+    }
+
     /// Begins or ends what lasts for a window.
-    pub(crate) fn set_fault(&mut self, s: &mut Shared, now: Time, action: HostAction, on: bool) {
-        match action {
+    pub(crate) fn set_fault(&mut self, s: &mut Shared, now: Time, fault: &HostFault, on: bool) {
+        match fault.action {
             HostAction::CqNotPolled { cq } => {
-                for d in &mut self.devices {
-                    d.nic.hide_completions(cq, on, &mut self.wakes);
-                }
+                let mut wakes = std::mem::take(&mut self.wakes);
+                self.nics_of(fault).for_each(|nic| nic.hide_completions(cq, on, &mut wakes));
+                self.wakes = wakes;
             }
             HostAction::Rnr { qp: None } => {
-                self.devices.iter_mut().for_each(|d| d.nic.withhold(None, on));
+                self.nics_of(fault).for_each(|nic| nic.withhold(None, on));
             }
             HostAction::Rnr { qp: Some(qpn) } => {
-                if let Some((nic, qp)) = self.qp_of(qpn) {
+                let of = |(nic, _): &(u8, u32)| fault.is_of(u16::from(*nic));
+                if let Some((nic, qp)) = self.qp_of(qpn).filter(of) {
                     self.devices[usize::from(nic)].nic.withhold(Some(qp), on);
                 }
             }
@@ -112,11 +120,12 @@ impl Host {
     }
 
     /// The count by which the effect of what lasts for a window is measured.
-    pub(crate) fn fault_count(&self, action: HostAction) -> u64 {
-        match action {
-            HostAction::CqNotPolled { .. } => self.nics().map(Nic::polls_missed).sum(),
+    pub(crate) fn fault_count(&self, fault: &HostFault) -> u64 {
+        let nics = || self.nics().filter(|nic| fault.is_of(nic.port().0));
+        match fault.action {
+            HostAction::CqNotPolled { .. } => nics().map(Nic::polls_missed).sum(),
             // UC and UD have no RNR NAK: what finds no receive is dropped.
-            HostAction::Rnr { .. } => self.nics().map(|n| n.hw_counters().out_of_buffer).sum(),
+            HostAction::Rnr { .. } => nics().map(|n| n.hw_counters().out_of_buffer).sum(),
             _ => 0,
         }
     }

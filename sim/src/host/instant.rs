@@ -55,6 +55,9 @@ impl Host {
     fn collect_due(&mut self, now: Time) {
         let Self { devices, due, .. } = self;
         for (nic, d) in (0..).zip(devices) {
+            if d.out.is_empty() {
+                continue;
+            }
             d.out.retain(|at, class, ev| {
                 let is_due = *at <= now && *class == Class::Stage && follows_at_once(ev);
                 if is_due {

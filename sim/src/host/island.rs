@@ -22,7 +22,7 @@ use crate::fabric::{Fabric, FabricEvent};
 use crate::memory::{MemoryEvent, RegionId, RegionTable};
 use crate::nic::{CompletionQueue, Env, Nic, NicEvent, NicQp, Wake};
 use crate::pcie::{Done, NodeId, PcieConfigError, PcieEvent, PcieTree};
-use crate::wire::{HostId, Packet, PacketId, PortId};
+use crate::wire::{HostId, Packet, PacketId, Packets, PortId};
 
 /// Steps in a row that found, posted, stored and computed nothing, after which a program counts as
 /// stuck: it turns, and nothing comes of it. On its own deadlines it is stuck only if nobody else
@@ -39,7 +39,7 @@ pub struct Shared {
     /// Event queue.
     pub engine: Engine<Event>,
     /// Packets in flight.
-    pub packets: Slab<Packet>,
+    pub packets: Packets,
     /// Network.
     pub fabric: Fabric,
     /// Component of each host's port.
@@ -68,12 +68,18 @@ impl Shared {
         self.ranks.len() as u32
     }
 
-    /// Hands to the engine what the fabric wants to happen; the recorder of packets sees it first.
+    /// Hands to the engine what the fabric wants to happen and has to hear of; the recorder of
+    /// packets sees it first.
     pub fn schedule_fabric(&mut self, origin: ComponentId) {
         if let Some(capture) = &mut self.capture {
             capture.transmissions(&self.fabric_out, &self.fabric, &self.packets);
         }
-        self.engine.schedule_all(origin, &mut self.fabric_out, Event::Fabric);
+        let now = self.engine.now();
+        self.fabric_out.take_each(|at, class, ev| {
+            if !self.fabric.expect(now, at, ev) {
+                self.engine.schedule(origin, at, class, Event::Fabric(ev));
+            }
+        });
     }
 }
 
@@ -475,10 +481,15 @@ impl Host {
                 s.engine.trace(d.id, kind, a, b);
             }
         }
-        let pcie = |ev| Event::Host(host, HostEvent::Pcie(ev));
-        s.engine.schedule_all(self.pcie_id, &mut self.pcie_out, pcie);
-        let memory = |ev| Event::Host(host, HostEvent::Memory(ev));
-        s.engine.schedule_all(self.pcie_id, &mut self.memory_out, memory);
+        // Both are empty most of the time, and always on an instant host.
+        if !self.pcie_out.is_empty() {
+            let pcie = |ev| Event::Host(host, HostEvent::Pcie(ev));
+            s.engine.schedule_all(self.pcie_id, &mut self.pcie_out, pcie);
+        }
+        if !self.memory_out.is_empty() {
+            let memory = |ev| Event::Host(host, HostEvent::Memory(ev));
+            s.engine.schedule_all(self.pcie_id, &mut self.memory_out, memory);
+        }
         let port = s.port_ids[host.index()];
         s.schedule_fabric(port);
     }

@@ -1,6 +1,7 @@
 //! Checks 1 and 2 of `protocol.md` §2.3: whether a packet belongs to a connection of this port.
 //! What fails is dropped in silence, and a counter moves here, on the side that nobody looks at.
 
+use doorbell_core::units::Time;
 use doorbell_core::verbs::{PKey, PacketVerdict, QpState, QpType, Service, accepts_packets};
 
 use super::env::Env;
@@ -43,13 +44,13 @@ impl Nic {
     /// Drops a packet, counts it, and remembers why for the QP that sent it.
     pub(super) fn discard(&mut self, env: &mut Env<'_>, packet: PacketId, why: Refused) {
         let p = env.packets.remove(packet.0);
-        self.refuse_packet(env, Arrived::of(&p), why);
+        self.refuse_packet(env.now, Arrived::of(&p), why);
     }
 
     /// As [`discard`](Self::discard), for a packet that is gone already.
-    pub(super) fn refuse_packet(&mut self, env: &Env<'_>, p: Arrived, why: Refused) {
+    pub(super) fn refuse_packet(&mut self, now: Time, p: Arrived, why: Refused) {
         let s = &mut self.stats;
-        s.rx_dropped += 1;
+        s.rx_dropped += u64::from(why != Refused::Icrc);
         match why {
             Refused::UnknownQp(_) => s.rx_unknown_qp += 1,
             Refused::Service { .. } => s.rx_wrong_service += 1,
@@ -57,9 +58,10 @@ impl Nic {
             Refused::Address { .. } => s.rx_wrong_address += 1,
             Refused::State(_) => s.rx_wrong_state += 1,
             Refused::QKey { .. } => s.qkey_viol_cntr += 1,
-            Refused::Icrc | Refused::Transport(_) => {}
+            Refused::Transport(_) | Refused::Request(_) => s.rx_unused += 1,
+            Refused::Icrc => s.rx_icrc_encapsulated += 1,
         }
-        self.drops.add(env.now, p, why);
+        self.drops.add(now, p, why);
     }
 }
 

@@ -5,11 +5,12 @@ use doorbell_core::verbs::{AsyncEventKind, QpState, QpType, WcStatus};
 
 use super::Nic;
 use super::env::{Env, NicEvent, Wake, kind};
-use super::postmortem::Why;
+use super::postmortem::{Refused, Why};
 use super::qp::HostWrite;
 use super::queues::{Cqe, CqeKind};
 use crate::engine::Class;
 use crate::rc::Requester;
+use crate::wire::PacketId;
 use doorbell_core::units::Time;
 
 /// An asynchronous event for the initiator that owns the object.
@@ -240,9 +241,7 @@ impl Nic {
         q.state = QpState::Err;
         q.tells_drained = false;
         q.sight.forget();
-        for (_, packet) in q.kept.drain(..) {
-            env.packets.remove(packet.0);
-        }
+        let kept: Vec<PacketId> = q.kept.drain(..).map(|(_, packet)| packet).collect();
         if let Some(r) = q.responder.as_mut() {
             r.fail();
         }
@@ -252,6 +251,7 @@ impl Nic {
             r.flush();
         }
         q.died(env.now, why);
+        kept.into_iter().for_each(|p| self.discard(env, p, Refused::State(QpState::Err)));
         env.trace(kind::STATE, u64::from(qp), QpState::Err as u64);
         self.completions(env, qp);
         self.flush_sends(env, qp);

@@ -95,10 +95,12 @@ pub struct NicConfig {
     pub ack_latency: Span,
     /// Time from an ACK or last response to the CQE write.
     pub completion_latency: Span,
-    /// Payload and response bytes that may be on their way from memory to the wire, and as many
-    /// from the wire to memory. Lower: the wire starves when memory is slow. What arrives beyond
-    /// that waits in front of the port, as flow control makes it.
+    /// Payload and response bytes that may be on their way from memory to the wire. Lower: the wire
+    /// starves when memory is slow.
     pub tx_buffer: u32,
+    /// Bytes that may be on their way from the wire to memory. What arrives beyond that waits in
+    /// front of the port, as flow control makes it. Lower: pauses begin earlier.
+    pub rx_buffer: u32,
     /// Bytes of a CQE as written over PCIe.
     pub cqe_bytes: u32,
     /// Bytes of a receive WQE with one scatter element.

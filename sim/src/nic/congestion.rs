@@ -3,7 +3,8 @@
 //! **Reaction point.** A QP whose flow has a rate is not taken by a processing unit before the
 //! time of its next packet: the bytes of the last one on the wire, headers included, at the rate.
 //! It steps aside, and one event per flow is pending for when its turn may have come. A change of
-//! the rate stretches or shrinks what is left to wait. READ responses are paced like requests,
+//! the rate stretches or shrinks what is left to wait, or leaves it alone
+//! ([`keep_gap`](crate::cc::Congestion::keep_gap)). READ responses are paced like requests,
 //! retransmissions like first transmissions; ACKs, NAKs and CNPs are not. A flow without a rate
 //! costs no event.
 //!
@@ -20,7 +21,7 @@ use doorbell_core::verbs::{Opcode, Operation, Psn, QpType};
 
 use super::env::{Env, NicEvent, kind};
 use super::{Nic, NicQp};
-use crate::cc::{CcEvent, CnpScope, CongestionControl, Flow, FlowScope};
+use crate::cc::{CcEvent, CnpScope, CongestionControl, Flow, FlowScope, Swings};
 use crate::engine::Class;
 use crate::rc::{Accept, Ext, PacketDesc, Received, RecoverCause};
 use crate::wire::codec::{CNP_BODY, Ecn};
@@ -38,6 +39,8 @@ const MAX_DEADLINES: u32 = 1 << 24;
 pub(super) struct Pace {
     control: Flow,
     line: BitRate,
+    /// A change of the rate leaves the gap that runs as it is.
+    keep_gap: bool,
     /// The rate in effect; `None`: no limit.
     limiter: Option<Serialiser>,
     /// The next packet may go from then on.
@@ -52,10 +55,11 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    fn new(control: Flow, line: BitRate) -> Self {
+    fn new(control: Flow, line: BitRate, keep_gap: bool) -> Self {
         Self {
             control,
             line,
+            keep_gap,
             limiter: None,
             next: Time::ZERO,
             waiting: VecDeque::new(),
@@ -103,6 +107,7 @@ impl Pace {
         }
         let left = self.next.since(at);
         self.next = match wanted {
+            _ if self.keep_gap => self.next.max(at),
             Some(_) if left > Span::ZERO => at + rescaled(left, before, after),
             _ => at,
         };
@@ -120,6 +125,10 @@ impl Pace {
             self.next = now + limiter.next(bytes.into());
         }
     }
+}
+
+fn together(a: Option<Swings>, b: Option<Swings>) -> Option<Swings> {
+    a.into_iter().chain(b).reduce(Swings::and)
 }
 
 /// `left` at the rate `before` as time at the rate `after`, rounded up.
@@ -154,7 +163,8 @@ impl Nic {
             Some(id) => id,
             None => {
                 let Some(control) = self.rc.congestion.control.build(line) else { return };
-                let id = self.flows.insert(Pace::new(control, line));
+                let keep_gap = self.rc.congestion.keep_gap;
+                let id = self.flows.insert(Pace::new(control, line, keep_gap));
                 if scope == FlowScope::Sl {
                     self.shared_flows.insert(level, id);
                 }
@@ -182,6 +192,7 @@ impl Nic {
         self.stats.rate_cuts += pace.cuts;
         let low = self.stats.lowest_rate.into_iter().chain(pace.lowest).min();
         self.stats.lowest_rate = low;
+        self.stats.swings = together(self.stats.swings, pace.control.swings());
     }
 
     /// Rate cuts of all flows that there were, and the lowest rate that any had.
@@ -191,6 +202,13 @@ impl Nic {
         };
         let gone = (self.stats.rate_cuts, self.stats.lowest_rate);
         self.flows.iter().map(|(_, pace)| pace).fold(gone, of)
+    }
+
+    /// How the round trip times of all flows that there were moved about their target; `None` where
+    /// no control has one.
+    pub fn swings(&self) -> Option<Swings> {
+        let all = self.flows.iter().map(|(_, pace)| pace.control.swings());
+        all.fold(self.stats.swings, together)
     }
 
     /// The rate of a QP's flow when it was last looked at; `None`: no limit.

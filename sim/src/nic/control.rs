@@ -6,7 +6,7 @@ use doorbell_core::verbs::{Mtu, Psn, QpAttrMask, QpState, QpType, SendFlags};
 
 use super::config::RcConfig;
 use super::env::{Env, kind};
-use super::postmortem::Why;
+use super::postmortem::{Refused, Why};
 use super::qp::{Context, Deferred, HostWrite, TxFifo};
 use super::queues::{CompletionQueue, RecvQueue, SendQueue};
 use super::sight::Sight;
@@ -271,17 +271,19 @@ impl Nic {
         q.tells_drained = false;
         (q.cnp_from, q.owes_becn) = (Time::ZERO, false);
         q.asked_before_reset = q.asked_in_port;
-        let mut packets: Vec<PacketId> = q.rx_wait.drain(..).collect();
-        packets.extend(q.kept.drain(..).map(|(_, packet)| packet));
+        let mut arrived: Vec<PacketId> = q.rx_wait.drain(..).collect();
+        arrived.extend(q.kept.drain(..).map(|(_, packet)| packet));
         let writes: Vec<HostWrite> = q.held_writes.drain(..).collect();
         let cqs = [q.send_cq, q.recv_cq];
         let unsent = q.tx_req.clear().chain(q.tx_resp.clear()).collect::<Vec<_>>();
         for packet in &unsent {
             self.tx_bytes -= env.packets[packet.0].wire_bytes;
         }
-        packets.extend(unsent);
-        for packet in packets {
+        for packet in unsent {
             env.packets.remove(packet.0);
+        }
+        for packet in arrived {
+            self.discard(env, packet, Refused::State(QpState::Reset));
         }
         for write in writes {
             match write {
@@ -348,10 +350,11 @@ impl Nic {
             let counters = q.hw_counters();
             self.gone.add(&counters);
         }
-        if let Some(q) = self.qp_mut(qp) {
-            for d in std::mem::take(&mut q.deferred) {
+        if let Some(deferred) = self.qp_mut(qp).map(|q| std::mem::take(&mut q.deferred)) {
+            for d in deferred {
                 if let Deferred::Rx(packet) = d {
-                    env.packets.remove(packet.0);
+                    let dest = env.packets[packet.0].desc.dest;
+                    self.discard(env, packet, Refused::UnknownQp(dest));
                 }
             }
         }

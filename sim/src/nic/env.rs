@@ -2,11 +2,11 @@
 
 use doorbell_core::units::Time;
 
-use crate::engine::{Class, Out, Slab, Timeline};
+use crate::engine::{Class, Out, Timeline};
 use crate::fabric::{FabricEvent, HostNode};
 use crate::memory::{RegionKind, RegionTable};
 use crate::pcie::{Cause, Kind, NodeId, PcieEvent, PcieTree, Target, Transaction};
-use crate::wire::{Packet, PacketId};
+use crate::wire::{Packet, PacketId, Packets};
 
 /// An event of a NIC.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -77,7 +77,7 @@ pub struct Env<'a> {
     /// Registered memory.
     pub regions: &'a mut RegionTable,
     /// All packets.
-    pub packets: &'a mut Slab<Packet>,
+    pub packets: &'a mut Packets,
     /// The host's ports.
     pub port: &'a mut HostNode,
     /// The ports' events.

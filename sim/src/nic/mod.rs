@@ -55,8 +55,8 @@ pub use control::QpRequest;
 pub use doorbell::subject;
 pub use env::{Env, NicEvent, Traced, Wake};
 pub use overtaken::Overtaken;
-pub(crate) use postmortem::PsnLog;
 pub use postmortem::{Death, Dropped, Episode, Refused, Sender, Why};
+pub(crate) use postmortem::{PsnLog, Within};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, PostedReceives, RecvQueue, SendQueue, completion};
 pub use vendor::VendorCodes;
@@ -123,7 +123,9 @@ pub struct NicStats {
     /// Messages whose end was visible in memory before bytes of an earlier one of the same QP. A
     /// program that polls memory for the one reads what was there before the other.
     pub seen_early: u64,
-    /// Packets dropped without an answer: no such QP, wrong state, stale.
+    /// Packets dropped without an answer, each counted once among the seven causes that follow. Not
+    /// among them are those with a wrong ICRC, nor datagrams and UC packets of which a receive
+    /// completion with an error tells.
     pub rx_dropped: u64,
     /// Of these, those for a QP that does not exist,
     pub rx_unknown_qp: u64,
@@ -133,10 +135,14 @@ pub struct NicStats {
     pub bad_pkey_cntr: u64,
     /// from another host than the one that the QP is connected to,
     pub rx_wrong_address: u64,
-    /// for a QP in RESET, INIT or ERR,
+    /// for a QP in RESET, INIT or ERR, or that came to it while they waited,
     pub rx_wrong_state: u64,
-    /// and with another Q_Key (`ibv_query_port` has this counter).
+    /// with another Q_Key (`ibv_query_port` has this counter),
     pub qkey_viol_cntr: u64,
+    /// and those that the transport has no use for: an answer to nothing that is awaited, a datagram
+    /// or UC packet without a receive, of a message whose beginning is lost, with a remote key that
+    /// does not fit.
+    pub rx_unused: u64,
     /// Payload bytes sent.
     pub tx_payload: u64,
     /// Payload bytes received and placed.
@@ -157,6 +163,8 @@ pub struct NicStats {
     pub rate_cuts: u64,
     /// and the lowest rate that one of them had.
     pub lowest_rate: Option<BitRate>,
+    /// How round trip times of flows that are gone moved about their target.
+    pub swings: Option<crate::cc::Swings>,
 }
 
 /// The NIC of a host.

@@ -93,6 +93,8 @@ pub enum Refused {
     },
     /// The transport found no use for it.
     Transport(DropReason),
+    /// UC, UD: it could not be executed.
+    Request(BadRequest),
 }
 
 impl Refused {
@@ -101,6 +103,7 @@ impl Refused {
         match (self, other) {
             (Self::State(a), Self::State(b)) => a == b,
             (Self::Transport(a), Self::Transport(b)) => a == b,
+            (Self::Request(a), Self::Request(b)) => a == b,
             _ => discriminant(self) == discriminant(other),
         }
     }
@@ -121,31 +124,87 @@ pub struct Episode {
 impl Episode {
     /// Whether a packet with this PSN at this time belongs to it.
     pub fn holds(&self, at: Time, psn: Psn) -> bool {
-        let from = |to: Psn| Psn::new(to.value().wrapping_sub(self.first.value())).value();
-        at >= self.since && from(psn) < from(self.end)
+        at >= self.since && self.offset(psn) < self.offset(self.end)
+    }
+
+    /// How many PSNs `psn` is behind the first one.
+    fn offset(&self, psn: Psn) -> u32 {
+        Psn::new(psn.value().wrapping_sub(self.first.value())).value()
     }
 }
 
-/// Packets of one kind, with their PSNs: the latest ones, so that long runs stay bounded.
+/// Packets of one kind, with their PSNs: the latest ones, so that long runs stay bounded, and of
+/// the earlier ones how many, when, and between which PSNs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PsnLog(VecDeque<(Time, Psn)>);
+pub(crate) struct PsnLog {
+    latest: VecDeque<(Time, Psn)>,
+    earlier: Option<Earlier>,
+}
+
+/// Packets that a log no longer has one by one.
+#[derive(Copy, Clone, Debug)]
+struct Earlier {
+    packets: u64,
+    first: Time,
+    last: Time,
+    /// PSN of the first one, and how far the lowest and the highest are from it.
+    psn: Psn,
+    low: i32,
+    high: i32,
+}
+
+impl Earlier {
+    fn add(&mut self, at: Time, psn: Psn) {
+        let off = psn.diff(self.psn);
+        (self.packets, self.last) = (self.packets + 1, at);
+        (self.low, self.high) = (self.low.min(off), self.high.max(off));
+    }
+
+    /// Whether every one of them belongs to the episode.
+    fn all_within(&self, e: &Episode) -> bool {
+        let psn = |off: i32| Psn::new(self.psn.value().wrapping_add_signed(off));
+        let (low, high) = (e.offset(psn(self.low)), e.offset(psn(self.high)));
+        e.holds(self.first, psn(self.high)) && low + self.high.abs_diff(self.low) == high
+    }
+}
+
+/// Packets of an episode.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Within {
+    pub packets: u64,
+    pub first: Time,
+    pub last: Time,
+    /// There may have been more, before the first one.
+    pub at_least: bool,
+}
 
 impl PsnLog {
     /// Packets that are kept of each kind: 64 Ki, 1 MiB.
     const MOST: usize = 1 << 16;
 
     pub(crate) fn add(&mut self, at: Time, psn: Psn) {
-        if self.0.len() == Self::MOST {
-            self.0.pop_front();
+        if self.latest.len() == Self::MOST
+            && let Some((at, psn)) = self.latest.pop_front()
+        {
+            let none = Earlier { packets: 0, first: at, last: at, psn, low: 0, high: 0 };
+            self.earlier.get_or_insert(none).add(at, psn);
         }
-        self.0.push_back((at, psn));
+        self.latest.push_back((at, psn));
     }
 
     /// How many belong to the episode, and when the first and the last of them was.
-    pub(crate) fn within(&self, e: &Episode) -> Option<(u64, Time, Time)> {
-        let mut of = self.0.iter().filter(|(at, psn)| e.holds(*at, *psn)).map(|(at, _)| *at);
+    pub(crate) fn within(&self, e: &Episode) -> Option<Within> {
+        let mut of = self.latest.iter().filter(|(at, psn)| e.holds(*at, *psn)).map(|(at, _)| *at);
         let first = of.next()?;
-        Some(of.fold((1, first, first), |(n, first, _), at| (n + 1, first, at)))
+        let one = Within { packets: 1, first, last: first, at_least: false };
+        let late = of.fold(one, |w, last| Within { packets: w.packets + 1, last, ..w });
+        Some(match self.earlier {
+            Some(g) if g.all_within(e) => {
+                Within { packets: late.packets + g.packets, first: g.first, ..late }
+            }
+            Some(g) => Within { at_least: g.last >= e.since, ..late },
+            None => late,
+        })
     }
 }
 
@@ -164,6 +223,9 @@ pub struct Dropped {
     pub first: Time,
     /// and the last one.
     pub last: Time,
+    /// Of an episode: there may have been more, before the first one, that are not told apart any
+    /// more from those of other times.
+    pub at_least: bool,
 }
 
 /// All that a NIC dropped, by sender. Bounded by senders times reasons.
@@ -176,7 +238,8 @@ impl Drops {
         let of = self.0.entry(from).or_default();
         let same = |d: &Dropped| (d.request, d.dest) == (request, dest) && d.why.same_kind(&why);
         let at = of.iter().position(|(d, _)| same(d)).unwrap_or_else(|| {
-            let new = Dropped { why, request, dest, packets: 0, first: now, last: now };
+            let (packets, first, last, at_least) = (0, now, now, false);
+            let new = Dropped { why, request, dest, packets, first, last, at_least };
             of.push((new, PsnLog::default()));
             of.len() - 1
         });
@@ -231,8 +294,7 @@ impl Nic {
     /// A packet with a wrong ICRC has arrived.
     pub(crate) fn corrupt_packet(&mut self, now: Time, p: &Packet) {
         self.stats.rx_packets += 1;
-        self.stats.rx_icrc_encapsulated += 1;
-        self.drops.add(now, Arrived::of(p), Refused::Icrc);
+        self.refuse_packet(now, Arrived::of(p), Refused::Icrc);
     }
 
     /// A packet was refused for want of a receive: how many the queue holds all the same.
@@ -244,12 +306,20 @@ impl Nic {
         }
     }
 
-    /// A receive without room took a datagram and completed with an error: no connection dies of
-    /// it, and the sender learns nothing.
-    pub(super) fn note_unplaced(&mut self, now: Time, qp: u32, p: Arrived, why: BadRequest) {
-        let datagram = self.qp(qp).is_some_and(|q| q.ty == QpType::Ud);
-        if datagram && why == BadRequest::ShortReceive {
-            self.drops.add(now, p, Refused::Transport(DropReason::Length));
+    /// A packet of an unreliable service could not be executed, and its sender learns nothing.
+    /// `told`: a receive completed with an error.
+    pub(super) fn note_unplaced(
+        &mut self,
+        now: Time,
+        qp: u32,
+        p: Arrived,
+        (why, told): (BadRequest, bool),
+    ) {
+        let why = Refused::Request(why);
+        match self.qp(qp).map(|q| q.ty) {
+            None | Some(QpType::Rc) => {}
+            Some(_) if told => self.drops.add(now, p, why),
+            Some(_) => self.refuse_packet(now, p, why),
         }
     }
 
@@ -261,8 +331,8 @@ impl Nic {
     /// As [`dropped_of`](Self::dropped_of), of the packets of an episode only.
     pub fn dropped_within(&self, from: Sender, e: Episode) -> impl Iterator<Item = Dropped> {
         self.drops.of(from).filter_map(move |(d, log)| {
-            let (packets, first, last) = log.within(&e)?;
-            Some(Dropped { packets, first, last, ..*d })
+            let Within { packets, first, last, at_least } = log.within(&e)?;
+            Some(Dropped { packets, first, last, at_least, ..*d })
         })
     }
 }
@@ -292,7 +362,8 @@ mod tests {
         add(5, a, true, Refused::State(QpState::Err));
         add(6, b, true, Refused::Icrc);
         let (first, last) = (us(1), us(2));
-        let first = Dropped { why: pkey(1), request: true, dest, packets: 2, first, last };
+        let (why, packets, at_least) = (pkey(1), 2, false);
+        let first = Dropped { why, request: true, dest, packets, first, last, at_least };
         let of = |from| drops.of(from).map(|(d, _)| *d).collect::<Vec<_>>();
         assert_eq!(of(a)[0], first, "the fields are those of the first one");
         assert_eq!((of(a).len(), of(b).len()), (4, 1));
@@ -313,17 +384,35 @@ mod tests {
             assert!(!e.holds(us(at), Psn::new(psn)), "{at} {psn}");
             log.add(us(at), Psn::new(psn));
         }
-        assert_eq!(log.within(&e), Some((2, us(5), us(9))));
+        let (first, last, at_least) = (us(5), us(9), false);
+        assert_eq!(log.within(&e), Some(Within { packets: 2, first, last, at_least }));
         assert_eq!(log.within(&Episode { end: e.first, ..e }), None, "nothing is awaited");
     }
 
+    /// What a log has no longer one by one still counts, where all of it belongs to the episode; a
+    /// part of it makes the count a least one.
     #[test]
-    fn a_log_keeps_the_latest() {
+    fn a_log_keeps_the_latest_and_counts_the_others() {
         let mut log = PsnLog::default();
-        for n in 0..=PsnLog::MOST as u32 {
-            log.add(us(n.into()), Psn::new(n));
+        let more = PsnLog::MOST as u32 + 100;
+        let psn = |n: u32| Psn::new(0xFF_FFF0 + n % 64);
+        for n in 0..more {
+            log.add(us(n.into()), psn(n));
         }
-        let all = Episode { since: us(0), first: Psn::new(0), end: Psn::new(0xFF_FFFF) };
-        assert_eq!(log.within(&all), Some((1 << 16, us(1), us(1 << 16))));
+        let all = Episode { since: us(0), first: psn(0), end: psn(63).next() };
+        let (packets, first, last) = (more.into(), us(0), us(u64::from(more) - 1));
+        assert_eq!(log.within(&all), Some(Within { packets, first, last, at_least: false }));
+        for part in [
+            Episode { end: psn(63), ..all },
+            Episode { first: psn(1), ..all },
+            Episode { since: us(1), ..all },
+        ] {
+            let some = log.within(&part).expect("most of them");
+            assert!(some.at_least && some.packets < packets && some.first >= us(100), "{some:?}");
+        }
+        // None of the others is of this life.
+        let late = Episode { since: us(100), ..all };
+        let (packets, first) = (1 << 16, us(100));
+        assert_eq!(log.within(&late), Some(Within { packets, first, last, at_least: false }));
     }
 }

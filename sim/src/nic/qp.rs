@@ -130,9 +130,10 @@ pub struct QpStats {
     pub rnr_waits: u64,
     /// Expiries of the ack timer after which it went on.
     pub ack_timer_waits: u64,
-    /// Requests that a receive unit took for this QP.
+    /// Requests that this QP took, copies and those beyond a gap included: not those that it
+    /// dropped.
     pub rx_requests: u64,
-    /// Responses, likewise.
+    /// Responses that a receive unit took for it.
     pub rx_responses: u64,
     /// Payload bytes received and placed: of the peer's requests, and of responses to its own.
     pub rx_payload: u64,

@@ -10,7 +10,7 @@ use doorbell_core::verbs::{
 
 use super::doorbell::{subject, wqe_key};
 use super::env::{Env, NicEvent, Tag, Wake, kind};
-use super::postmortem::{Arrived, Refused, Sender};
+use super::postmortem::{Arrived, Refused, Sender, Why};
 use super::qp::{Deferred, HostWrite};
 use super::queues::{CqeKind, RecvQueue};
 use super::{Nic, NicQp};
@@ -93,7 +93,7 @@ impl Nic {
     }
 
     fn rx_full(&self) -> bool {
-        self.rx_bytes >= u64::from(self.cfg.tx_buffer)
+        self.rx_bytes >= u64::from(self.cfg.rx_buffer)
     }
 
     /// `bytes` have left the receive buffer: packets that were held back may come.
@@ -105,7 +105,7 @@ impl Nic {
             self.rx_queue(env, packet);
         }
         let low =
-            self.rx_bytes == 0 || self.rx_bytes + PAUSE_HYSTERESIS <= u64::from(self.cfg.tx_buffer);
+            self.rx_bytes == 0 || self.rx_bytes + PAUSE_HYSTERESIS <= u64::from(self.cfg.rx_buffer);
         let port = self.port();
         if low && self.rx_held.is_empty() && env.port.is_pausing(port, PauseReason::Full) {
             env.port.pause(env.now, port, PauseReason::Full, 0, env.fabric_out);
@@ -171,7 +171,6 @@ impl Nic {
         env.trace(kind::RX, u64::from(qp) << 8 | desc.opcode as u64, u64::from(desc.psn.value()));
         q.last_progress = env.now;
         if desc.opcode.is_request() {
-            q.stats.rx_requests += 1;
             q.last_request = Some(env.now);
             self.on_request(env, qp, packet);
         } else {
@@ -237,6 +236,7 @@ impl Nic {
             q.kept.push((desc.psn, packet));
             return self.respond_soon(env, qp);
         }
+        q.stats.rx_requests += u64::from(!matches!(verdict, Accept::Drop(_)));
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
         let arrived = Arrived::of(&env.packets[packet.0]);
         let fresh = env.packets[packet.0].reason.is_none();
@@ -248,9 +248,9 @@ impl Nic {
                 let order = (desc.psn, desc.opcode.operation().ends_message());
                 let place =
                     Place { target, len, first, takes_recv, completes_recv, subject, order };
-                if let Err((why, told)) = self.place(env, qp, place, payload) {
+                if let Err(why) = self.place(env, qp, place, payload) {
                     self.note_unplaced(env.now, qp, arrived, why);
-                    self.refuse(env, qp, why, told);
+                    self.refuse(env, qp, why.0, why.1);
                 }
             }
             Accept::Read { va, rkey, len, .. } => self.check_read(env, qp, (rkey, va, len)),
@@ -276,7 +276,7 @@ impl Nic {
             Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}
             Accept::Drop(why) => {
                 let expected = q.attr.qkey;
-                self.refuse_packet(env, arrived, unused(&desc, why, expected));
+                self.refuse_packet(now, arrived, unused(&desc, why, expected));
             }
         }
         self.respond_soon(env, qp);
@@ -334,8 +334,12 @@ impl Nic {
         if let Some(r) = q.responder.as_mut() {
             r.reject(why);
         }
-        if q.ty == QpType::Rc {
-            self.refused(env, qp, why.code(), told);
+        match q.ty {
+            QpType::Rc => self.refused(env, qp, why.code(), told),
+            // A receive that ended in an error takes its QP to ERR whatever the service
+            // (protocol.md §3.1); a request that no receive tells of is dropped in silence (§2.7).
+            _ if told => self.enter_error(env, qp, Why::Responder(why)),
+            _ => {}
         }
     }
 
@@ -655,7 +659,7 @@ impl Nic {
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         q.stats.rx_responses += 1;
         let Some(requester) = q.requester.as_mut() else {
-            return self.refuse_packet(env, arrived, Refused::State(state));
+            return self.refuse_packet(env.now, arrived, Refused::State(state));
         };
         let before = requester.unacked_psn();
         let received = requester.on_packet(env.now, &p.desc);
@@ -675,7 +679,8 @@ impl Nic {
             }
             Received::Nothing | Received::Recover { .. } | Received::Error { .. } => {}
             Received::Drop(why) => {
-                self.refuse_packet(env, arrived, Refused::Transport(why));
+                let why = unused(&p.desc, why, QKey::default());
+                self.refuse_packet(env.now, arrived, why);
             }
         }
         self.completions(env, qp);
@@ -865,12 +870,14 @@ const fn of_key(e: MemoryError) -> BadRequest {
     }
 }
 
-/// Why the transport has no use for a request.
+/// Why the transport has no use for a packet. A half that has failed is one in ERR, though the NAK
+/// that says so may still have to leave.
 const fn unused(desc: &PacketDesc, why: DropReason, expected: QKey) -> Refused {
     match (why, desc.ext) {
         (DropReason::QKey, Ext::Deth { qkey: sent, .. } | Ext::DethImm { qkey: sent, .. }) => {
             Refused::QKey { sent, expected }
         }
+        (DropReason::QpState, _) => Refused::State(QpState::Err),
         _ => Refused::Transport(why),
     }
 }

@@ -8,12 +8,12 @@ use super::postmortem::Why;
 use super::qp::{NextPacket, NicQp};
 use super::wqe::WqeData;
 use super::{Nic, Running};
-use crate::engine::{Class, Slab};
+use crate::engine::Class;
 use crate::memory::{Contents, MemoryError, Region, RegionKind};
 use crate::pcie::{Cause, Kind};
 use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::codec::Ecn;
-use crate::wire::{Packet, PacketId, Payload};
+use crate::wire::{Packet, PacketId, Packets, Payload};
 
 impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
@@ -32,7 +32,7 @@ impl Nic {
     /// Starts the next packet on an idle processing unit.
     fn kick(&mut self, env: &mut Env<'_>, pu: u16) {
         let i = usize::from(pu);
-        while self.pus[i].running.is_none() {
+        while self.pus[i].running.is_none() && !self.pus[i].ready.is_empty() {
             let Some(qp) = self.next_ready(env, i) else { return };
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { continue };
             let flow = q.flow.as_ref().map(|flow| flow.id);
@@ -113,8 +113,11 @@ impl Nic {
         self.tx_blocked = false;
         let count = self.pus.len() as u16;
         let first = self.next_pu;
-        for i in 0..count {
-            let pu = (first + i) % count;
+        for pu in (first..count).chain(0..first) {
+            // Most have nothing to do, and this is asked with every packet that leaves.
+            if self.pus[usize::from(pu)].ready.is_empty() {
+                continue;
+            }
             self.kick(env, pu);
             if self.tx_blocked {
                 // The one that found no room goes first next time, so that none waits for ever.
@@ -344,7 +347,7 @@ impl Nic {
     /// covers; returns the QP. `None` for every other read.
     pub fn payload_pieces(
         &mut self,
-        packets: &Slab<Packet>,
+        packets: &Packets,
         tag: u64,
         mut f: impl FnMut(u64, u32),
     ) -> Option<u32> {

@@ -19,7 +19,7 @@ pub enum Reason {
     /// A request that was sent before.
     Resend {
         /// Rounds of this kind since the last progress, this one included.
-        round: u16,
+        round: u32,
         /// Rounds before the QP ends; `None`: no limit.
         limit: Option<u8>,
         /// What began the round.

@@ -1,5 +1,6 @@
 //! The fault plan of a run: where it meets packets, hosts and time.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use doorbell_core::units::Time;
@@ -61,7 +62,7 @@ impl World {
 
     /// What every fault of the plan has done so far, in the plan's order.
     pub fn fault_uses(&self) -> Vec<FaultUse> {
-        let count = |h: &HostFault| self.hosts[h.host.index()].fault_count(h.action);
+        let count = |h: &HostFault| self.hosts[h.host.index()].fault_count(h);
         self.faults.as_ref().map_or_else(Vec::new, |f| f.state.uses(count))
     }
 
@@ -91,9 +92,9 @@ impl World {
         }
     }
 
-    /// The packets that faults keep from arriving.
-    pub(super) fn kept(&self) -> impl Iterator<Item = PacketId> + '_ {
-        self.faults.iter().flat_map(|f| f.state.kept())
+    /// Packets that faults keep from arriving.
+    pub(super) fn kept_packets(&self) -> BTreeSet<u32> {
+        self.faults.as_ref().map(|f| f.state.kept()).unwrap_or_default()
     }
 
     /// Whether every program has ended and only faults would happen to what is over.
@@ -117,7 +118,7 @@ impl World {
                 let rank = island.steps_now(initiator, generation);
                 rank.and_then(|rank| state.step_put_off(now, host, rank))
             }
-            HostEvent::Nic { .. } => state.nic_put_off(now, host),
+            HostEvent::Nic { nic, .. } => state.nic_put_off(now, (host, nic.into())),
             _ => None,
         };
         if let Some((fault, until)) = put_off {
@@ -128,7 +129,8 @@ impl World {
         }
         if let HostEvent::Nic { nic, ev: NicEvent::Doorbell { qp, blueflame, .. } } = ev
             && let qpn = Nic::qpn(PortId(nic.into()), qp)
-            && let Some((fault, stop_after)) = state.doorbell(now, host, qpn, blueflame)
+            && let Some((fault, stop_after)) =
+                state.doorbell(now, (host, nic.into()), qpn, blueflame)
         {
             island.bad_doorbell(&mut self.shared, now, (nic, qp), stop_after);
             self.reached = now;
@@ -224,15 +226,16 @@ impl World {
     }
 
     /// A host pauses its links without a reason of its own, or stops to.
-    fn on_storm(&mut self, now: Time, fault: u32, host: HostId, (sl, begins): (Option<u8>, bool)) {
+    fn on_storm(&mut self, now: Time, fault: u32, h: HostFault, (sl, begins): (Option<u8>, bool)) {
         let s = &mut self.shared;
+        let host = h.host;
         let node = s.fabric.host_mut(host);
         let classes = match sl {
             _ if !begins => 0,
             Some(sl) => 1 << node.class_of(sl),
             None => u8::MAX,
         };
-        for port in (0..node.ports() as u16).map(PortId) {
+        for port in (0..node.ports() as u16).filter(|nic| h.is_of(*nic)).map(PortId) {
             node.pause(now, port, PauseReason::Storm, classes, &mut s.fabric_out);
         }
         s.schedule_fabric(s.port_ids[host.index()]);
@@ -260,17 +263,17 @@ impl World {
                 true
             }
             HostAction::PauseStorm { sl } => {
-                self.on_storm(now, fault, h.host, (sl, begins));
+                self.on_storm(now, fault, h, (sl, begins));
                 return true;
             }
             HostAction::QpError { qp } => island.fail_qp(&mut self.shared, now, qp),
-            action => {
-                let count = island.fault_count(action);
+            _ => {
+                let count = island.fault_count(&h);
                 match begins {
                     true => faults.state.open(fault, now, count),
                     false => faults.state.close(fault, count),
                 }
-                island.set_fault(&mut self.shared, now, action, begins);
+                island.set_fault(&mut self.shared, now, &h, begins);
                 return false;
             }
         };

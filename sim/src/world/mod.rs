@@ -6,7 +6,6 @@ mod report;
 mod series;
 mod watch;
 
-use std::collections::BTreeSet;
 use std::io;
 
 use doorbell_core::units::{Span, Time};
@@ -29,7 +28,7 @@ use crate::fabric::{
 use crate::host::{Host, HostConfig, InitiatorConfig, MAX_NICS, Shared, SimProgram, StallReason};
 use crate::nic::{Nic, NicEvent};
 use crate::pcie::PcieConfigError;
-use crate::wire::{HostId, Packet, PacketId};
+use crate::wire::{HostId, Packet, PacketId, Packets};
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
@@ -158,7 +157,7 @@ impl World {
         Ok(Self {
             shared: Shared {
                 engine,
-                packets: Slab::new(),
+                packets: Packets::new(),
                 fabric,
                 port_ids,
                 fabric_out: Out::new(),
@@ -224,17 +223,22 @@ impl World {
         self.arm_watch();
         loop {
             if self.only_faults_left() {
-                return self.ended();
+                return self.ended(limit);
             }
             match self.shared.engine.comes_by(limit) {
-                None => return self.ended(),
-                Some(false) => return self.cut_off(),
+                None => return self.ended(limit),
+                Some(false) => return self.cut_off(limit),
                 Some(true) => {}
             }
             match self.shared.engine.pop() {
                 Ok(Some((_, _, event))) if is_timer(&event) && self.retries_for_ever() => {
                     self.unheard += 1;
-                    return self.ended();
+                    return self.ended(limit);
+                }
+                Ok(Some((now, _, Event::Fabric(ev)))) => {
+                    if self.on_network(now, ev) {
+                        return self.no_progress();
+                    }
                 }
                 Ok(Some((now, _, Event::Watch))) => {
                     if let Some(deadlock) = self.watch(now) {
@@ -256,7 +260,7 @@ impl World {
                     }
                 }
                 Ok(Some(_)) => self.unheard += 1,
-                Ok(None) => return self.ended(),
+                Ok(None) => return self.ended(limit),
                 Err(e) => return RunEnd::Livelock(e),
             }
         }
@@ -267,8 +271,7 @@ impl World {
     fn stopped_by(&self, event: Event) -> bool {
         let host = match event {
             Event::Host(host, _) | Event::Bootstrap { host, .. } => host.index(),
-            Event::Fabric(ev) => ev.node().index(),
-            Event::Watch => return false,
+            Event::Fabric(_) | Event::Watch => return false,
             Event::Ended { .. } | Event::Fault(_) => {
                 return self.hosts.iter().any(|h| h.fault().is_some());
             }
@@ -277,32 +280,41 @@ impl World {
     }
 
     /// The limit has come. Deadlines that were overtaken may still be pending; they mean nothing,
-    /// and a world that has nothing else had come to its end before. So had one of which only
-    /// packets are left that faults keep beyond the limit, and that nobody waits for.
-    fn cut_off(&self) -> RunEnd {
+    /// and a world that has nothing else had come to its end before.
+    fn cut_off(&mut self, limit: Time) -> RunEnd {
+        self.come_to_rest(limit);
         let stood = self.shared.engine.pending() == self.idle_events();
-        let kept: BTreeSet<PacketId> = self.kept().collect();
-        if self.is_over_but_for(&kept) {
+        // What a fault keeps beyond the limit, and nobody waits for, is no reason to wait longer.
+        let kept = self.kept_packets();
+        if self.is_over_but_for(|packet| kept.contains(&packet)) {
             return RunEnd::Done;
         }
-        if stood && self.vain_retries().is_some() { self.ended() } else { RunEnd::TimeLimit }
+        if stood && self.vain_retries().is_some() { self.ended(limit) } else { RunEnd::TimeLimit }
+    }
+
+    /// Credit that nobody waits for is no event, but the network is not at rest before it has come.
+    fn come_to_rest(&mut self, limit: Time) {
+        if let Some(last) = self.shared.fabric.last_expected(limit) {
+            self.reached = self.reached.max(last);
+        }
     }
 
     /// Whether every program is done and nothing is under way. Packets that a dead host has, or
     /// that are for one, do not count.
     fn is_over(&self) -> bool {
-        self.is_over_but_for(&BTreeSet::new())
+        self.is_over_but_for(|_| false)
     }
 
-    fn is_over_but_for(&self, kept: &BTreeSet<PacketId>) -> bool {
+    /// As [`is_over`](Self::is_over), packets aside that `kept` is true of.
+    fn is_over_but_for(&self, kept: impl Fn(u32) -> bool) -> bool {
         let gone = |h: HostId| self.hosts[h.index()].is_dead();
-        let no_more =
-            |id: u32, p: &Packet| gone(p.src) || gone(p.dst) || kept.contains(&PacketId(id));
-        let lost = self.shared.packets.iter().all(|(id, p)| no_more(id, p));
+        let mut packets = self.shared.packets.iter();
+        let lost = packets.all(|(id, p)| gone(p.src) || gone(p.dst) || kept(id));
         lost && self.hosts.iter().all(Host::quiet)
     }
 
-    fn ended(&self) -> RunEnd {
+    fn ended(&mut self, limit: Time) -> RunEnd {
+        self.come_to_rest(limit);
         if self.hosts.iter().all(Host::done) { RunEnd::Done } else { self.no_progress() }
     }
 
@@ -400,19 +412,7 @@ impl World {
                     n => self.retold += n - 1,
                 }
             }
-            Event::Fabric(ev) if s.fabric.is_overtaken(now, ev) => {
-                self.unheard += 1;
-                return;
-            }
-            // A host may go on pausing when there is nothing left to pause.
-            Event::Fabric(FabricEvent::Refresh { .. } | FabricEvent::PauseEnd { .. })
-                if self.is_over() =>
-            {
-                self.unheard += 1;
-                return;
-            }
-            Event::Fabric(ev) => self.on_fabric(now, ev),
-            Event::Watch => unreachable!("the loop of the run takes it"),
+            Event::Fabric(_) | Event::Watch => unreachable!("the loop of the run takes them"),
             Event::Fault(ev) => {
                 if !self.on_fault(now, ev) {
                     self.unheard += 1;
@@ -421,6 +421,29 @@ impl World {
             }
         }
         self.reached = now;
+    }
+
+    /// An event of the network: most are, and they are handled without asking what the others are
+    /// asked. True: it has stopped the host whose port it is of.
+    fn on_network(&mut self, now: Time, ev: FabricEvent) -> bool {
+        if now > self.point_at {
+            self.points_before(now, &Event::Fabric(ev));
+        }
+        let s = &mut self.shared;
+        if let Some(capture) = &mut s.capture {
+            capture.advance(now);
+        }
+        let pauses = matches!(ev, FabricEvent::Refresh { .. } | FabricEvent::PauseEnd { .. });
+        // A host may go on pausing when there is nothing left to pause.
+        if pauses && (s.fabric.is_overtaken(now, ev) || self.is_over()) {
+            self.unheard += 1;
+            return false;
+        }
+        self.on_fabric(now, ev);
+        self.reached = now;
+        // What was heard may have set a deadline.
+        self.nothing_due = false;
+        self.hosts.get(ev.node().index()).is_some_and(|h| h.fault().is_some())
     }
 
     fn on_fabric(&mut self, now: Time, ev: FabricEvent) {

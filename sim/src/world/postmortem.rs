@@ -6,7 +6,7 @@ use doorbell_core::units::Time;
 
 use super::World;
 use crate::fabric::DropCause;
-use crate::nic::{Episode, PsnLog, Sender};
+use crate::nic::{Episode, PsnLog, Sender, Within};
 use crate::wire::{NodeId, Packet, PortId};
 
 /// Where packets were lost.
@@ -43,6 +43,9 @@ pub struct Lost {
     pub first: Time,
     /// and the last one.
     pub last: Time,
+    /// Of an episode: there may have been more, before the first one, that are not told apart any
+    /// more from those of other times.
+    pub at_least: bool,
 }
 
 /// All losses. Bounded by senders times places times causes.
@@ -55,7 +58,8 @@ impl Losses {
         let of = self.0.entry(Sender::of(p)).or_default();
         let same = |l: &Lost| (l.place, l.cause, l.request) == (place, cause, request);
         let at = of.iter().position(|(l, _)| same(l)).unwrap_or_else(|| {
-            let new = Lost { place, cause, request, packets: 0, first: now, last: now };
+            let (packets, first, last, at_least) = (0, now, now, false);
+            let new = Lost { place, cause, request, packets, first, last, at_least };
             of.push((new, PsnLog::default()));
             of.len() - 1
         });
@@ -78,8 +82,8 @@ impl World {
     /// As [`lost_of`](Self::lost_of), of the packets of an episode only.
     pub fn lost_within(&self, from: Sender, e: Episode) -> impl Iterator<Item = Lost> {
         self.losses.of(from).filter_map(move |(l, log)| {
-            let (packets, first, last) = log.within(&e)?;
-            Some(Lost { packets, first, last, ..*l })
+            let Within { packets, first, last, at_least } = log.within(&e)?;
+            Some(Lost { packets, first, last, at_least, ..*l })
         })
     }
 

@@ -176,7 +176,7 @@ const PORT: [(Quantity, OfPort); 11] = [
     (quantity("links", "starved", Duration, Count), |v| {
         v.egress().pushes_back().then(|| v.egress().counters(v.now).blocked.as_ps())
     }),
-    (quantity("links", "credits", Bytes, Level), |v| v.egress().credits()),
+    (quantity("links", "credits", Bytes, Level), |v| v.egress().credits(v.now)),
     (quantity("links", "lane_credits", Things, Level), |v| v.lane_credits()),
     (quantity("links", "marks", Things, Count), |v| v.egress().marks()),
     (quantity("links", "paused", Duration, Count), |v| v.pauses(|p| p.paused.as_ps())),

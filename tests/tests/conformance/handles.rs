@@ -169,6 +169,30 @@ fn a_step_reads_its_own_stores() {
     assert_eq!(pair.read_local(0, 0, 1), [49]);
 }
 
+/// Which NaN a sum yields is the processor's affair; ours is the same everywhere.
+#[test]
+fn a_sum_that_is_not_a_number_has_the_same_bits_everywhere() {
+    let mut pair = Pair::rc();
+    pair.on(0, |t, me| {
+        let odd = f32::from_bits(0xFFC1_2345);
+        for (a, b) in [(odd, 1.0), (1.0, odd), (f32::INFINITY, f32::NEG_INFINITY)] {
+            let (to, from) = (me.mr.range(0, 4).unwrap(), me.mr.range(4, 4).unwrap());
+            t.copy_in(to, &a.to_le_bytes()).unwrap();
+            t.copy_in(from, &b.to_le_bytes()).unwrap();
+            t.reduce(Reduce::SumF32, to, from).unwrap();
+            let mut sum = [0; 4];
+            t.copy_out(to, &mut sum).unwrap();
+            assert_eq!(u32::from_le_bytes(sum), 0x7FC0_0000);
+        }
+        let odd = f64::from_bits(0xFFF8_0000_0000_0001);
+        let (to, from) = (me.mr.range(0, 8).unwrap(), me.mr.range(8, 8).unwrap());
+        t.copy_in(to, &odd.to_le_bytes()).unwrap();
+        t.copy_in(from, &1.0_f64.to_le_bytes()).unwrap();
+        t.reduce(Reduce::SumF64, to, from).unwrap();
+        assert_eq!(t.load_u64(to), Ok(0x7FF8_0000_0000_0000));
+    });
+}
+
 #[test]
 fn a_virtual_region_cannot_be_read() {
     let mut pair = Pair::rc();

@@ -4,6 +4,8 @@ use doorbell_core::policy::{BatchConfig, BatchStats, Batcher, Cue, PushError};
 use doorbell_core::transport::*;
 use doorbell_core::units::Span;
 
+use doorbell_tests::policy_body::{MESSAGES, Receiving, Sending, round_on_nothing};
+
 use super::pair::{Pair, Side, drain, send};
 
 /// Pushes `n` WRITEs of 8 bytes as fast as the queue takes them and returns the ids of the
@@ -68,4 +70,40 @@ fn wr_id(c: &Completion) -> u64 {
         Completion::Send { wr_id, .. } => wr_id,
         ref other => panic!("{other:?}"),
     }
+}
+
+/// What both halves of a round count, on a back end with a wire.
+fn round() -> ((u64, u64), (u64, u64)) {
+    let mut pair = Pair::rc();
+    let mut from = pair.on(0, |t, me| Sending::new(t, me.qp, &me.mr));
+    let mut to = pair.on(1, |t, me| Receiving::new(t, RecvQueue::Qp(me.qp), &me.mr));
+    pair.lab.settle();
+    for _ in 0..40 {
+        from = pair.on(0, move |t, _| {
+            from.push(t);
+            from
+        });
+        pair.lab.settle();
+        let total;
+        (to, total) = pair.on(1, move |t, me| {
+            let total = to.poll(t, me.recv_cq);
+            (to, total)
+        });
+        let told;
+        (from, told) = pair.on(0, move |t, me| {
+            let told = from.poll(t, me.send_cq, total);
+            (from, told)
+        });
+        if told == MESSAGES {
+            assert_eq!(to.taken, MESSAGES);
+            return (from.counts(), to.counts());
+        }
+    }
+    panic!("{from:?} {to:?}");
+}
+
+#[test]
+fn all_policies_decide_alike_on_every_transport() {
+    needs_peer!();
+    assert_eq!(round(), round_on_nothing());
 }

@@ -54,11 +54,11 @@ fn no_receives() -> impl Strategy<Value = What> {
         let at = |us| Time::ZERO + Span::from_us(us);
         let window = Window { after: at(from), before: at(from + long) };
         let (host, action) = (HostId(host), HostAction::Rnr { qp: None });
-        What::Host(doorbell_sim::fault::HostFault { host, window, action })
+        What::Host(doorbell_sim::fault::HostFault { host, nic: None, window, action })
     })
 }
 
-fn fault_plans() -> impl Strategy<Value = FaultPlan> {
+pub(super) fn fault_plans() -> impl Strategy<Value = FaultPlan> {
     let what = prop_oneof![8 => packets(), 1 => no_receives()];
     proptest::collection::vec(what, 0..12).prop_map(|all| {
         let fault = |(i, what)| {

@@ -117,6 +117,7 @@ fn packets_that_wait_for_a_context_stay_behind_those_that_wait_for_room() {
     for host in &mut config.hosts {
         host.nic.qp_cache = 1;
         host.nic.tx_buffer = 300;
+        host.nic.rx_buffer = 300;
         // So slow a slot that the receive buffer is always full.
         for node in &mut host.pcie.nodes {
             (node.link.width, node.link.credits.posted_headers) = (1, 1);

@@ -3,6 +3,7 @@
 mod faults;
 mod found;
 mod loss;
+mod policies;
 
 use std::sync::Arc;
 

@@ -275,21 +275,21 @@ fn an_adaptive_batch_grows_with_the_backlog() {
 }
 
 #[test]
-fn an_adaptive_batch_grows_with_what_the_nic_has_not_finished() {
+fn an_adaptive_batch_grows_with_what_waits_in_the_nic() {
     let mut r = Rig::new(64, 64, adaptive(4));
-    // 3 in flight: one of them goes at once; 4 to 7: two go together; 8: three.
-    for (in_flight, together) in [(3, 1), (4, 2), (7, 2), (8, 3)] {
-        r.b.set_in_flight(in_flight);
+    // 3 wait there: one goes at once; 4 to 7: two go together; 8: three.
+    for (waiting, together) in [(3, 1), (4, 2), (7, 2), (8, 3)] {
+        r.b.set_waiting(waiting);
         for n in 1..=together {
             let rung = r.push(at(0), (0, 1), Cue::Last).unwrap().rung;
-            assert_eq!(rung, if n == together { together } else { 0 }, "{in_flight} in flight");
+            assert_eq!(rung, if n == together { together } else { 0 }, "{waiting} wait");
         }
     }
     // What is held goes when the NIC has caught up, before its deadline; not one that others
     // follow.
     r.push(at(0), (1, 1), Cue::Last).unwrap();
     assert_eq!(r.tick(at(1)), Ok(Some(at(500))));
-    r.b.set_in_flight(3);
+    r.b.set_waiting(3);
     assert_eq!((r.tick(at(2)), r.b.held()), (Ok(None), 0));
     r.push(at(2), (2, 1), Cue::More).unwrap();
     assert_eq!(r.tick(at(3)), Ok(Some(at(502))));
@@ -309,7 +309,7 @@ enum Op {
         slots: u32,
     },
     Flush,
-    InFlight(u32),
+    Waiting(u32),
     StageFault(StageError),
     RingFault(u32, RingCause),
     /// Puts a good ring before the next fault.
@@ -334,7 +334,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         4 => (0..800u64).prop_map(|ns| Op::Pass { ns }),
         2 => (1..9u32).prop_map(|slots| Op::Poll { slots }),
         1 => Just(Op::Flush),
-        1 => (0..40u32).prop_map(Op::InFlight),
+        1 => (0..40u32).prop_map(Op::Waiting),
         1 => stage.prop_map(Op::StageFault),
         1 => (0..9u32, cause).prop_map(|(n, c)| Op::RingFault(n, c)),
         1 => Just(Op::RingOk),
@@ -453,7 +453,7 @@ proptest! {
                 Op::Push { len, cue } => caller.push(&mut r, len, cue),
                 Op::Pass { ns } => caller.pass(&mut r, ns),
                 Op::Poll { slots } => r.poll(slots),
-                Op::InFlight(n) => r.b.set_in_flight(n),
+                Op::Waiting(n) => r.b.set_waiting(n),
                 Op::Flush => caller.flush(&mut r),
                 Op::StageFault(e) => r.t.fail_stage(Some(e)),
                 Op::RingFault(n, cause) => r.t.fail_ring(Some((n, cause))),

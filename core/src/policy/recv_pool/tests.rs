@@ -136,6 +136,10 @@ fn receives_that_were_not_posted_stay() {
     let e = PostRecvError { posted: 1, cause: PostRecvCause::Os(12) };
     r.t.fail_recv(Some((1, e.cause)));
     assert_eq!((r.pool.fill(&mut r.t), r.pool.posted(), r.pool.idle()), (Err(e), 1, 3));
+    assert_eq!((r.receive(), r.pool.release(&mut r.t, 0)), (Some(0), Ok(4)));
+    let mut r = Rig::new(4, 1, 0, false);
+    r.t.fail_recv(Some((1, e.cause)));
+    r.pool.fill(&mut r.t).unwrap_err();
     assert_eq!((r.pool.fill(&mut r.t), r.t.posted(r.queue)), (Ok(3), 4));
     let id = r.receive().unwrap();
     r.t.fail_recv(Some((0, PostRecvCause::Indeterminate)));

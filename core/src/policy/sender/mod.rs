@@ -7,7 +7,8 @@ use crate::units::Time;
 use crate::verbs::SendFlags;
 
 use super::{
-    BatchConfig, BatchStats, Batcher, CqShare, Cue, PushError, Pushed, SendWindow, WindowConfig,
+    BatchConfig, BatchStats, Batcher, CqShare, Cue, PushError, Pushed, QueueEstimate, SendWindow,
+    WindowConfig,
 };
 
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub struct Sender {
     qp: QpId,
     batch: Batcher,
     window: SendWindow,
+    queue: QueueEstimate,
     share: CqShare,
     signal_last: bool,
 }
@@ -51,7 +53,8 @@ impl Sender {
         // A batch that fills the window would leave nothing to do while it is under way.
         let max_wrs = batch.max_wrs.min(window.max_wrs());
         let batch = Batcher::new(BatchConfig { max_wrs, ..batch }, qp, caps);
-        Self { qp, batch, window, share, signal_last }
+        let queue = QueueEstimate::default();
+        Self { qp, batch, window, queue, share, signal_last }
     }
 
     /// The queue pair.
@@ -62,6 +65,11 @@ impl Sender {
     /// What is outstanding.
     pub const fn window(&self) -> &SendWindow {
         &self.window
+    }
+
+    /// What is known of round trips.
+    pub const fn queue(&self) -> &QueueEstimate {
+        &self.queue
     }
 
     /// What was rung.
@@ -104,15 +112,23 @@ impl Sender {
         if !self.window.fits(blocks) {
             return Err(self.full(t));
         }
-        let signal = wr.flags.contains(SendFlags::SIGNALED)
-            || self.window.must_signal(blocks)
-            || self.signal_last && cue != Cue::More;
-        let mut wr = *wr;
-        wr.flags.set(SendFlags::SIGNALED, signal);
-        self.say_in_flight();
-        match self.batch.push(t, now, &wr, cue) {
+        let asked = wr.flags.contains(SendFlags::SIGNALED);
+        let must = self.window.must_signal(blocks) || self.signal_last && cue != Cue::More;
+        let signal = asked || must;
+        self.say_waiting();
+        // Most are passed on as they are, without a copy.
+        let pushed = if must && !asked {
+            let flags = wr.flags | SendFlags::SIGNALED;
+            self.batch.push(t, now, &SendWr { flags, ..*wr }, cue)
+        } else {
+            self.batch.push(t, now, wr, cue)
+        };
+        match pushed {
             Ok(pushed) => {
                 self.window.pushed(blocks, signal);
+                if pushed.rung > 0 {
+                    self.rang(now);
+                }
                 Ok(pushed)
             }
             Err(e) => Err(self.failed(e, blocks, signal)),
@@ -126,8 +142,13 @@ impl Sender {
     /// See [`RingError`]; what was held is reported there.
     #[inline]
     pub fn tick(&mut self, t: &mut impl Transport, now: Time) -> Result<Option<Time>, RingError> {
-        self.say_in_flight();
-        self.batch.tick(t, now).map_err(|e| self.ring_failed(e))
+        self.say_waiting();
+        let held = self.batch.held();
+        let next = self.batch.tick(t, now).map_err(|e| self.ring_failed(e))?;
+        if self.batch.held() < held {
+            self.rang(now);
+        }
+        Ok(next)
     }
 
     /// Rings for what is held.
@@ -138,16 +159,18 @@ impl Sender {
         self.batch.flush(t).map_err(|e| self.ring_failed(e))
     }
 
-    /// Takes note of a completion. Returns how many work requests it is the first to tell of, in
-    /// the order of the pushes; 0 for one of another queue.
+    /// Takes note of a completion that was polled at `now`. Returns how many work requests it is
+    /// the first to tell of, in the order of the pushes; 0 for one of another queue.
     #[inline]
-    pub fn completion(&mut self, c: &Completion) -> u32 {
+    pub fn completion(&mut self, c: &Completion, now: Time) -> u32 {
         match *c {
             Completion::Send { qp, retired, .. }
             | Completion::Error { qp, retired, queue: WorkQueue::Send, .. }
                 if qp == self.qp =>
             {
-                self.window.retired(retired)
+                let retired = self.window.retired(retired);
+                self.queue.told(self.window.positions().0, now);
+                retired
             }
             _ => 0,
         }
@@ -159,12 +182,24 @@ impl Sender {
         self.share
     }
 
-    /// The NIC is busy with what was rung and will be told of.
+    /// Of what was rung and will be told of, a part waits.
     #[inline]
-    fn say_in_flight(&mut self) {
+    fn say_waiting(&mut self) {
+        if !self.batch.is_adaptive() {
+            return;
+        }
         let held = self.batch.held();
         let behind = self.window.used() - self.window.told_of();
-        self.batch.set_in_flight(self.window.used() - held.max(behind));
+        self.batch.set_waiting(self.queue.waiting(self.window.used() - held.max(behind)));
+    }
+
+    /// The last signalled one can be timed, if it was rung.
+    #[inline]
+    fn rang(&mut self, now: Time) {
+        let (tail, told) = self.window.positions();
+        if told != tail && self.batch.held() == 0 {
+            self.queue.rung(told.wrapping_sub(1), now);
+        }
     }
 
     /// What is held goes, or it would keep the window full.
@@ -190,6 +225,7 @@ impl Sender {
     /// Slots of what was discarded are back; those of what nobody can tell are not.
     #[cold]
     fn ring_failed(&mut self, e: RingError) -> RingError {
+        self.queue.forget();
         if e.cause != RingCause::Indeterminate {
             self.window.undo(e.discarded);
         }

@@ -111,6 +111,13 @@ impl SendWindow {
         self.used() - self.since
     }
 
+    /// Positions of the oldest that is outstanding and of the one behind the last signalled one.
+    /// They count from 0 and wrap at 2^32.
+    #[inline]
+    pub const fn positions(&self) -> (u32, u32) {
+        (self.tail, self.head.wrapping_sub(self.since))
+    }
+
     /// Blocks of a work request, as far as they count here.
     #[inline]
     pub fn blocks_of(&self, wr: &SendWr<'_>) -> u32 {

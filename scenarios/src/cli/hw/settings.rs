@@ -30,6 +30,11 @@ fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
         let help = "two hosts share no clock, so no flow starts on time: write a program for each";
         return Err(refused(i, "kind", "\"flows\"", help));
     }
+    if p.kind == ProgramKind::Aggregate {
+        let help = "hosts share no clock for its rounds: use `doorbell_core::policy::aggregate` \
+                    in a program of your own";
+        return Err(refused(i, "kind", "\"aggregate\"", help));
+    }
     match p.initiator {
         Initiator::Cpu => {}
         Initiator::Gpu => return no("initiator", "\"gpu\"", "only cores post here", "cpu"),

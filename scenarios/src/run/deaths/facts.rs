@@ -2,9 +2,9 @@
 //! its packets on the way. Gathered at the end of the run.
 
 use doorbell_core::transport::QpAttr;
-use doorbell_core::units::{Ratio, Time};
-use doorbell_core::verbs::{QpState, QpType, Qpn, WcStatus, WrOpcode};
-use doorbell_sim::fabric::DropCause;
+use doorbell_core::units::{Ratio, Span, Time};
+use doorbell_core::verbs::{Opcode, QpState, QpType, Qpn, WcStatus, WrOpcode};
+use doorbell_sim::fabric::{DropCause, time_alone};
 use doorbell_sim::host::StallReason;
 use doorbell_sim::memory::MemoryError;
 use doorbell_sim::nic::{Dropped, Episode, Nic, NicQp, Refused, Sender, Why};
@@ -13,7 +13,7 @@ use doorbell_sim::wire::HostId;
 use doorbell_sim::world::{LossPlace, Lost, World};
 
 use super::super::Point;
-use super::super::faults::{HostTrouble, device_faults, troubles};
+use super::super::faults::{HostTrouble, ToCome, device_fault, to_come, troubles};
 use super::small_link::{self, SmallLink};
 use crate::format::{Fault, Scenario};
 
@@ -45,6 +45,8 @@ pub(super) struct Loss {
     pub packets: u64,
     pub first: Time,
     pub last: Time,
+    /// There may have been more, before the first one.
+    pub at_least: bool,
 }
 
 /// What is known of a fault that takes packets.
@@ -93,6 +95,8 @@ pub(super) struct PeerQp {
     pub receives: u32,
     /// and when it last refused a packet for want of one.
     pub fill_at_rnr: Option<u32>,
+    /// After what time it repeats a sequence NAK, if it does.
+    pub nak_repeat: Option<Span>,
     pub counters: HwCounters,
 }
 
@@ -123,9 +127,13 @@ pub(super) struct Facts {
     pub peer: Peer,
     /// Host faults that were open at either side while it failed.
     pub troubles: Vec<HostTrouble>,
-    /// Planned faults by which the device can have given it up.
-    pub device_faults: Vec<String>,
+    /// Faults that have not had their way yet, and may meet a transmission of other settings.
+    pub to_come: Vec<ToCome>,
+    /// The fault that made the device give this queue pair up.
+    pub device_fault: Option<String>,
     pub small_link: Option<SmallLink>,
+    /// What a packet and its answer take over the links alone, at least.
+    pub round_trip: Span,
     /// End of the run.
     pub end: Time,
 }
@@ -207,7 +215,8 @@ impl Fates {
                 }
             };
             let (cause, packets) = (l.cause, l.packets);
-            Loss { place, fault, cause, packets, first: l.first, last: l.last }
+            let (first, last, at_least) = (l.first, l.last, l.at_least);
+            Loss { place, fault, cause, packets, first, last, at_least }
         };
         let lost: Vec<Lost> = match episode {
             Some(e) => world.lost_within(from, e).collect(),
@@ -347,10 +356,27 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         requests_under_way: world.under_way_of(me),
         peer: peer(world, host, q),
         troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
-        device_faults: device_faults(s, world, (host, q.qpn), at),
+        to_come: to_come(s, world, &[host, q.peer.0]),
+        device_fault: device_fault(s, world, (host, q.qpn.value()), at),
         small_link: small_link::of(world, point, host, q),
+        round_trip: round_trip(world, host, q),
         end: world.now(),
     }
+}
+
+/// What a full packet of a queue pair and its ACK take over the links of their ways, when nobody
+/// else is there. What hosts add is not in it.
+pub(super) fn round_trip(world: &World, host: u32, q: &NicQp) -> Span {
+    let (fabric, here) = (world.fabric(), (HostId(host), Nic::port_of(q.qpn)));
+    let there = (q.peer, q.peer_port);
+    let rc = world.hosts()[host as usize].nic(here.1.index()).rc_config();
+    let packet = rc.wire_bytes(Opcode::RcRdmaWriteMiddle, rc.payload_of(q.attr.path_mtu));
+    let ack = rc.wire_bytes(Opcode::RcAcknowledge, 0);
+    let over = |from, to, bytes: u32| {
+        let way = fabric.way(from, to).unwrap_or_default();
+        time_alone(&way, bytes.into(), bytes.into())
+    };
+    over(here, there, packet) + over(there, here, ack)
 }
 
 fn peer(world: &World, host: u32, q: &NicQp) -> Peer {
@@ -370,6 +396,7 @@ fn peer(world: &World, host: u32, q: &NicQp) -> Peer {
         last_request: p.last_request,
         receives: p.srq.and_then(|srq| nic.srq(srq)).unwrap_or(&p.rq).len(),
         fill_at_rnr: p.fill_at_rnr,
+        nak_repeat: nic.rc_config().nak_repeat,
         counters: p.hw_counters(),
     });
     let takes_us = |p: &NicQp| p.peer.0 == host && p.attr.dest_qpn == q.qpn;

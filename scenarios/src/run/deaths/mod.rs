@@ -186,6 +186,7 @@ pub(super) fn port_counters(nic: &Nic) -> Vec<(&'static str, u64)> {
         ("rx_wrong_address", s.rx_wrong_address),
         ("rx_wrong_state", s.rx_wrong_state),
         ("qkey_viol_cntr", s.qkey_viol_cntr),
+        ("rx_unused", s.rx_unused),
         ("rx_buffer_waits", s.rx_buffer_waits),
         ("placed_on_arrival", s.placed_on_arrival),
         ("seen_early", s.seen_early),
@@ -221,6 +222,7 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
     notes::psn_mismatch(world, out);
     notes::unreliable_drops(world, out);
     notes::receives_too_few(world, !stalled, out);
+    notes::naks_too_soon(world, out);
     for f in facts::gather(world, point, stalled) {
         // A queue pair that its program moved to ERR, with nothing under way, has not died.
         let idle = f.work.is_none() && f.counters.req_cqe_flush_error == 0;

@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use doorbell_core::verbs::{QpType, Qpn};
+use doorbell_core::units::Span;
+use doorbell_core::verbs::{QpType, Qpn, WcStatus};
 use doorbell_sim::host::StallReason;
 use doorbell_sim::nic::{Dropped, Nic, NicQp, RecvQueue, Refused, Sender};
-use doorbell_sim::rc::DropReason;
+use doorbell_sim::rc::BadRequest;
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
 
-use super::words::{between, counter_of, plural, qp_name, refused_word};
+use super::facts::round_trip;
+use super::words::{between, counter_of, plural, qp_name, refused_word, time};
 use super::{QpRow, port_counters};
 use crate::run::{ExitKind, Note, NoteKind, Outcome};
 
@@ -98,22 +100,27 @@ fn dropped_text(
     counters: &[(&'static str, u64)],
 ) -> String {
     let what = if *ty == QpType::Ud { "datagram" } else { "packet" };
-    let short = matches!(d.why, Refused::Transport(DropReason::Length)) && *ty == QpType::Ud;
-    let why = match d.why {
-        _ if short => {
-            "the receive has no room for the payload and the 40 bytes of the GRH before it; the \
-             receiver sees IBV_WC_LOC_LEN_ERR"
-                .to_owned()
-        }
-        why => {
-            let counter = counter_of(d).map_or(String::new(), |c| format!(" ({c})"));
-            format!("{}{counter}", refused_word(&why))
-        }
+    let ends = |what: &str, status: WcStatus| {
+        let status = status.as_str_name();
+        format!("{what}; the receiver sees {status}, and its queue pair goes to ERR")
     };
-    let moved = [counter_of(d), Some("rx_dropped"), Some("resp_local_length_error")];
+    let why = match d.why {
+        Refused::Request(BadRequest::ShortReceive) if *ty == QpType::Ud => ends(
+            "the receive has no room for the payload and the 40 bytes of the GRH before it",
+            WcStatus::LocLenErr,
+        ),
+        Refused::Request(why @ BadRequest::ShortReceive) => {
+            ends(&why.to_string(), WcStatus::LocLenErr)
+        }
+        Refused::Request(why @ BadRequest::LocalMemory) => {
+            ends(&why.to_string(), WcStatus::LocProtErr)
+        }
+        why => format!("{} ({})", refused_word(&why), counter_of(d)),
+    };
+    let moved = [counter_of(d), "rx_dropped", "resp_local_length_error"];
     let named: Vec<String> = counters
         .iter()
-        .filter(|(name, n)| *n > 0 && moved.contains(&Some(*name)))
+        .filter(|(name, n)| *n > 0 && moved.contains(name))
         .map(|(name, n)| format!("{name} {n}"))
         .collect();
     format!(
@@ -122,6 +129,42 @@ fn dropped_text(
         between(d.first, d.last),
         if named.is_empty() { "no counter moves".to_owned() } else { named.join(", ") }
     )
+}
+
+/// Sequence NAKs that are repeated before what they ask for can have come: each makes the requester
+/// go back and takes one of its retries.
+pub(super) fn naks_too_soon(world: &World, out: &mut Outcome) {
+    out.oracles.push("nak-repeat-short".to_owned());
+    let mut worst: Option<(Span, Span, u32, &NicQp)> = None;
+    let mut count = 0;
+    for (h, host) in (0..).zip(world.hosts()) {
+        for (_, q) in host.qps().filter(|(_, q)| q.ty == QpType::Rc && q.requester.is_some()) {
+            let there = world.hosts()[q.peer.index()].nic(q.peer_port.index());
+            let Some(repeat) = there.rc_config().nak_repeat else { continue };
+            let takes = round_trip(world, h, q);
+            if repeat >= takes {
+                continue;
+            }
+            count += 1;
+            if worst.is_none_or(|(_, most, ..)| takes > most) {
+                worst = Some((repeat, takes, h, q));
+            }
+        }
+    }
+    let Some((repeat, takes, h, q)) = worst else { return };
+    let text = format!(
+        "`rc.nak_repeat` is {}, and what is sent again from {} to host {} takes {} at least to \
+         come: one loss is told several times, each time all behind it is sent again, and more \
+         repetitions than `qp.retry_cnt` ({}) end the queue pair; raise it above the round trip, \
+         or set it to 0ns",
+        time(repeat),
+        qp_name(h, q.qpn),
+        q.peer.0,
+        time(takes),
+        q.attr.retry_cnt
+    );
+    let name = "nak-repeat-short".to_owned();
+    out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
 }
 
 /// Receive queues that ran dry: each refusal costs the sender an RNR timer.

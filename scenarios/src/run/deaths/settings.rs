@@ -3,9 +3,10 @@
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AckTimeout, RetryCnt, RnrTimer, WcStatus};
-use doorbell_sim::rc::{AckTimeoutMode, RecoverCause, time_to_retry_exc};
+use doorbell_sim::rc::{AckTimeoutMode, Interval, RecoverCause, time_to_retry_exc};
 use serde::Serialize;
 
+use super::super::faults::ToCome;
 use super::facts::Facts;
 use super::verdict::Need;
 use super::words::{at, gap, interval, time};
@@ -26,7 +27,7 @@ const AROUND: u8 = 2;
 
 /// The table: timeout codes around the actual one, `retry_cnt` 1, 3, 7 and the actual one.
 pub(super) fn table(f: &Facts, need: Option<Need>) -> Vec<OtherSetting> {
-    if !applies(f) || matches!(need, Some(Need::PathMtu(_))) {
+    if !applies(f) || matches!(need, Some(Need::PathMtu(_) | Need::NakRepeat(_))) {
         return Vec::new();
     }
     let (code, retries) = (f.attr.timeout.code(), f.attr.retry_cnt.code());
@@ -49,7 +50,7 @@ fn applies(f: &Facts) -> bool {
     f.status() == Some(WcStatus::RetryExcErr)
 }
 
-fn dies(f: &Facts, timeout: u8, retry_cnt: u8) -> Option<doorbell_sim::rc::Interval> {
+fn dies(f: &Facts, timeout: u8, retry_cnt: u8) -> Option<Interval> {
     let (timeout, retry_cnt) = (AckTimeout::new(timeout)?, RetryCnt::new(retry_cnt)?);
     time_to_retry_exc(&f.mode, timeout, retry_cnt, f.seven)
 }
@@ -58,7 +59,8 @@ fn dies(f: &Facts, timeout: u8, retry_cnt: u8) -> Option<doorbell_sim::rc::Inter
 fn lasts(f: &Facts, need: Need, timeout: u8, retry_cnt: u8) -> bool {
     let Some(end) = dies(f, timeout, retry_cnt) else { return true };
     match need {
-        Need::Never | Need::PathMtu(_) | Need::Chance(_) | Need::Receive(_) => false,
+        Need::Never | Need::PathMtu(_) | Need::Chance(_) => false,
+        Need::Receive(_) | Need::NakRepeat(_) => false,
         Need::Answer(after) => end.least > after,
         // The last transmission is one interval before the end.
         Need::Transmission(after) => {
@@ -95,6 +97,10 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
             return vec![format!("each packet is lost with chance {num}/{den}: {more}")];
         }
         Need::Receive(_) => return Vec::new(),
+        Need::NakRepeat(least) => {
+            let text = "raise rc.nak_repeat above the round trip, of which links alone take";
+            return vec![format!("{text} {}, or set it to 0ns", time(least))];
+        }
         Need::Answer(after) => format!("the answer took {}", time(after)),
         Need::Transmission(after) => {
             let then = at(f.since() + after);
@@ -104,7 +110,7 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
     };
     let by_timeout = (1..=AckTimeout::MAX_CODE).find(|&t| lasts(f, need, t, retries));
     let by_count = (0..=RetryCnt::MAX_CODE).find(|&n| lasts(f, need, code, n));
-    let lived = |what: &str, n: u8, end: Option<doorbell_sim::rc::Interval>| {
+    let lived = |what: &str, n: u8, end: Option<Interval>| {
         let end = end.map_or("never dies".to_owned(), |i| format!("dies after {}", interval(i)));
         format!("{what} {n} ({end})")
     };
@@ -117,9 +123,43 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
     }
     let ways = match ways.is_empty() {
         true => "nothing short of no timer at all".to_owned(),
-        false => ways.join(", or "),
+        false => {
+            let ends =
+                [by_timeout.map(|t| dies(f, t, retries)), by_count.map(|n| dies(f, code, n))];
+            ways.join(", or ") + &unless(f, need, &ends)
+        }
     };
     vec![format!("{what}; the least that would have lasted: {ways}")]
+}
+
+/// Faults that may meet the transmissions that other settings would make: what these would have
+/// come to was not tried.
+fn unless(f: &Facts, need: Need, ends: &[Option<Option<Interval>>]) -> String {
+    /// Faults that are named.
+    const MOST: usize = 3;
+    let Need::Transmission(after) = need else { return String::new() };
+    let latest = |most: Span, end: &Option<Interval>| end.map(|i| i.most.max(most));
+    let last = ends.iter().flatten().try_fold(Span::ZERO, latest);
+    let meets = |t: &&ToCome| {
+        let begins = last.is_none_or(|last| t.from < f.since() + last);
+        begins && t.to.is_none_or(|to| to > f.since() + after)
+    };
+    let named = |t: &ToCome| {
+        let to = t.to.map_or("on".to_owned(), |to| format!("to {}", at(to)));
+        format!("fault `{}` ({}, from {} {to})", t.id, t.kind.word(), at(t.from))
+    };
+    let all: Vec<String> = f.to_come.iter().filter(meets).map(named).collect();
+    let more = match all.len().saturating_sub(MOST) {
+        0 => String::new(),
+        n => format!(" or {n} more"),
+    };
+    match all.is_empty() {
+        true => String::new(),
+        false => {
+            let some = all[..all.len().min(MOST)].join(" or ");
+            format!(", unless {some}{more} meets it too, which was not tried")
+        }
+    }
 }
 
 /// What would have waited for a receive. The tries were spaced by the timer at least, so `n` more

@@ -566,6 +566,34 @@ fn the_last_retry_of_a_nak_is_no_slow_peer() {
     died(&run(two, &lost, &["qp.retry_cnt=0"]), "requests-lost", "f");
 }
 
+/// One packet is lost, and the peer tells of it again and again before what is sent anew can have
+/// come: the loss is no cause of death, the repetition is.
+#[test]
+fn repeated_naks_are_named_and_warned_of() {
+    let large = "'post write 256KiB', 'ring', 'wait'";
+    let lost = fault("'drop'\nclass = 'write'\nnth = 1");
+    let with = |repeat: &str, fault: &str| {
+        run(large, fault, &[&format!("rc.nak_repeat={repeat}"), "topology.length=20m"])
+    };
+    let o = with("100ns", &lost);
+    let d = died(&o, "nak-repeat", "rc.nak_repeat");
+    assert_eq!((d.timeouts, d.retries), (0, 7), "{d:?}");
+    assert!(d.verdict.contains("after 100 ns while a gap stands"), "{}", d.verdict);
+    assert!(d.verdict.contains("1 request packet lost"), "{}", d.verdict);
+    says(&d.remedy, "raise rc.nak_repeat above the round trip");
+    let warned = |o: &Outcome| o.notes.iter().any(|n| n.name == "nak-repeat-short");
+    assert!(warned(&o) && warned(&with("100ns", "")), "also before anything is lost");
+    for repeat in ["0ns", "20us"] {
+        let o = with(repeat, &lost);
+        lives(&o);
+        assert!(!warned(&o), "{repeat}");
+    }
+    // Losses that use up all tries are losses, whoever tells of them.
+    let again = fault("'drop'\nclass = 'write'\nchance = '99/100'\nafter = '1us'");
+    let o = with("20us", &again);
+    died(&o, "requests-lost", "f");
+}
+
 #[test]
 fn one_that_waits_is_told_of_the_damage() {
     let damage = fault("'corrupt'\nclass = 'response'");
@@ -587,7 +615,7 @@ fn a_queue_pair_that_the_device_gave_up_names_the_fault() {
     let named = |kind: &str| format!("[[fault]]\nid = 'spoilt'\n{kind}\n");
     let o = run(ONE, &named("kind = 'bad-doorbell'\nhost = 0"), &[]);
     let d = died(&o, "device", "spoilt");
-    assert!(d.verdict.ends_with("a planned fault did it, spoilt"), "{}", d.verdict);
+    assert!(d.verdict.ends_with("a planned fault did it (fault `spoilt`)"), "{}", d.verdict);
     let o = run(ONE, &named("kind = 'qp-error'\nhost = 0\nqp = 16\nafter = '101us'"), &[]);
     died(&o, "device", "spoilt");
 }

@@ -2,7 +2,7 @@
 //! sentence that says it.
 
 use doorbell_core::units::{Ratio, Span, Time};
-use doorbell_core::verbs::{Psn, QpState, WcStatus};
+use doorbell_core::verbs::{Psn, QpState, QpType, WcStatus, WrOpcode};
 use doorbell_sim::fabric::DropCause;
 use doorbell_sim::memory::MemoryError;
 use doorbell_sim::nic::{Dropped, Refused, Why};
@@ -10,7 +10,7 @@ use doorbell_sim::rc::{BadRequest, RecoverCause, Stall};
 
 use super::super::faults::HostTrouble;
 use super::facts::{Facts, Fates, How, Loss, PeerQp};
-use super::words::{at, between, gap, plural, port_name, qp_name, refused_word, time};
+use super::words::{at, between, gap, least, plural, port_name, qp_name, refused_word, time};
 use crate::format::FaultKind;
 
 /// The cause in one word, as expectations have it.
@@ -25,6 +25,7 @@ pub(super) enum Cause {
     Corrupted,
     PeerSlow,
     OutOfOrder,
+    NakRepeat,
     NoReceive,
     Refused,
     LocalError,
@@ -52,6 +53,7 @@ impl Cause {
             Self::Corrupted => "corrupted",
             Self::PeerSlow => "peer-slow",
             Self::OutOfOrder => "out-of-order",
+            Self::NakRepeat => "nak-repeat",
             Self::NoReceive => "no-receive",
             Self::Refused => "refused",
             Self::LocalError => "local-error",
@@ -84,6 +86,8 @@ pub(super) enum Need {
     Chance(Ratio),
     /// The peer may have a receive from then on; `None`: nobody knows.
     Receive(Option<Time>),
+    /// A sequence NAK that is repeated no sooner than this.
+    NakRepeat(Span),
 }
 
 /// The verdict.
@@ -113,6 +117,11 @@ pub(super) fn judge(f: &Facts) -> Verdict {
         (Why::Requester, Some(WcStatus::RetryExcErr)) => judge_silence(f),
         (Why::Requester, Some(WcStatus::RnrRetryExcErr)) => no_receive(f),
         (Why::Requester, Some(status)) => judge_status(f, status),
+        (Why::Responder(why), _) if f.ty != QpType::Rc => {
+            let text =
+                format!("a receive failed, which moves it to ERR: {}", refusal(why, f.memory));
+            verdict(Cause::LocalError, receive_status(why).as_str_name(), text)
+        }
         (Why::Responder(why), _) => {
             let text = format!(
                 "it refused a request of its peer, which moves it to ERR: {} (NAK {})",
@@ -126,9 +135,9 @@ pub(super) fn judge(f: &Facts) -> Verdict {
             verdict(Cause::CqOverrun, "cq_depth", text)
         }
         (Why::Device, _) => {
-            let faults = f.device_faults.join(" or ");
-            let text = "the device gave it up (QP_FATAL): a planned fault did it";
-            verdict(Cause::Device, &faults, format!("{text}, {faults}"))
+            let by = f.device_fault.as_ref().map_or(String::new(), |id| format!(" (fault `{id}`)"));
+            let text = format!("the device gave it up (QP_FATAL): a planned fault did it{by}");
+            verdict(Cause::Device, f.device_fault.as_deref().unwrap_or(""), text)
         }
         _ => verdict(Cause::MovedToErr, "", "the program moved it to ERR".to_owned()),
     }
@@ -139,6 +148,9 @@ pub(super) fn judge(f: &Facts) -> Verdict {
 /// Nobody answered in time. What happened to most of the packets since the first transmission of
 /// what was never acknowledged is the cause.
 fn judge_silence(f: &Facts) -> Verdict {
+    if let Some(v) = naks_repeated(f) {
+        return v;
+    }
     let refused = f.requests.refused().max_by_key(|(_, d)| d.packets);
     let lost = most_lost(&f.requests);
     let last = f.peer.qp.as_ref().and_then(|q| q.last_request);
@@ -199,6 +211,7 @@ fn lost_both(f: &Facts) -> String {
         (0, n) => plural(n, "answer"),
         (n, m) => format!("{} and {}", plural(n, "request packet"), plural(m, "answer")),
     };
+    let count = least(all().any(|l| l.at_least), count);
     let first = all().map(|l| l.first).min().unwrap_or(Time::ZERO);
     let last = all().map(|l| l.last).max().unwrap_or(first);
     format!("{count} lost, {}", between(first, last))
@@ -221,7 +234,7 @@ fn against(v: Verdict, f: &Facts, l: &Loss) -> Verdict {
 
 /// The port of `host` dropped the requests, and says why.
 fn judge_refused(f: &Facts, host: u32, d: &Dropped) -> Verdict {
-    let all = plural(d.packets, "packet");
+    let all = least(d.at_least, plural(d.packets, "packet"));
     let port = format!("host {host} dropped {all}");
     let wrong = |field: &str, text: String| {
         verdict(Cause::WrongConnectionData, field, text).needs(Need::Never)
@@ -358,7 +371,7 @@ fn oversize(f: &Facts, l: &Loss) -> Verdict {
         "the path MTU is {} B, and {name} takes no such packets: {} dropped {}, {}; what is small \
          passes",
         f.attr.path_mtu.bytes(),
-        plural(l.packets, "packet"),
+        least(l.at_least, plural(l.packets, "packet")),
         l.place,
         between(l.first, l.last)
     );
@@ -408,6 +421,31 @@ fn nak_was_last(f: &Facts) -> bool {
     matches!(cause, Some(SequenceNak | ImpliedNak | ReadGap))
 }
 
+/// The peer told of one gap again and again, faster than it could be closed, until no retry was
+/// left. What was lost no more often than once for each retry would not have been enough.
+fn naks_repeated(f: &Facts) -> Option<Verdict> {
+    let (q, s) = (f.peer.qp.as_ref()?, f.standing?);
+    let repeat = q.nak_repeat?;
+    let naks = s.last_cause == Some(RecoverCause::SequenceNak) && s.expired == 0;
+    if !naks || f.requests.packets_lost() > u64::from(s.retries) {
+        return None;
+    }
+    let lost = match f.requests.packets_lost() {
+        0 => "packets were out of order".to_owned(),
+        n => format!("{} lost", plural(n, "request packet")),
+    };
+    let text = format!(
+        "the peer repeats a sequence NAK after {} while a gap stands (`rc.nak_repeat`), and what is \
+         sent again takes {} at least to arrive: {lost}, and each repetition used one of \
+         retry_cnt {}{}",
+        time(repeat),
+        time(f.round_trip),
+        f.attr.retry_cnt,
+        open_faults(f, |_| true)
+    );
+    Some(verdict(Cause::NakRepeat, "rc.nak_repeat", text).needs(Need::NakRepeat(f.round_trip)))
+}
+
 /// Nothing was lost, and the peer, or this side, missed a packet all the same.
 fn out_of_order(f: &Facts) -> Verdict {
     let missed = match f.standing.and_then(|s| s.last_cause) {
@@ -425,8 +463,8 @@ fn out_of_order(f: &Facts) -> Verdict {
 
 /// The answers went astray: what the peer has for this side is wrong.
 fn answers_refused(host: u32, d: &Dropped) -> Verdict {
-    let port =
-        format!("the peer answered, and host {host} dropped {}", plural(d.packets, "answer"));
+    let all = least(d.at_least, plural(d.packets, "answer"));
+    let port = format!("the peer answered, and host {host} dropped {all}");
     let wrong = |field: &str, text: String| {
         verdict(Cause::WrongConnectionData, field, text).needs(Need::Never)
     };
@@ -570,7 +608,48 @@ fn rnr_code(f: &Facts) -> String {
     }
 }
 
+/// The path MTU differs, and the work request is longer than the smaller one: a WRITE or SEND is
+/// refused for its length, and the answers of a READ are not those that this side waits for.
+fn unequal_mtu(f: &Facts, status: WcStatus) -> Option<Verdict> {
+    let (q, w) = (f.peer.qp.as_ref().filter(|_| f.mutual())?, f.work?);
+    let (own, theirs) = (f.attr.path_mtu, q.attr.path_mtu);
+    if own == theirs || w.bytes <= own.min(theirs).bytes() {
+        return None;
+    }
+    let refused = match q.death {
+        Some((_, Why::Responder(why), _)) => why == BadRequest::Length,
+        _ => true,
+    };
+    let what = match status {
+        WcStatus::RemInvReqErr if refused && w.op != WrOpcode::RdmaRead => {
+            "which refuses what is longer than one packet"
+        }
+        WcStatus::BadRespErr if w.op == WrOpcode::RdmaRead => {
+            "which cuts its answers into packets of another length than this side waits for"
+        }
+        _ => return None,
+    };
+    let text = format!(
+        "small messages pass and large ones do not: the path MTU is {} B here and {} B at the \
+         peer, {what}",
+        own.bytes(),
+        theirs.bytes()
+    );
+    Some(verdict(Cause::WrongConnectionData, "mtu", text).needs(Need::Never))
+}
+
+/// With what a receive ends that could not take its message.
+const fn receive_status(why: BadRequest) -> WcStatus {
+    match why {
+        BadRequest::LocalMemory => WcStatus::LocProtErr,
+        _ => WcStatus::LocLenErr,
+    }
+}
+
 fn judge_status(f: &Facts, status: WcStatus) -> Verdict {
+    if let Some(v) = unequal_mtu(f, status) {
+        return v;
+    }
     let code = match status {
         WcStatus::RemInvReqErr => "invalid request",
         WcStatus::RemAccessErr => "remote access error",
@@ -583,21 +662,9 @@ fn judge_status(f: &Facts, status: WcStatus) -> Verdict {
     };
     if status == WcStatus::RemInvReqErr
         && let Some(q) = f.peer.qp.as_ref().filter(|_| f.mutual())
+        && let Some(v) = psn_mismatch(f, q)
     {
-        let (own, theirs) = (f.attr.path_mtu, q.attr.path_mtu);
-        let large = f.work.is_some_and(|w| w.bytes > own.min(theirs).bytes());
-        if own != theirs && large {
-            let text = format!(
-                "small messages pass and large ones do not: the path MTU is {} B here and {} B \
-                 at the peer, which refuses what is longer than one packet",
-                own.bytes(),
-                theirs.bytes()
-            );
-            return verdict(Cause::WrongConnectionData, "mtu", text).needs(Need::Never);
-        }
-        if let Some(v) = psn_mismatch(f, q) {
-            return v;
-        }
+        return v;
     }
     let why = f.peer.qp.as_ref().and_then(|q| match q.death {
         Some((_, Why::Responder(why), _)) => Some(refusal(why, q.memory)),

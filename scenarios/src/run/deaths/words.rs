@@ -1,10 +1,11 @@
 //! Words of the explanations.
 
 use doorbell_core::units::{Bytes, Span, Time};
-use doorbell_core::verbs::{Qpn, WcStatus};
+use doorbell_core::verbs::{QpType, Qpn, RetryCnt, WcStatus};
 use doorbell_sim::nic::{Dropped, Refused};
 use doorbell_sim::rc::{
-    AckTimeoutMode, DropReason, Interval, RecoverCause, Stall, TimeoutMode, time_to_retry_exc,
+    AckTimeoutMode, BadRequest, DropReason, Interval, RecoverCause, RetrySeven, Stall, TimeoutMode,
+    time_to_retry_exc,
 };
 use doorbell_sim::wire::{HostId, PortId};
 
@@ -43,6 +44,11 @@ pub(super) fn interval(i: Interval) -> String {
 /// `1 packet`, `2 packets`.
 pub(super) fn plural(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// A number of packets, or the least that it may be.
+pub(super) fn least(at_least: bool, count: String) -> String {
+    if at_least { format!("at least {count}") } else { count }
 }
 
 pub(in crate::run) fn qp_name(host: u32, qpn: Qpn) -> String {
@@ -124,6 +130,13 @@ fn rnr_used(used: u32, code: u8) -> String {
     }
 }
 
+fn retries_used(f: &Facts, used: u32) -> String {
+    match (f.attr.retry_cnt.code(), f.seven) {
+        (RetryCnt::MAX_CODE, RetrySeven::Infinite) => "retry_cnt 7 is without limit".to_owned(),
+        (code, _) => format!("{used} of retry_cnt {code} used"),
+    }
+}
+
 /// What keeps a requester from sending.
 const fn stall_words(s: Stall) -> &'static str {
     match s {
@@ -150,10 +163,9 @@ pub(super) fn own_side(f: &Facts) -> Vec<String> {
         if s.una != s.next {
             lines.push(timer(f));
             lines.push(format!(
-                "since the last progress: {}, {} of retry_cnt {} used, {}",
+                "since the last progress: {}, {}, {}",
                 expiries(s.expired),
-                s.retries,
-                f.attr.retry_cnt.code(),
+                retries_used(f, s.retries),
                 rnr_used(s.rnr_retries, f.attr.rnr_retry.code()),
             ));
         }
@@ -188,6 +200,8 @@ pub(super) fn other_side(f: &Facts) -> Vec<String> {
     let name = qp_name(p.host, p.qpn);
     let dead = if p.host_dead { ", on a dead host" } else { "" };
     match &p.qp {
+        // Every datagram has a destination of its own.
+        _ if f.ty == QpType::Ud => {}
         None => lines.push(format!("{name} does not exist{dead}")),
         Some(q) => {
             let psn = q.expected_psn.map_or(String::new(), |n| format!(", expects PSN {n:#x}"));
@@ -225,22 +239,20 @@ fn receives(f: &Facts, q: &PeerQp) -> String {
 
 fn fates(what: &str, fates: &Fates, lines: &mut Vec<String>) {
     for (host, d) in &fates.dropped {
-        let times = span_of(d.packets, d.first, d.last);
-        let counter = counter_of(d).map_or(String::new(), |c| format!(" ({c})"));
-        lines.push(format!(
-            "{what} dropped at host {host}: {times}, {}{counter}",
-            refused_word(&d.why)
-        ));
+        let times = span_of((d.packets, d.at_least), d.first, d.last);
+        let why = refused_word(&d.why);
+        let counter = counter_of(d);
+        lines.push(format!("{what} dropped at host {host}: {times}, {why} ({counter})"));
     }
-    for Loss { place, fault, cause, packets, first, last } in &fates.lost {
+    for Loss { place, fault, cause, packets, first, last, at_least } in &fates.lost {
         let by = fault.as_ref().map_or(String::new(), |l| format!(", fault `{}`", l.id));
-        let times = span_of(*packets, *first, *last);
+        let times = span_of((*packets, *at_least), *first, *last);
         lines.push(format!("{what} lost {place}: {times}, {}{by}", cause.name()));
     }
 }
 
-fn span_of(packets: u64, first: Time, last: Time) -> String {
-    format!("{packets} {}", between(first, last))
+fn span_of((packets, at_least): (u64, bool), first: Time, last: Time) -> String {
+    format!("{} {}", least(at_least, packets.to_string()), between(first, last))
 }
 
 /// Why, with the fields of the first packet.
@@ -258,6 +270,7 @@ pub(super) fn refused_word(why: &Refused) -> String {
             format!("Q_Key {:#x}, expected {:#x}", sent.0, expected.0)
         }
         Refused::Transport(why) => reason_words(why).to_owned(),
+        Refused::Request(why) => why.to_string(),
     }
 }
 
@@ -278,8 +291,8 @@ const fn reason_words(why: DropReason) -> &'static str {
 }
 
 /// The port's counter that moved.
-pub(super) const fn counter_of(d: &Dropped) -> Option<&'static str> {
-    Some(match d.why {
+pub(super) const fn counter_of(d: &Dropped) -> &'static str {
+    match d.why {
         Refused::Icrc => "rx_icrc_encapsulated",
         Refused::UnknownQp(_) => "rx_unknown_qp",
         Refused::Service { .. } => "rx_wrong_service",
@@ -287,6 +300,9 @@ pub(super) const fn counter_of(d: &Dropped) -> Option<&'static str> {
         Refused::Address { .. } => "rx_wrong_address",
         Refused::State(_) => "rx_wrong_state",
         Refused::QKey { .. } => "qkey_viol_cntr",
-        Refused::Transport(_) => return None,
-    })
+        Refused::Transport(_) => "rx_unused",
+        Refused::Request(BadRequest::ShortReceive) => "resp_local_length_error",
+        Refused::Request(BadRequest::LocalMemory) => "resp_cqe_error",
+        Refused::Request(_) => "rx_unused",
+    }
 }

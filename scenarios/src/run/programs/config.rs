@@ -83,7 +83,7 @@ impl Planner<'_> {
 
     fn queue_memory(&self, index: usize, p: &Program) -> Result<MemKind, RunError> {
         match p.initiator {
-            format::Initiator::Gpu => Ok(MemKind::Gpu { gpu: 0 }),
+            format::Initiator::Gpu => Ok(MemKind::Gpu { gpu: self.gpu(index) }),
             _ => Ok(MemKind::Host { numa: self.numa(index, p)? }),
         }
     }
@@ -244,7 +244,7 @@ impl Planner<'_> {
                 let path = ProducePath::Direct { local, link, ring, group, signal_every };
                 Produce::new(self.produce(p, path, 0)).into()
             }
-            ProgramKind::Flows => unreachable!("planned by the pattern"),
+            ProgramKind::Flows | ProgramKind::Aggregate => unreachable!("planned by itself"),
         })
     }
 

@@ -190,3 +190,33 @@ fn classes_are_counted_apart_and_add_up() {
     let port = net.fabric.switches()[0].egress(PortId(1));
     assert_eq!(port.class_counters(0), None, "one class is the port");
 }
+
+/// An exception takes the place of the curve of a class that is marked, at its switch or port; of
+/// several the last one counts.
+#[test]
+fn exceptions_of_marking_are_those_of_their_ports() {
+    let curve = EcnConfig { kmin: 10, kmax: 20, ..EcnConfig::default() };
+    let marked = ClassConfig { ecn: Some(EcnConfig::default()), ..ClassConfig::default() };
+    let mut c = network(3, vec![ClassConfig::default(), marked]);
+    let of = |port: Option<u16>, ecn| EcnException { switch: 0, port: port.map(PortId), ecn };
+    c.ecn_exceptions = vec![of(None, None), of(Some(1), Some(curve)), of(Some(2), None)];
+    let curves = |c: &FabricConfig| {
+        let fabric = Fabric::new(c, 1).expect("legal");
+        let port = |p| fabric.switches()[0].egress(PortId(p));
+        [0, 1, 2].map(|p| [port(p).curve(0), port(p).curve(1)])
+    };
+    assert_eq!(curves(&c), [[None, None], [None, Some(curve)], [None, None]]);
+    c.ecn_exceptions.clear();
+    assert_eq!(curves(&c), [[None, Some(EcnConfig::default())]; 3]);
+    let mut refused = |e| {
+        c.ecn_exceptions = vec![of(None, None), e];
+        Fabric::new(&c, 1).expect_err("illegal")
+    };
+    assert_eq!(refused(of(Some(3), None)), ConfigError::BadException { exception: 1 });
+    let elsewhere = EcnException { switch: 1, port: None, ecn: None };
+    assert_eq!(refused(elsewhere), ConfigError::BadException { exception: 1 });
+    let error = EcnError::KminAboveKmax { kmin: 21, kmax: 20 };
+    let e = refused(of(None, Some(EcnConfig { kmin: 21, ..curve })));
+    assert_eq!(e, ConfigError::EcnException { exception: 1, error });
+    assert!(e.to_string().starts_with("ECN exception 1: "), "{e}");
+}

@@ -42,7 +42,7 @@ fn assert_credits(net: &Net, buffering: Buffering) {
     let Buffering::Lossless { port_bytes } = buffering else { return };
     for h in 0..4 {
         let port = net.fabric.tx_port(HostId(h), PortId(0));
-        assert_eq!(port.credits(), Some(port_bytes), "host {h}");
+        assert_eq!(port.credits(Time::MAX), Some(port_bytes), "host {h}");
     }
 }
 

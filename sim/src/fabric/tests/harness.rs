@@ -3,11 +3,11 @@
 use doorbell_core::units::{BitRate, Span, Time};
 use doorbell_core::verbs::{Opcode, Psn, Qpn};
 
-use crate::engine::{Class, ComponentId, Engine, Out, Slab};
+use crate::engine::{Class, ComponentId, Engine, Out};
 use crate::fabric::*;
 use crate::rc::{Ext, PacketDesc};
 use crate::wire::codec::Ecn;
-use crate::wire::{HostId, Packet, PacketId, Payload, PortId};
+use crate::wire::{HostId, Packet, PacketId, Packets, Payload, PortId};
 
 /// `packets` packets of `wire_bytes` from `src` to `dst`, all given to the NIC at `start`.
 #[derive(Copy, Clone, Debug)]
@@ -56,11 +56,13 @@ pub enum Meddle {
 pub struct Net {
     pub engine: Engine<Ev>,
     pub fabric: Fabric,
-    pub packets: Slab<Packet>,
+    pub packets: Packets,
     pub ends: Vec<End>,
     pub ready: Vec<(Time, HostId, PortId)>,
     /// Events that the fabric asked for.
     pub fabric_events: u64,
+    /// Leaves out the events that need not come.
+    pub expects: bool,
     flows: Vec<Flow>,
     /// Flow and number of the packet at each arena index.
     names: Vec<(u32, u32)>,
@@ -86,10 +88,11 @@ impl Net {
         Self {
             engine,
             fabric,
-            packets: Slab::new(),
+            packets: Packets::new(),
             ends: Vec::new(),
             ready: Vec::new(),
             fabric_events: 0,
+            expects: false,
             flows: flows.to_vec(),
             names: Vec::new(),
             out: Out::new(),
@@ -134,11 +137,22 @@ impl Net {
         let from = (HostId(f.src), PortId(0));
         let (bytes, out) = (f.wire_bytes, &mut self.out);
         let sent = self.fabric.send(now, from, PacketId(id), bytes, f.sl, out);
-        self.engine.schedule_all(ComponentId(f.src), &mut self.out, Ev::Fabric);
+        self.hand_on(ComponentId(f.src));
         if sent.is_err() {
             self.packets.remove(id);
         }
         sent.map(|_| ())
+    }
+
+    /// What a node wants to happen.
+    fn hand_on(&mut self, origin: ComponentId) {
+        let Self { engine, fabric, out, expects, .. } = self;
+        let now = engine.now();
+        out.take_each(|at, class, ev| {
+            if !(*expects && fabric.expect(now, at, ev)) {
+                engine.schedule(origin, at, class, Ev::Fabric(ev));
+            }
+        });
     }
 
     fn end(&mut self, packet: PacketId, lost: Option<DropCause>) {
@@ -171,11 +185,7 @@ impl Net {
                         Meddle::Lose(cause) => {
                             let size = (wire_bytes, self.packets[packet.0].sl);
                             self.fabric.lose(now, (node, port), cause, size, &mut self.out);
-                            self.engine.schedule_all(
-                                ComponentId(node.0),
-                                &mut self.out,
-                                Ev::Fabric,
-                            );
+                            self.hand_on(ComponentId(node.0));
                             self.end(packet, Some(cause));
                             return true;
                         }
@@ -196,7 +206,7 @@ impl Net {
                 }
                 let outcome = self.fabric.on_event(now, ev, &mut self.packets, &mut self.out);
                 let origin = ComponentId(ev.node().0);
-                self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);
+                self.hand_on(origin);
                 match outcome {
                     Outcome::Nothing => {}
                     Outcome::Delivered(d) => self.end(d.packet, None),
@@ -214,7 +224,7 @@ impl Net {
         for switch in 0..self.fabric.switches().len() {
             self.fabric.watch(now, switch, &mut self.packets, &mut self.out);
             let origin = ComponentId((hosts + switch) as u32);
-            self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);
+            self.hand_on(origin);
         }
     }
 
@@ -222,7 +232,7 @@ impl Net {
     pub fn rx_done(&mut self, host: u32, wire_bytes: u32) {
         let now = self.engine.now();
         self.fabric.rx_done(now, HostId(host), PortId(0), wire_bytes, &mut self.out);
-        self.engine.schedule_all(ComponentId(host), &mut self.out, Ev::Fabric);
+        self.hand_on(ComponentId(host));
     }
 
     /// A host pauses these classes of its link for a reason, and no others.
@@ -230,7 +240,7 @@ impl Net {
         let now = self.engine.now();
         let node = self.fabric.host_mut(HostId(host));
         node.pause(now, PortId(0), reason, classes, &mut self.out);
-        self.engine.schedule_all(ComponentId(host), &mut self.out, Ev::Fabric);
+        self.hand_on(ComponentId(host));
     }
 
     /// A fault takes a switch down.
@@ -240,7 +250,7 @@ impl Net {
         for d in self.fabric.switch_down(now, switch, &mut self.out) {
             self.end(d.packet, Some(d.cause));
         }
-        self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);
+        self.hand_on(origin);
     }
 
     /// It is over.
@@ -248,7 +258,7 @@ impl Net {
         let now = self.engine.now();
         let origin = ComponentId((self.fabric.hosts().len() + switch) as u32);
         self.fabric.switch_up(now, switch, &mut self.out);
-        self.engine.schedule_all(origin, &mut self.out, Ev::Fabric);
+        self.hand_on(origin);
     }
 
     /// Runs to the end and checks what must hold for every run.

@@ -4,6 +4,8 @@ use doorbell_core::units::{BitRate, Ratio, Span, Time};
 use proptest::prelude::*;
 
 use super::harness::{Flow, Net, run, star};
+use crate::engine::Out;
+use crate::fabric::pfc::pause_time;
 use crate::fabric::*;
 use crate::wire::{HostId, PortId};
 
@@ -268,7 +270,7 @@ fn a_circle_of_pauses_is_named() {
     let (deadlock, delivered, us) = found.expect("a circle");
     assert_eq!((deadlock.by, deadlock.cycle.len()), (HeldBy::Pause, 4));
     let text = deadlock.to_string();
-    assert!(text.contains("switch1 (port 3) waits for switch2"), "{text}");
+    assert!(text.contains("switch1.port3 waits for switch2"), "{text}");
     // What is found is for ever: only pauses are renewed from now on.
     while net.engine.peek_time().is_some_and(|t| t <= Time::ZERO + Span::from_us(us + 5_000)) {
         net.step();
@@ -304,11 +306,8 @@ fn a_circle_of_credits_is_named() {
         let deadlock = net.fabric.deadlock(late, lasting).expect("a circle");
         assert_eq!((deadlock.by, deadlock.cycle.len()), (HeldBy::Credit, 4), "{buffering:?}");
         let text = deadlock.to_string();
-        assert!(
-            text.starts_with("credit deadlock in class 0: switch0 (port 2) waits for"),
-            "{text}"
-        );
-        assert!(text.contains("switch1 (port 3) waits for switch2"), "{text}");
+        assert!(text.starts_with("credit deadlock in class 0: switch0.port2 waits for"), "{text}");
+        assert!(text.contains("switch1.port3 waits for switch2"), "{text}");
         let mut net = Net::new(&c, 1, &flows[..2]);
         while net.step() {
             assert_eq!(net.fabric.deadlock(net.engine.now(), Span::ZERO), None);
@@ -325,7 +324,8 @@ fn a_circle_of_credits_is_named() {
 #[test]
 fn a_watchdog_breaks_the_circle() {
     let mut c = ring();
-    let watchdog = Watchdog { after: Span::from_us(200), action: StormAction::Ignore };
+    let action = StormAction::Ignore;
+    let watchdog = Watchdog { after: Span::from_us(200), action, restore: Span::from_us(400) };
     let shared = SharedConfig { watchdog: Some(watchdog), ..small() };
     c.switches.iter_mut().for_each(|s| s.buffering = Buffering::Shared(shared));
     let flows: Vec<_> = (0..8).map(|h| Flow::new(h, (h + 4) % 8, 2_000, WIRE)).collect();
@@ -347,6 +347,36 @@ fn a_watchdog_breaks_the_circle() {
         })
         .sum();
     assert!(storms > 0);
+}
+
+/// A storm that the watchdog passes over: when the far end has asked for no pause for the
+/// restoration time, and no earlier, its next one counts again.
+#[test]
+fn a_port_heeds_pauses_again_after_the_restoration_time() {
+    let us = |n| Time::ZERO + Span::from_us(n);
+    let restore = Span::from_us(500);
+    let watchdog = Watchdog { after: Span::from_us(200), action: StormAction::Ignore, restore };
+    let tick = Span::from_ps(1);
+    // The last frame says that it is over, or runs out 335.5 us later.
+    let longest = pause_time(BitRate::gbps(100), u16::MAX);
+    for (last, over) in [(0, us(400)), (u16::MAX, us(400) + longest)] {
+        for (now, heeded) in [(over + (restore - tick), false), (over + restore, true)] {
+            let mut fabric = Fabric::new(&network(2, small()), 1).expect("legal");
+            let port = &mut fabric.switches[0].ports[0].egress;
+            let mut out = Out::new();
+            port.on_pause(us(0), 0, u16::MAX, &mut out);
+            port.watch(us(199), &watchdog, &mut out);
+            assert!(port.is_paused(0), "not long enough for a storm");
+            port.watch(us(200), &watchdog, &mut out);
+            assert!(!port.is_paused(0));
+            port.on_pause(us(300), 0, u16::MAX, &mut out);
+            port.on_pause(us(400), 0, last, &mut out);
+            assert!(!port.is_paused(0), "nobody heeds it");
+            port.on_pause(now, 0, u16::MAX, &mut out);
+            assert_eq!(port.is_paused(0), heeded, "{last} {now}");
+            assert_eq!(port.pauses(now, 0).restores, u64::from(heeded));
+        }
+    }
 }
 
 #[test]

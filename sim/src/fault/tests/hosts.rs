@@ -21,7 +21,7 @@ fn steps_are_put_off_to_the_end_of_the_window() {
         assert_eq!(s.step_put_off(us(now), HostId(1), 3), put_off, "{now}");
     }
     assert_eq!(s.step_put_off(us(15), HostId(0), 3), None, "another host");
-    assert_eq!(s.nic_put_off(us(15), HostId(1)), None, "not the NIC's");
+    assert_eq!(s.nic_put_off(us(15), (HostId(1), 0)), None, "not the NIC's");
     assert_eq!(s.uses(|_| 0)[0].fired, 2);
 }
 
@@ -35,7 +35,7 @@ fn only_the_program_that_is_named() {
 #[test]
 fn a_nic_stall_is_not_one_of_programs() {
     let mut s = on(&cable(), &[host(HostAction::NicStall)]);
-    assert_eq!(s.nic_put_off(us(15), HostId(1)), Some((0, us(20))));
+    assert_eq!(s.nic_put_off(us(15), (HostId(1), 0)), Some((0, us(20))));
     assert_eq!(s.step_put_off(us(15), HostId(1), 0), None);
 }
 
@@ -48,7 +48,7 @@ fn doorbell(qp: Option<u32>, part: DoorbellPart, nth: Option<u64>) -> Fault {
 fn doorbells_match_by_qp_part_and_number() {
     let any = |f: Fault, index, bf| {
         let qp = Nic::qpn(PortId(0), index);
-        on(&cable(), &[f]).doorbell(us(15), HostId(1), qp, bf).is_some()
+        on(&cable(), &[f]).doorbell(us(15), (HostId(1), 0), qp, bf).is_some()
     };
     let (record, blueflame) = (DoorbellPart::Record, DoorbellPart::Blueflame);
     assert!(any(doorbell(None, record, None), 0, false));
@@ -59,9 +59,9 @@ fn doorbells_match_by_qp_part_and_number() {
     let first = Nic::qpn(PortId(0), 0);
     let mut s = on(&cable(), &[doorbell(None, record, Some(2))]);
     let found: Vec<bool> =
-        (0..3).map(|_| s.doorbell(us(15), HostId(1), first, false).is_some()).collect();
+        (0..3).map(|_| s.doorbell(us(15), (HostId(1), 0), first, false).is_some()).collect();
     assert_eq!(found, [false, true, false]);
-    assert_eq!(s.doorbell(us(20), HostId(1), first, false), None, "too late");
+    assert_eq!(s.doorbell(us(20), (HostId(1), 0), first, false), None, "too late");
     assert!(s.uses(|_| 0)[0].synthetic);
 }
 
@@ -144,4 +144,34 @@ fn a_reboot_needs_its_switch_and_a_storm_somebody_who_heeds_it() {
     let endless = Window { before: Time::MAX, ..WINDOW };
     let endless = Fault::host("f", HostId(1), endless, HostAction::PauseStorm { sl: None });
     assert!(matches!(refused(&star(3), &[endless]), PlanError::NoEnd { .. }));
+}
+
+/// Two NICs at each host.
+#[test]
+fn a_fault_of_a_nic_leaves_the_others_alone() {
+    let link = Link::new(BitRate::gbps(100), Span::from_us(1));
+    let switch = SwitchConfig::default();
+    let fabric = Fabric::new(&FabricConfig::single_switch(2, link, switch).with_host_links(2), 1);
+    let fabric = fabric.unwrap();
+    let of = |nic, action| Fault::nic("f", (HostId(1), nic), WINDOW, action);
+    let state = |fault| FaultState::new(&plan(&[fault]), &fabric, 1);
+    let mut s = state(of(1, HostAction::NicStall)).unwrap();
+    assert_eq!(s.nic_put_off(us(15), (HostId(1), 0)), None);
+    assert_eq!(s.nic_put_off(us(15), (HostId(1), 1)), Some((0, us(20))));
+    let doorbell = HostAction::BadDoorbell {
+        qp: None,
+        part: DoorbellPart::Record,
+        nth: None,
+        stop_after: None,
+    };
+    let mut s = state(of(1, doorbell)).unwrap();
+    let qpn = |port| Nic::qpn(PortId(port), 0);
+    assert_eq!(s.doorbell(us(15), (HostId(1), 0), qpn(0), false), None);
+    assert_eq!(s.doorbell(us(15), (HostId(1), 1), qpn(1), false), Some((0, None)));
+    let Err(unknown) = state(of(2, HostAction::NicStall)) else { panic!("there are two") };
+    let id = || "f".to_owned();
+    assert_eq!(unknown, PlanError::UnknownNic { id: id(), host: HostId(1), nic: 2, nics: 2 });
+    assert!(unknown.to_string().contains("no NIC 2 at host1"), "{unknown}");
+    let dead = state(of(1, HostAction::PeerDead)).err();
+    assert_eq!(dead, Some(PlanError::NotOfNic { id: id() }));
 }

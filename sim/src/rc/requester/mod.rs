@@ -63,7 +63,7 @@ enum Timer {
 struct Round {
     cause: RecoverCause,
     /// Rounds of its kind since the last progress.
-    nth: u16,
+    nth: u32,
     /// How many there may be.
     limit: Option<u8>,
 }
@@ -146,9 +146,9 @@ pub struct Requester {
     recovery: State,
     timer: Timer,
     /// Expiries of the ack timer, retries and RNR retries since the last progress.
-    expired: u16,
-    retries: u16,
-    rnr_retries: u16,
+    expired: u32,
+    retries: u32,
+    rnr_retries: u32,
     /// A missing response was reacted to, and nothing has moved since.
     gap_seen: bool,
     /// When the first ack timer since the last progress was started.
@@ -393,9 +393,9 @@ impl Requester {
         Standing {
             una: self.una,
             next: self.next,
-            expired: u32::from(self.expired),
-            retries: u32::from(self.retries),
-            rnr_retries: u32::from(self.rnr_retries),
+            expired: self.expired,
+            retries: self.retries,
+            rnr_retries: self.rnr_retries,
             began: self.began,
             last_cause: self.round.map(|round| round.cause),
         }

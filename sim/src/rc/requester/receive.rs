@@ -27,7 +27,15 @@ impl Requester {
         if let Ext::Aeth { syndrome, msn } | Ext::AtomicAck { syndrome, msn, .. } = pkt.ext {
             self.take_credits(syndrome, msn);
         }
-        self.count_nak(pkt);
+        let (nak, before) = (self.count_nak(pkt), self.naks_used());
+        let received = self.on_response(now, pkt);
+        if nak && self.naks_used() == before {
+            self.counters.unused_naks += 1;
+        }
+        received
+    }
+
+    fn on_response(&mut self, now: Time, pkt: &PacketDesc) -> Received {
         let ahead = distance(self.una, pkt.psn);
         if ahead >= self.outstanding() + u32::from(mutant!(AckOfUnsentTaken)) {
             self.counters.stale_responses += 1;
@@ -51,7 +59,8 @@ impl Requester {
         }
     }
 
-    fn count_nak(&mut self, pkt: &PacketDesc) {
+    /// Counts a NAK of the kinds that ask for something again; false: it is none.
+    fn count_nak(&mut self, pkt: &PacketDesc) -> bool {
         let sequence = NakCode::PsnSequenceError;
         match pkt.ext {
             Ext::Aeth { syndrome: Syndrome::RnrNak { .. }, .. } => {
@@ -61,8 +70,18 @@ impl Requester {
             Ext::Aeth { syndrome: Syndrome::Nak { code }, .. } if code == sequence => {
                 self.counters.sequence_naks_received += 1;
             }
-            _ => {}
+            _ => return false,
         }
+        true
+    }
+
+    /// Those of them that counted as what they are.
+    const fn naks_used(&self) -> u64 {
+        let c = &self.counters;
+        c.packet_seq_err
+            + c.rnr_nak_retry_err
+            + c.req_transport_retries_exceeded
+            + c.req_rnr_retries_exceeded
     }
 
     /// The limit grows with what the peer tells; it never shrinks (`protocol.md` §2.6). A repeated

@@ -113,7 +113,7 @@ impl Requester {
     }
 
     fn ack_interval(&mut self) -> Option<Span> {
-        let interval = self.cfg.timeout_mode.interval(self.cfg.timeout, self.expired.into())?;
+        let interval = self.cfg.timeout_mode.interval(self.cfg.timeout, self.expired)?;
         Some(self.draw.between(interval))
     }
 
@@ -169,7 +169,7 @@ impl Requester {
         let nth = self.retries.saturating_add(1);
         self.round = Some(Round { cause, nth, limit: limit.map(|n| n as u8) });
         let more = u32::from(mutant!(OneRetryMore));
-        if limit.is_some_and(|limit| u32::from(self.retries) >= limit + more) {
+        if limit.is_some_and(|limit| self.retries >= limit + more) {
             self.counters.req_transport_retries_exceeded += 1;
             return self.enter_error(WcStatus::RetryExcErr);
         }
@@ -219,7 +219,7 @@ impl Requester {
         let limit = limit.filter(|_| !mutant!(RnrRetryIgnored));
         let nth = self.rnr_retries.saturating_add(1);
         self.round = Some(Round { cause, nth, limit: limit.map(|n| n as u8) });
-        if limit.is_some_and(|limit| u32::from(self.rnr_retries) >= limit) {
+        if limit.is_some_and(|limit| self.rnr_retries >= limit) {
             self.counters.req_rnr_retries_exceeded += 1;
             return self.enter_error(WcStatus::RnrRetryExcErr);
         }
@@ -228,7 +228,7 @@ impl Requester {
         self.recovery.on_loss(self.flight(), cause);
         let wrong = mutant!(RnrTimerEntryWrong) && timer.code() == 17;
         let wait = timer.duration() * if wrong { 2 } else { u64::from(!mutant!(NoRnrWait)) };
-        self.retries += u16::from(mutant!(RnrUsesTransportRetry));
+        self.retries += u32::from(mutant!(RnrUsesTransportRetry));
         self.count_departures_anew();
         self.timer = Timer::Wait(now + wait, Stall::Rnr);
         told

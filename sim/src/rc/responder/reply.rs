@@ -280,14 +280,15 @@ impl Responder {
             self.replies.pop_front();
         }
         let syndrome = Syndrome::Ack { credit: self.tell_credit() };
+        // Messages that were completed since the first answer are in it (`protocol.md` §2.1).
+        let msn = if job.again { self.msn } else { job.msn };
         let psn = job.first.add(index_now);
         if let JobKind::Atomic(orig) = job.kind {
-            let ext = Ext::AtomicAck { syndrome, msn: job.msn, orig: orig? };
+            let ext = Ext::AtomicAck { syndrome, msn, orig: orig? };
             return Some(self.response(Opcode::RcAtomicAcknowledge, psn, id, ext));
         }
         let operation = read_response(nth, job.count);
-        let ext =
-            if operation.has_aeth() { Ext::Aeth { syndrome, msn: job.msn } } else { Ext::None };
+        let ext = if operation.has_aeth() { Ext::Aeth { syndrome, msn } } else { Ext::None };
         let offset = index_now * self.mtu;
         let len = (job.end - offset).min(self.mtu);
         let desc = self.response(opcode(QpType::Rc, operation)?, psn, id, ext);

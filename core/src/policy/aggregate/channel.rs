@@ -1,0 +1,191 @@
+//! Connections between members: one queue pair for contributions and one for sums.
+
+use super::config::AggregateConfig;
+use super::error::AggregateError;
+use crate::policy::Batcher;
+use crate::transport::{Control, Endpoint, QpAttr, QpId, RcParams, Remote, Transport};
+use crate::verbs::Rkey;
+
+/// What a connection is for, seen from one end.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Class {
+    /// Contributions go to the peer.
+    ToParent = 0,
+    /// Contributions come from the peer.
+    FromChild = 1,
+    /// Sums go to the peer.
+    ToSink = 2,
+    /// Sums come from the peer.
+    FromSource = 3,
+}
+
+impl Class {
+    /// The same, seen from the other end.
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::ToParent => Self::FromChild,
+            Self::FromChild => Self::ToParent,
+            Self::ToSink => Self::FromSource,
+            Self::FromSource => Self::ToSink,
+        }
+    }
+
+    /// Whether chunks leave by it.
+    pub const fn sends(self) -> bool {
+        matches!(self, Self::ToParent | Self::ToSink)
+    }
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Channel {
+    /// Rank of the peer.
+    pub peer: u32,
+    pub class: Class,
+    pub qp: QpId,
+    pub batcher: Batcher,
+    /// Where the peer's memory for this connection begins.
+    pub remote: Remote,
+    /// Chunks of a lane that may be under way, times the lanes that use it.
+    pub depth: u32,
+    /// Work requests that have not completed.
+    pub outstanding: u32,
+    /// Receives for sums that have to be posted again.
+    pub taken: u32,
+}
+
+impl Channel {
+    /// Whether one more chunk may be sent; a place is kept for the last word.
+    pub fn has_room<T: Transport>(&self, t: &T) -> bool {
+        t.sq_free(self.qp) > 1
+    }
+}
+
+/// What one end tells the other: how to connect, where to write or read, and what it believes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Card {
+    pub endpoint: Endpoint,
+    pub memory: Remote,
+    pub fingerprint: u64,
+}
+
+impl Card {
+    pub const ENCODED_BYTES: usize = Endpoint::ENCODED_BYTES + 20;
+
+    pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
+        let mut out = [0; Self::ENCODED_BYTES];
+        let (endpoint, rest) = out.split_at_mut(Endpoint::ENCODED_BYTES);
+        endpoint.copy_from_slice(&self.endpoint.encode());
+        rest[..8].copy_from_slice(&self.memory.addr.to_be_bytes());
+        rest[8..12].copy_from_slice(&self.memory.rkey.0.to_be_bytes());
+        rest[12..].copy_from_slice(&self.fingerprint.to_be_bytes());
+        out
+    }
+
+    pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> Option<Self> {
+        let (endpoint, rest) = bytes.split_at(Endpoint::ENCODED_BYTES);
+        let word = |at: usize| u64::from_be_bytes(rest[at..at + 8].try_into().expect("8 bytes"));
+        let rkey = Rkey(u32::from_be_bytes(rest[8..12].try_into().expect("4 bytes")));
+        let memory = Remote { addr: word(0), rkey };
+        Some(Self { endpoint: Endpoint::decode(endpoint)?, memory, fingerprint: word(12) })
+    }
+}
+
+/// The key under which a rank publishes its end of a connection for `peer`.
+const fn card_key(base: u64, class: Class, peer: u32) -> u64 {
+    base + ((class as u64) << 32) + peer as u64
+}
+
+/// The key under which a rank tells `peer` that it takes messages.
+const fn ready_key(base: u64, peer: u32) -> u64 {
+    base + (4 << 32) + peer as u64
+}
+
+/// Publishes this end.
+pub(super) fn publish<T: Control>(
+    t: &mut T,
+    config: &AggregateConfig,
+    channel: &Channel,
+    memory: Remote,
+    fingerprint: u64,
+) -> Result<(), AggregateError> {
+    let card = Card { endpoint: t.endpoint(channel.qp)?, memory, fingerprint };
+    let key = card_key(config.key, channel.class, channel.peer);
+    t.publish_to(channel.peer, key, &card.encode());
+    Ok(())
+}
+
+/// Connects this end if the other has published; whether it has.
+pub(super) fn link<T: Control>(
+    t: &mut T,
+    config: &AggregateConfig,
+    channel: &mut Channel,
+    fingerprint: u64,
+) -> Result<bool, AggregateError> {
+    let (mut bytes, me, rank) = ([0; Card::ENCODED_BYTES], t.rank(), channel.peer);
+    let key = card_key(config.key, channel.class.opposite(), me);
+    let Some(len) = t.lookup(rank, key, &mut bytes)? else { return Ok(false) };
+    let card = Card::decode(&bytes).filter(|_| len == bytes.len());
+    let card = card.ok_or(AggregateError::Mismatch { rank })?;
+    if card.fingerprint != fingerprint {
+        return Err(AggregateError::Mismatch { rank });
+    }
+    let mine = t.endpoint(channel.qp)?;
+    let path_mtu = config.path_mtu.unwrap_or(mine.mtu.min(card.endpoint.mtu));
+    let attr = QpAttr { path_mtu, ..config.attr };
+    for (attr, mask) in (RcParams { attr }).steps(&mine, &card.endpoint) {
+        t.modify_qp(channel.qp, &attr, mask)?;
+    }
+    channel.remote = card.memory;
+    Ok(true)
+}
+
+/// Tells `peer` that it may send.
+pub(super) fn announce<T: Control>(t: &mut T, config: &AggregateConfig, peer: u32) {
+    t.publish_to(peer, ready_key(config.key, peer), &[]);
+}
+
+/// Whether `peer` takes messages.
+pub(super) fn is_ready<T: Control>(
+    t: &mut T,
+    config: &AggregateConfig,
+    peer: u32,
+) -> Result<bool, AggregateError> {
+    let me = t.rank();
+    Ok(t.lookup(peer, ready_key(config.key, me), &mut [])?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::Address;
+    use crate::verbs::{Mtu, Psn, Qpn};
+
+    #[test]
+    fn cards_survive_the_bootstrap() {
+        let address = Address { lid: 7, gid: [9; 16], ..Address::default() };
+        let (qpn, psn) = (Qpn::new(77), Psn::new(0xFF_FFFF));
+        let endpoint = Endpoint { address, qpn, psn, mtu: Mtu::B2048 };
+        let memory = Remote { addr: u64::MAX - 8, rkey: Rkey(0xDEAD_BEEF) };
+        let card = Card { endpoint, memory, fingerprint: 0x0123_4567_89AB_CDEF };
+        assert_eq!(Card::decode(&card.encode()), Some(card));
+        let mut wrong = card.encode();
+        wrong[24] = 0;
+        assert_eq!(Card::decode(&wrong), None, "no such MTU");
+    }
+
+    #[test]
+    fn both_ends_name_the_same_keys() {
+        use Class::{FromChild, FromSource, ToParent, ToSink};
+        let mut keys = std::vec![ready_key(5 << 40, 1), ready_key(5 << 40, u32::MAX)];
+        for class in [ToParent, FromChild, ToSink, FromSource] {
+            assert_eq!(class.opposite().opposite(), class);
+            assert_ne!(class.sends(), class.opposite().sends());
+            keys.extend([0, u32::MAX].map(|peer| card_key(5 << 40, class, peer)));
+        }
+        let n = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), n);
+    }
+}

@@ -1,0 +1,213 @@
+//! Whatever goes wrong: the complete sum or a named error, in bounded time.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What became of each member.
+fn ends(members: &[Member]) -> Vec<Result<(), AggregateError>> {
+    members.iter().map(|m| m.end.map_or(Ok(()), |(_, end)| end.map(|_| ()))).collect()
+}
+
+/// No survivor has a wrong sum, ends without a word, or later than it may.
+fn check_ends(members: &[Member]) {
+    check_sums(members);
+    for (rank, m) in members.iter().enumerate() {
+        let dead = matches!(m.fault, Some(Fault::Dies(_)));
+        let Some((at, end)) = m.end else {
+            assert!(dead, "rank {rank} ended without a word");
+            continue;
+        };
+        assert_eq!(end.is_ok(), m.sums.len() as u64 == m.rounds, "rank {rank}: {end:?}");
+        let slept = match m.fault {
+            Some(Fault::Sleeps(_, span)) => span,
+            _ => Span::ZERO,
+        };
+        let bound = match m.began.last() {
+            Some(began) => *began + m.config.round_deadline,
+            None => Time::ZERO + m.config.connect_deadline,
+        };
+        assert!(at <= bound + slept, "rank {rank} ended at {at}, bound {bound}");
+    }
+}
+
+/// Four members in two groups, one chunk at a time, four chunks.
+fn four(fault: Fault, at: usize) -> Vec<Member> {
+    let plan = Plan::two_hop(&Group::by_place(&[0, 0, 1, 1], 8, 1), 1).unwrap();
+    let config = AggregateConfig { window: 1, ..config(4 * 64, 64) };
+    let mut all = members(config, &plan, 1);
+    all[at].fault = Some(fault);
+    run_all(&mut all);
+    check_ends(&all);
+    all
+}
+
+#[test]
+fn a_dead_member_is_named_by_who_waits_for_it() {
+    // Member 3 dies after its second chunk; its aggregator notices at the deadline of the third,
+    // the others hear of it.
+    let all = four(Fault::Dies(4), 3);
+    let late = AggregateError::Late { rank: 3, chunk: 2, round: 0 };
+    let gave_up = |rank| Err(AggregateError::GaveUp { rank, because: 3 });
+    assert_eq!(ends(&all)[..3], [gave_up(2), gave_up(0), Err(late)]);
+    assert_eq!(all[2].end.unwrap().0, all[2].began[0] + all[2].config.chunk_deadline);
+}
+
+#[test]
+fn a_member_that_is_late_but_in_time_costs_nothing() {
+    let within = AggregateConfig::default().chunk_deadline.saturating_sub(Span::from_us(1));
+    let all = four(Fault::Sleeps(4, within), 3);
+    assert!(ends(&all).iter().all(Result::is_ok), "{:?}", ends(&all));
+    // At the deadline it is too late.
+    let all = four(Fault::Sleeps(4, within + Span::from_us(2)), 3);
+    assert!(ends(&all).iter().all(Result::is_err), "{:?}", ends(&all));
+}
+
+#[test]
+fn a_broken_connection_is_named() {
+    for which in 0..4 {
+        let all = four(Fault::QpError(5, which), 2);
+        assert!(ends(&all).iter().any(Result::is_err), "{:?}", ends(&all));
+    }
+    let all = four(Fault::QpError(5, 0), 3);
+    assert!(matches!(ends(&all)[3], Err(AggregateError::Lost { rank: 2, .. })), "{:?}", ends(&all));
+}
+
+#[test]
+fn a_forged_message_is_named_by_who_gets_it() {
+    let says = |fault, rank: usize| ends(&four(fault, 3))[rank];
+    let second = |forgery| Fault::Forges(1, forgery);
+    let duplicate = AggregateError::Duplicate { rank: 3, chunk: 0 };
+    assert_eq!(says(second(Forgery::Earlier(1)), 2), Err(duplicate));
+    let early = AggregateError::OutOfTurn { rank: 3, chunk: 2 };
+    assert_eq!(says(second(Forgery::Later(1)), 2), Err(early));
+    let short = AggregateError::WrongLength { rank: 3, chunk: 1, got: 56, need: 64 };
+    assert_eq!(says(second(Forgery::Short(8)), 2), Err(short));
+    let stray = AggregateError::Stray { rank: 3 };
+    assert_eq!(says(second(Forgery::Unknown), 2), Err(stray));
+    // A chunk that the vector does not have.
+    assert_eq!(says(second(Forgery::Later(9)), 2), Err(stray));
+}
+
+#[test]
+fn a_forged_sum_is_refused_too() {
+    // The second message of the aggregator is its first sum for its member.
+    let plan = Plan::direct(2, 1).unwrap();
+    for (forgery, error) in [
+        (Forgery::Later(1), AggregateError::OutOfTurn { rank: 0, chunk: 1 }),
+        (Forgery::Short(8), AggregateError::WrongLength { rank: 0, chunk: 0, got: 56, need: 64 }),
+        (Forgery::Unknown, AggregateError::Stray { rank: 0 }),
+    ] {
+        let mut all = members(config(2 * 64, 64), &plan, 1);
+        all[0].fault = Some(Fault::Forges(0, forgery));
+        run_all(&mut all);
+        check_ends(&all);
+        assert_eq!(ends(&all)[1], Err(error));
+    }
+}
+
+#[test]
+fn a_member_that_sends_beyond_the_window_is_refused() {
+    // Its second chunk comes before the sum of the first, where only one may be under way.
+    for method in [Method::Send, Method::Write, Method::Read] {
+        let plan = Plan::direct(3, 1).unwrap();
+        let config = AggregateConfig { window: 1, method, ..config(4 * 64, 64) };
+        let mut all = members(config, &plan, 1);
+        // Ranks 0 and 1 are still asleep when rank 2 rushes.
+        all[0].fault = Some(Fault::Sleeps(5, Span::from_ms(1)));
+        all[2].fault = Some(Fault::Rushes(3));
+        run_all(&mut all);
+        check_ends(&all);
+        let error = match method {
+            // Beyond its slots it has no memory to write to.
+            Method::Write => AggregateError::Late { rank: 2, chunk: 1, round: 0 },
+            _ => AggregateError::OutOfTurn { rank: 2, chunk: 1 },
+        };
+        assert_eq!(ends(&all)[0], Err(error), "{method:?}");
+    }
+}
+
+#[test]
+fn a_sum_that_nobody_can_have_is_refused() {
+    let plan = Plan::direct(3, 1).unwrap();
+    let mut all = members(config(64, 64), &plan, 1);
+    all[0].fault = Some(Fault::Invents(3));
+    // Rank 2 is connected and begins when the invented sum has come.
+    all[2].fault = Some(Fault::Sleeps(2, Span::from_ms(1)));
+    run_all(&mut all);
+    assert!(all[2].sums.is_empty());
+    assert_eq!(ends(&all)[2], Err(AggregateError::OutOfTurn { rank: 0, chunk: 0 }));
+}
+
+#[test]
+fn a_member_with_other_settings_is_refused() {
+    let plan = Plan::direct(3, 1).unwrap();
+    let mut all = members(config(64, 64), &plan, 1);
+    all[2].config.chunk = 32;
+    run_all(&mut all);
+    assert_eq!(ends(&all)[0], Err(AggregateError::Mismatch { rank: 2 }));
+    assert_eq!(ends(&all)[2], Err(AggregateError::Mismatch { rank: 0 }));
+}
+
+#[test]
+fn members_that_never_appear_are_named() {
+    let plan = Plan::direct(2, 1).unwrap();
+    let mut all = members(config(64, 64), &plan, 1);
+    all[1].fault = Some(Fault::Dies(0));
+    run_all(&mut all);
+    assert_eq!(ends(&all)[0], Err(AggregateError::NoPeer { rank: 1 }));
+}
+
+fn any_fault() -> impl Strategy<Value = Fault> {
+    let forgery = prop_oneof![
+        (1_u32..4).prop_map(Forgery::Earlier),
+        (1_u32..4).prop_map(Forgery::Later),
+        Just(Forgery::Short(8)),
+        Just(Forgery::Unknown),
+    ];
+    prop_oneof![
+        (0_u32..60).prop_map(Fault::Dies),
+        (0_u32..60, 1_u64..2_000).prop_map(|(at, ms)| Fault::Sleeps(at, Span::from_ms(ms))),
+        (0_u32..60, 0_usize..8).prop_map(|(at, which)| Fault::QpError(at, which)),
+        (0_u32..40, forgery).prop_map(|(at, forgery)| Fault::Forges(at, forgery)),
+    ]
+}
+
+proptest! {
+    /// In a plan of one lane who died is named by everybody, not the messenger.
+    #[test]
+    fn all_survivors_name_the_dead(
+        places in proptest::collection::vec(0_u32..3, 2..7), largest in 1_u32..4, config in any_config(), who in 0_usize..6, at in 4_u32..30
+    ) {
+        // Above all deadlines of chunks, at which everybody would blame a neighbour.
+        let config = AggregateConfig { round_deadline: Span::from_ms(10_000), ..config };
+        let plan = Plan::two_hop(&Group::by_place(&places, largest, 1), 1).unwrap();
+        let mut all = members(config, &plan, 2);
+        let dead = who % all.len();
+        all[dead].fault = Some(Fault::Dies(at));
+        run_all(&mut all);
+        check_ends(&all);
+        let connected = all.iter().all(|m| !m.began.is_empty());
+        for error in ends(&all).into_iter().filter_map(Result::err).filter(|_| connected) {
+            prop_assert_eq!(error.culprit(), Some(dead as u32), "{}", error);
+        }
+    }
+
+    /// One or two members misbehave: every survivor ends in time with the sum or an error.
+    #[test]
+    fn a_complete_sum_or_a_named_error(
+        plan in any_plan(6), config in any_config(), rounds in 1_u64..3, lazy: u64,
+        faults in proptest::collection::vec((0_usize..6, any_fault()), 1..3)
+    ) {
+        let mut all = members(config, &plan, rounds);
+        let n = all.len();
+        for (m, member) in (0..).zip(&mut all) {
+            member.lazy = lazy.wrapping_add(m) | 1;
+        }
+        for (at, fault) in faults {
+            all[at % n].fault = Some(fault);
+        }
+        run_all(&mut all);
+        check_ends(&all);
+    }
+}

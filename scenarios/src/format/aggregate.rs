@@ -1,0 +1,153 @@
+//! One sum of the vectors of many hosts: who adds for whom, and how.
+
+use doorbell_core::transport::Reduce;
+use doorbell_core::units::{Bytes, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::{Count, Positive, Quantity};
+
+/// Table `aggregate` of a program of that kind.
+///
+/// The hosts are `host` and those after it, `hosts` in all. Each has a vector of `size` bytes; all
+/// elements are summed, `iterations` times. `op` says how a contribution reaches the host that adds
+/// it: `send` into a shared pool of receives, `write` (with immediate data) into slots, or `read`
+/// by the host that adds. All sums are checked. The clock of rounds begins when all queue pairs are
+/// connected.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Aggregate {
+    /// Who sends to whom.
+    pub plan: AggregatePlan,
+    /// `two-hop`: hosts of a group; without it those at one switch. Larger groups: fewer bytes
+    /// between groups, more for each aggregator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Count<1, 8192>>,
+    /// `two-hop`: hosts of each group that add, each its share of the vector. More: fewer bytes for
+    /// each.
+    #[serde(default)]
+    pub aggregators: Count<1, 8192>,
+    /// `two-hop` and `direct`: parts of the vector with a root of their own; without it as many as
+    /// there are aggregators, in `direct` one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lanes: Option<Count<1, 4096>>,
+    /// Type of the elements.
+    #[serde(default)]
+    pub element: Element,
+    /// In which order contributions are added.
+    #[serde(default)]
+    pub order: SumOrder,
+    /// Bytes that go over a hop together, a multiple of 8. Smaller: hops overlap better, more
+    /// messages.
+    #[serde(default = "default_chunk")]
+    pub chunk: Positive<Bytes>,
+    /// Chunks of a lane that a host may have under way. More: more buffers, and links that stay
+    /// busy over longer ways.
+    #[serde(default = "default_window")]
+    pub window: Count<1, 65536>,
+    /// `op = "send"`: receives for contributions; without it as many as can come. Fewer need
+    /// `order = "arrival"`, and bursts meet RNR NAKs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<Count<1, 65536>>,
+    /// `op = "read"`: READs that a host has outstanding.
+    #[serde(default = "default_reads")]
+    pub reads: Count<1, 65536>,
+    /// Whether all hosts get the sum (AllReduce), or only the root (Reduce).
+    #[serde(default = "yes")]
+    pub broadcast: bool,
+    /// Each host joins each round at a moment of its own within this time, drawn from the seed.
+    #[serde(default = "none")]
+    pub jitter: Quantity<Span>,
+    /// How long the oldest chunk may take per hop, before who waits for it gives up.
+    #[serde(default = "default_chunk_deadline")]
+    pub chunk_deadline: Positive<Span>,
+    /// How long a round may take.
+    #[serde(default = "default_round_deadline")]
+    pub round_deadline: Positive<Span>,
+}
+
+const fn default_chunk() -> Positive<Bytes> {
+    Positive(Bytes(64 << 10))
+}
+
+const fn default_window() -> Count<1, 65536> {
+    Count::of(8)
+}
+
+const fn default_reads() -> Count<1, 65536> {
+    Count::of(16)
+}
+
+const fn default_chunk_deadline() -> Positive<Span> {
+    Positive(Span::from_ms(100))
+}
+
+const fn default_round_deadline() -> Positive<Span> {
+    Positive(Span::from_ms(1000))
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn none() -> Quantity<Span> {
+    Quantity(Span::ZERO)
+}
+
+/// Who sends to whom.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AggregatePlan {
+    /// All hosts send to the root.
+    Direct,
+    /// Hosts send to an aggregator of their group, aggregators to the root.
+    TwoHop,
+    /// Each share of the vector goes once around all hosts, then the sum does.
+    Ring,
+}
+
+impl AggregatePlan {
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::TwoHop => "two-hop",
+            Self::Ring => "ring",
+        }
+    }
+}
+
+/// Type of the elements.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Element {
+    /// 4-byte floats.
+    #[default]
+    F32,
+    /// 8-byte floats.
+    F64,
+    /// 8-byte integers.
+    I64,
+}
+
+impl Element {
+    /// How they are added.
+    pub const fn arithmetic(self) -> Reduce {
+        match self {
+            Self::F32 => Reduce::SumF32,
+            Self::F64 => Reduce::SumF64,
+            Self::I64 => Reduce::SumI64,
+        }
+    }
+}
+
+/// In which order contributions are added.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SumOrder {
+    /// Always the same, so that floats have the same bits in every run.
+    #[default]
+    Fixed,
+    /// As they arrive.
+    Arrival,
+}

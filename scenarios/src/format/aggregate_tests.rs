@@ -1,0 +1,102 @@
+//! Bad input of aggregations: the message, its place and its remedy, and what is just allowed.
+
+use crate::testing::expanded;
+
+const GOOD: &str = "\
+title = 't'
+profile = 'generic-400g'
+[topology]
+kind = 'switch'
+hosts = 4
+[[program]]
+kind = 'aggregate'
+hosts = 4
+size = '4KiB'
+op = 'send'
+aggregate = { plan = 'two-hop', group = 2, aggregators = 2, order = 'arrival', pool = 1 }
+";
+
+fn accepted(text: &str) {
+    if let Err(e) = expanded(text, &[]) {
+        panic!("{e}: {:?}\n{text}", e.remedy());
+    }
+}
+
+#[track_caller]
+fn replaced(old: &str, new: &str, message: &str, help: &str) {
+    assert!(GOOD.contains(old), "{old} is not in the good file");
+    let text = GOOD.replacen(old, new, 1);
+    let e = expanded(&text, &[]).err().unwrap_or_else(|| panic!("accepted:\n{text}"));
+    assert!(e.to_string().contains(message), "{e}");
+    assert!(e.remedy().unwrap_or("").contains(help), "{:?}", e.remedy());
+}
+
+#[test]
+fn the_good_file_is_good() {
+    accepted(GOOD);
+    for op in ["write", "read"] {
+        let text = GOOD.replace("'send'", &format!("'{op}'"));
+        accepted(&text.replace(", order = 'arrival', pool = 1", ", order = 'fixed', reads = 1"));
+    }
+    accepted(&GOOD.replace("size", "initiator = 'gpu'\nmemory = 'gpu'\nsize"));
+}
+
+#[test]
+fn who_takes_part() {
+    replaced("hosts = 4\nsize", "hosts = 5\nsize", "`hosts` is 5 from host 0 on", "lower it");
+    accepted(&GOOD.replace("hosts = 4\nsize", "host = 2\nhosts = 2\nsize"));
+    replaced("hosts = 4\nsize", "size", "a sum of one vector", "at least 2 hosts");
+    replaced("size", "nic = 1\nsize", "NIC 1 of host 0, which has 1", "topology.nics");
+    replaced("[[program]]", "[qp]\ntype = 'UC'\n[[program]]", "between RC queue pairs", "RC");
+    let srq = "[srq]\ndepth = 8\n[[program]]";
+    replaced("[[program]]", srq, "shared receive queues of its own", "aggregate.pool");
+}
+
+#[test]
+fn plans_and_their_keys() {
+    replaced("two-hop", "three-hop", "unknown value", "two-hop");
+    replaced("two-hop", "direct", "`group` has no use in the plan `direct`", "leave it out");
+    let ring = "plan = 'ring', lanes = 4, order = 'arrival', pool = 1";
+    let own = "plan = 'two-hop', group = 2, aggregators = 2, order = 'arrival', pool = 1";
+    replaced(own, ring, "`lanes` has no use in the plan `ring`", "leave it out");
+    let many = "3 aggregators in a group of 2";
+    replaced("aggregators = 2", "aggregators = 3", many, "at most all hosts of the group");
+    replaced("aggregate = {", "other = {", "unknown key `other`", "");
+    let gone = GOOD.lines().last().unwrap();
+    replaced(gone, "", "an aggregation without a table `aggregate`", "aggregate = { plan");
+    let flows = "`aggregate` has no use in `flows`";
+    replaced("kind = 'aggregate'", "kind = 'flows'", flows, "leave it out");
+}
+
+#[test]
+fn sizes_of_vectors_and_chunks() {
+    replaced("'4KiB'", "'6B'", "a vector of 6B", "a multiple of 4B");
+    replaced("'4KiB'", "'0B'", "a vector of 0B", "above 0");
+    accepted(&GOOD.replace("'4KiB'", "'4B'"));
+    let element = |e: &str, chunk: &str| format!("pool = 1, element = '{e}', chunk = '{chunk}'");
+    accepted(&GOOD.replace("pool = 1", &element("f64", "8B")));
+    replaced("pool = 1", &element("f64", "12B"), "a `chunk` of 12B", "a multiple of 8B");
+    let text = GOOD.replace("'4KiB'", "'12B'");
+    accepted(&text);
+    assert!(expanded(&text.replace("pool = 1", &element("i64", "8B")), &[]).is_err());
+    // 2^24 chunks of 8 B are 128 MiB.
+    let small = GOOD.replace("pool = 1", &element("f64", "8B"));
+    accepted(&small.replace("'4KiB'", "'128MiB'"));
+    let e = expanded(&small.replace("'4KiB'", "'134217736B'"), &[]).err().expect("one too many");
+    assert!(e.to_string().contains("16777217 chunks, and 16777216 can be numbered"), "{e}");
+}
+
+#[test]
+fn how_contributions_go_up() {
+    replaced("'send'", "'fetch-add'", "an aggregation by `fetch-add`", "`write`, `send` or `read`");
+    replaced("'send'", "'write'", "a `pool` for `write`", "leave it out");
+    replaced("'arrival'", "'fixed'", "a `pool` with `order = \"fixed\"`", "arrival");
+    let no_reads = GOOD
+        .replace("'send'", "'read'")
+        .replace(", order = 'arrival', pool = 1", "")
+        .replace("[[program]]", "[qp]\nmax_rd_atomic = 0\n[[program]]");
+    let e = expanded(&no_reads, &[]).err().expect("no READs");
+    assert!(e.to_string().contains("`read` with no READ allowed outstanding"), "{e}");
+    replaced("size", "batch = 4\nsize", "`batch` has no use in `aggregate`", "leave it out");
+    replaced("size", "peer = 3\nsize", "`peer` has no use in `aggregate`", "leave it out");
+}

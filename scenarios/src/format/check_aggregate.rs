@@ -1,0 +1,129 @@
+//! Contradictions of `kind = "aggregate"`.
+
+use doorbell_core::policy::aggregate::MAX_CHUNKS;
+use doorbell_core::units::Bytes;
+
+use super::check::{Checked, refuse};
+use super::{Aggregate, AggregatePlan, Op, Program, QpKind, Scenario, SumOrder};
+use crate::profile::Profile;
+use crate::quantity::Unit;
+use crate::run::network::nics_of_hosts;
+
+/// Refuses aggregations that cannot be.
+pub(super) fn check_aggregate(
+    s: &Scenario,
+    profile: &Profile,
+    p: &Program,
+    path: impl Fn(&str) -> String,
+) -> Checked {
+    let Some(a) = &p.aggregate else {
+        let help = "write for example aggregate = { plan = \"two-hop\" }";
+        return refuse(path("kind"), "an aggregation without a table `aggregate`".to_owned(), help);
+    };
+    check_who(s, profile, p, &path)?;
+    if s.qp.kind != QpKind::Rc {
+        let text = "an aggregation is between RC queue pairs".to_owned();
+        return refuse("qp.type", text, "write `type = \"RC\"` in [qp]");
+    }
+    if s.srq.is_some() {
+        let text = "an aggregation has shared receive queues of its own".to_owned();
+        return refuse("srq", text, "leave [srq] out; `aggregate.pool` is their depth");
+    }
+    check_plan(p, a, &path)?;
+    check_bytes(p, a, &path)?;
+    check_method(s, p, a, &path)
+}
+
+/// The hosts are there, with the NIC, and there are two or more.
+fn check_who(
+    s: &Scenario,
+    profile: &Profile,
+    p: &Program,
+    path: &impl Fn(&str) -> String,
+) -> Checked {
+    let (all, first, n) = (s.topology.hosts.value(), p.host.value(), p.hosts.value());
+    if first + n > all {
+        let text = format!("`hosts` is {n} from host {first} on, and the last host is {}", all - 1);
+        return refuse(path("hosts"), text, "raise `topology.hosts`, or lower it");
+    }
+    if n < 2 {
+        let text = "a sum of one vector".to_owned();
+        return refuse(path("hosts"), text, "at least 2 hosts");
+    }
+    let (nics, nic) = (nics_of_hosts(&s.topology, profile), p.nic.value());
+    match (first..first + n).find(|host| nic >= nics(*host) as u64) {
+        Some(host) => {
+            let text = format!("NIC {nic} of host {host}, which has {}, from 0 on", nics(host));
+            refuse(path("nic"), text, "name another, or raise `topology.nics`")
+        }
+        None => Ok(()),
+    }
+}
+
+/// Keys without a use in the plan.
+fn check_plan(p: &Program, a: &Aggregate, path: &impl Fn(&str) -> String) -> Checked {
+    let (two_hop, ring) = (a.plan == AggregatePlan::TwoHop, a.plan == AggregatePlan::Ring);
+    let given = [
+        ("group", a.group.is_some() && !two_hop),
+        ("aggregators", a.aggregators.value() > 1 && !two_hop),
+        ("lanes", a.lanes.is_some() && ring),
+    ];
+    if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
+        let text = format!("`{key}` has no use in the plan `{}`", a.plan.word());
+        return refuse(path(&format!("aggregate.{key}")), text, "leave it out");
+    }
+    let members = a.group.map_or(p.hosts.value(), |g| g.value());
+    if a.aggregators.value() > members {
+        let text = format!("{} aggregators in a group of {members}", a.aggregators.value());
+        return refuse(path("aggregate.aggregators"), text, "at most all hosts of the group");
+    }
+    Ok(())
+}
+
+fn check_bytes(p: &Program, a: &Aggregate, path: &impl Fn(&str) -> String) -> Checked {
+    let (size, chunk, bytes) = (p.size.0, a.chunk.0, a.element.arithmetic().element_bytes());
+    if size.0 == 0 || !size.0.is_multiple_of(bytes) {
+        let text = format!("a vector of {}", size.print());
+        return refuse(path("size"), text, format!("a multiple of {bytes}B, above 0"));
+    }
+    if !chunk.0.is_multiple_of(8) || chunk > Bytes(1 << 30) {
+        let text = format!("a `chunk` of {}", chunk.print());
+        return refuse(path("aggregate.chunk"), text, "a multiple of 8B, at most 1GiB");
+    }
+    let chunks = size.0.div_ceil(chunk.0);
+    if chunks > MAX_CHUNKS {
+        let text = format!("{chunks} chunks, and {MAX_CHUNKS} can be numbered");
+        return refuse(path("aggregate.chunk"), text, "larger chunks");
+    }
+    Ok(())
+}
+
+fn check_method(
+    s: &Scenario,
+    p: &Program,
+    a: &Aggregate,
+    path: &impl Fn(&str) -> String,
+) -> Checked {
+    if !matches!(p.op, Op::Write | Op::Send | Op::Read) {
+        let text = format!("an aggregation by `{}`", p.op.word());
+        return refuse(path("op"), text, "`write`, `send` or `read`");
+    }
+    if p.op != Op::Send && a.pool.is_some() {
+        let text = format!("a `pool` for `{}`, which has a slot for each", p.op.word());
+        return refuse(path("aggregate.pool"), text, "leave it out, or write `op = \"send\"`");
+    }
+    if a.order == SumOrder::Fixed && a.pool.is_some() {
+        let text =
+            "a `pool` with `order = \"fixed\"`: what is early keeps its buffer, and what is \
+                    due may find none"
+                .to_owned();
+        return refuse(path("aggregate.pool"), text, "write `order = \"arrival\"`");
+    }
+    let depth = s.qp.max_rd_atomic.value().min(s.qp.max_dest_rd_atomic.value());
+    if p.op == Op::Read && depth == 0 {
+        let text = "`read` with no READ allowed outstanding".to_owned();
+        let help = "raise `qp.max_rd_atomic` and `qp.max_dest_rd_atomic`";
+        return refuse(path("op"), text, help);
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! From a port whose packets are held back to the one that is the reason.
+//!
+//! A port *works* while it sends or is held back by its far end. What holds a port back behind a
+//! switch is an output of that switch that works all the time that the port does: its link is the
+//! limit, or it is held back in turn. Where no output behind the switch does, nothing is full
+//! there, and what is missing is room at the far end itself: its credit is too little or late.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use doorbell_core::units::Span;
+use doorbell_sim::fabric::Fabric;
+use doorbell_sim::nic::{Nic, NicQp};
+use doorbell_sim::wire::{HostId, NodeId, PortId};
+use doorbell_sim::world::{World, port_name};
+
+/// An output port of a host or switch.
+pub(super) type Port = (NodeId, PortId);
+
+/// Links that a reason is followed over.
+const MAX_STEPS: usize = 32;
+
+/// Share of a port's work, in percent, from which that of a port behind it explains it. Both see
+/// the same packets a way apart, so they are equal but for the beginning and the end.
+const EXPLAINS_PERCENT: u64 = 95;
+
+/// A port that is held back for less than one of so many parts of its work is followed no further.
+const HELD_SHARE: u64 = 10;
+
+/// What holds a port back.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Reason {
+    /// The link behind this port: it works all the time, and mostly sends.
+    Link(Port),
+    /// The far end of this port has too little room, or says too late that it has.
+    Room(Port),
+}
+
+/// The output ports that the packets of queue pairs take, one after the other.
+pub(super) struct Ways {
+    next: BTreeMap<Port, BTreeSet<Port>>,
+}
+
+/// The output ports on the way of what a queue pair of `host` sends; it ends where a switch chooses
+/// by load.
+pub(super) fn way_of(world: &World, host: usize, q: &NicQp) -> Vec<Port> {
+    let fabric = world.fabric();
+    let from = (HostId(host as u32), Nic::port_of(q.qpn));
+    let switches = fabric.hosts().len();
+    let turns = fabric.turns(from, (q.peer, q.peer_port), q.udp_source_port);
+    let turns = turns.iter().map(|t| (NodeId((switches + t.switch as usize) as u32), t.port));
+    std::iter::once((NodeId(host as u32), from.1)).chain(turns).collect()
+}
+
+impl Ways {
+    /// Those of all queue pairs that are connected.
+    pub fn of(world: &World) -> Self {
+        let mut next: BTreeMap<Port, BTreeSet<Port>> = BTreeMap::new();
+        for (h, host) in world.hosts().iter().enumerate() {
+            for (_, q) in host.qps().filter(|(_, q)| q.stats.rx_payload > 0 || q.sq.prod() > 0) {
+                for pair in way_of(world, h, q).windows(2) {
+                    next.entry(pair[0]).or_default().insert(pair[1]);
+                }
+            }
+        }
+        Self { next }
+    }
+
+    /// The outputs behind a port; where a switch chooses by load, all of it.
+    fn behind(&self, fabric: &Fabric, port: Port) -> Vec<Port> {
+        let (peer, _) = fabric.egress_of(port.0, port.1).peer();
+        match self.next.get(&port) {
+            Some(next) => next.iter().copied().collect(),
+            None => fabric.ports().filter(|(node, _)| *node == peer).collect(),
+        }
+    }
+
+    /// What holds a port back that is held back.
+    pub fn reason(&self, world: &World, port: Port) -> Reason {
+        let (mut here, mut seen) = (port, BTreeSet::from([port]));
+        while seen.len() < MAX_STEPS
+            && let Some(next) = self.explains(world, here)
+        {
+            let (sends, held) = parts(world, next);
+            let free = held * HELD_SHARE < sends + held;
+            here = next;
+            if free || !seen.insert(next) {
+                break;
+            }
+        }
+        match here != port && !is_held(world, here) {
+            true => Reason::Link(here),
+            false => Reason::Room(here),
+        }
+    }
+
+    /// The output behind a port that works all the time that the port does, if there is one.
+    fn explains(&self, world: &World, port: Port) -> Option<Port> {
+        let fabric = world.fabric();
+        let (peer, _) = fabric.egress_of(port.0, port.1).peer();
+        if peer.index() < fabric.hosts().len() {
+            return None;
+        }
+        let outputs = self.behind(fabric, port).into_iter();
+        let (most, next) = outputs.map(|p| (work(world, p), p)).max()?;
+        let (most, mine) = (u128::from(most.as_ps()), u128::from(work(world, port).as_ps()));
+        (most * 100 >= mine * u128::from(EXPLAINS_PERCENT)).then_some(next)
+    }
+}
+
+/// Time for which a port sent, and for which it was held back by its far end.
+fn parts(world: &World, (node, port): Port) -> (Span, Span) {
+    let (egress, now) = (world.fabric().egress_of(node, port), world.now());
+    (egress.busy(now), egress.counters(now).blocked)
+}
+
+/// Time for which a port worked.
+pub(super) fn work(world: &World, port: Port) -> Span {
+    let (sends, held) = parts(world, port);
+    sends + held
+}
+
+/// The one of these ports that works most; of those that work alike the last.
+pub(super) fn busiest(world: &World, ports: &[Port]) -> Option<Port> {
+    ports.iter().copied().max_by_key(|p| work(world, *p))
+}
+
+/// Whether a port is held back for longer than it sends.
+pub(super) fn is_held(world: &World, port: Port) -> bool {
+    let (sends, held) = parts(world, port);
+    held > sends
+}
+
+/// A port and its far end, with the share of the run for which it sent.
+pub(super) fn name(world: &World, (node, port): Port) -> String {
+    let (fabric, now) = (world.fabric(), world.now());
+    let egress = fabric.egress_of(node, port);
+    let (peer, peer_port) = egress.peer();
+    let percent = u128::from(egress.busy(now).as_ps()) * 100 / u128::from(now.as_ps().max(1));
+    format!(
+        "{} to {}, which sent for {percent} % of the run",
+        port_name(fabric, node, port),
+        port_name(fabric, peer, peer_port)
+    )
+}

@@ -1,0 +1,161 @@
+//! What held victims up: the link, or the lack of room, that their packets met.
+
+use std::collections::BTreeMap;
+
+use doorbell_sim::nic::Nic;
+use doorbell_sim::world::{World, port_name};
+
+use super::super::bottleneck::{Port, Reason, Ways, busiest, is_held, name, way_of, work};
+use super::super::programs::Placed;
+use super::super::{Note, NoteKind, Outcome};
+use super::FlowRow;
+use crate::workloads::Results;
+
+/// Reasons that the note names; the victims of others are counted.
+const MAX_NAMED: usize = 4;
+
+/// Victims of one reason; `None`: no link on their way was busy for long enough.
+#[derive(Default)]
+struct Group {
+    flows: u64,
+    /// Of them, those whose destination is at the other end of the link.
+    own_end: u64,
+}
+
+/// Names what the victims met. `first`: for each program the place of its first flow in `rows`.
+pub(super) fn note(
+    world: &World,
+    rows: &[FlowRow],
+    first: &BTreeMap<usize, usize>,
+    all: &[(&Placed, &Results)],
+    out: &mut Outcome,
+) {
+    let victims = rows.iter().filter(|r| r.victim).count() as u64;
+    if victims == 0 {
+        return;
+    }
+    let ways = Ways::of(world);
+    let mut groups: BTreeMap<Option<Reason>, Group> = BTreeMap::new();
+    for (row, way) in ways_of_victims(world, rows, first, all).into_values() {
+        let reason = busiest(world, &way).filter(|p| lasted(world, row, *p)).map(|port| {
+            if is_held(world, port) { ways.reason(world, port) } else { Reason::Link(port) }
+        });
+        let group = groups.entry(reason).or_default();
+        group.flows += 1;
+        group.own_end += u64::from(match reason {
+            Some(Reason::Link((node, port))) => {
+                world.fabric().egress_of(node, port).peer().0.0 == row.dst
+            }
+            _ => false,
+        });
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(reason, g)| (std::cmp::Reverse(g.flows), *reason));
+    let rest: u64 = groups.iter().skip(MAX_NAMED).map(|(_, g)| g.flows).sum();
+    let mut parts: Vec<String> =
+        groups.iter().take(MAX_NAMED).map(|(reason, g)| part(world, *reason, g)).collect();
+    if rest > 0 {
+        parts.push(format!("{rest} for other reasons"));
+    }
+    let text = format!(
+        "flows that took more than twice as long as sharing their own ends explains: {}",
+        parts.join("; ")
+    );
+    let name = "victim-flows".to_owned();
+    out.notes.push(Note { kind: NoteKind::Info, name, text, count: victims });
+}
+
+/// Whether a port worked for at least half of the time that a flow took.
+fn lasted(world: &World, row: &FlowRow, port: Port) -> bool {
+    row.fct_ps.is_some_and(|fct| work(world, port).as_ps() >= fct / 2)
+}
+
+fn part(world: &World, reason: Option<Reason>, group: &Group) -> String {
+    let (n, fabric) = (group.flows, world.fabric());
+    match reason {
+        None => format!(
+            "{n} met no link that was busy for long: losses, timers or the control of their rate \
+             held them up"
+        ),
+        Some(Reason::Link(port)) if group.own_end == n => format!(
+            "{n} were held up by the link to their own destination, {}: larger flows were in \
+             front of them",
+            name(world, port)
+        ),
+        Some(Reason::Link(port)) => format!("{n} were held up by {}", name(world, port)),
+        Some(Reason::Room((node, port))) => {
+            let (peer, at) = fabric.egress_of(node, port).peer();
+            format!("{n} waited for room at {}", port_name(fabric, peer, at))
+        }
+    }
+}
+
+/// The victims with the way of their first queue pair, by their place in the rows.
+fn ways_of_victims<'a>(
+    world: &World,
+    rows: &'a [FlowRow],
+    first: &BTreeMap<usize, usize>,
+    all: &[(&Placed, &Results)],
+) -> BTreeMap<usize, (&'a FlowRow, Vec<Port>)> {
+    let mut found = BTreeMap::new();
+    for (p, results) in all {
+        let Some(first) = first.get(&p.program) else { continue };
+        let nic = world.hosts()[p.host as usize].nic(usize::from(p.nic));
+        for (flow, qpn) in &results.flows.qps {
+            let at = first + *flow as usize;
+            let victim = rows.get(at).filter(|r| r.victim && r.src == p.host);
+            let qp = Nic::qp_index(*qpn).and_then(|i| nic.qp(i));
+            if let (Some(row), Some(q)) = (victim, qp) {
+                found.entry(at).or_insert_with(|| (row, way_of(world, p.host as usize, q)));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::run::Outcome;
+    use crate::run::simulate_tests::outcome;
+
+    fn note(o: &Outcome) -> &str {
+        let note = o.notes.iter().find(|n| n.name == "victim-flows");
+        &note.unwrap_or_else(|| panic!("no victims: {:?}", o.notes)).text
+    }
+
+    /// Large flows to host 0, and small ones of the same leaf to `peer`, which start later.
+    fn leaves(peer: u32) -> Outcome {
+        let text = format!(
+            "host = 'ideal'\n[topology]\nkind = 'leaf-spine'\nleaves = 2\n\
+             hosts_per_leaf = 8\nspines = 1\nrate = '100Gbps'\nswitch_rate = '400Gbps'\n\
+             buffer = '200KB'\n[[program]]\nname = 'large'\nkind = 'flows'\nhost = 8\nhosts = 6\n\
+             peer = 0\nsize = '1MB'\nflows = {{ pattern = 'incast' }}\n[[program]]\n\
+             name = 'small'\nkind = 'flows'\nhost = 14\nhosts = 2\npeer = {peer}\nsize = '4KB'\n\
+             flows = {{ pattern = 'incast', start = '100us' }}\n"
+        );
+        outcome(&text, &["link=ib"])
+    }
+
+    #[test]
+    fn small_flows_behind_large_ones_are_told_of_the_link_to_their_destination() {
+        let text = note(&leaves(0)).to_owned();
+        let own = "2 were held up by the link to their own destination, switch0.port0 to host0";
+        assert!(text.contains(own), "{text}");
+    }
+
+    #[test]
+    fn flows_to_others_are_told_of_the_link_that_the_network_waits_for() {
+        let text = note(&leaves(1)).to_owned();
+        assert!(text.contains("2 were held up by switch0.port0 to host0.port0, which"), "{text}");
+    }
+
+    #[test]
+    fn flows_that_lose_packets_are_told_that_no_link_was_busy() {
+        let text = "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 3\n\
+                    [[program]]\nkind = 'flows'\nhost = 1\nhosts = 2\npeer = 0\nsize = '4KB'\n\
+                    flows = { pattern = 'incast' }\n[[fault]]\nid = 'f'\nkind = 'drop'\n\
+                    class = 'write'\nsource = 1\nnth = 1\n";
+        let o = outcome(text, &["link=roce"]);
+        assert!(note(&o).contains("1 met no link that was busy for long: losses"), "{}", note(&o));
+    }
+}

@@ -1,0 +1,143 @@
+//! Members of an aggregation: which host is in which group, and what each of them is told.
+
+use std::sync::Arc;
+
+use doorbell_core::policy::aggregate::{AggregateConfig, Group, Method, Order, Plan};
+use doorbell_core::transport::QpAttr;
+use doorbell_core::units::{Span, Time};
+use doorbell_sim::engine::SimRng;
+use doorbell_sim::fabric::{End, FabricConfig};
+
+use super::{Planner, Role, bad};
+use crate::format::{self, AggregatePlan, Program, SumOrder};
+use crate::run::{Point, RunError, network};
+use crate::workloads::{Summand, SummandConfig};
+
+/// What the fill of a vector takes at the most, per byte, before the clock of rounds begins:
+/// 1 GB/s, a tenth of what a core copies.
+const FILL_PER_BYTE: Span = Span::from_ns(1);
+
+/// The plan of program `index`, which is an aggregation.
+///
+/// # Errors
+/// A topology that cannot be built, or a plan that cannot be.
+pub(crate) fn plan_of(point: &Point, index: usize) -> Result<Plan, RunError> {
+    let p = &point.scenario.program[index];
+    let a = p.aggregate.as_ref().expect("checked when loaded");
+    let n = p.hosts.value() as u32;
+    let lanes = |usual: u32| a.lanes.map_or(usual, |l| l.value() as u32);
+    let plan = match a.plan {
+        AggregatePlan::Direct => Plan::direct(n, lanes(1)),
+        AggregatePlan::Ring => Plan::ring(n),
+        AggregatePlan::TwoHop => {
+            let sums = a.aggregators.value() as u32;
+            let groups = match a.group {
+                Some(size) => Group::by_place(&vec![0; n as usize], size.value() as u32, sums),
+                None => Group::by_place(&switches(point, p)?, n, sums),
+            };
+            Plan::two_hop(&groups, lanes(sums))
+        }
+    };
+    plan.map_err(|e| bad(index, "aggregate", e.to_string(), "change `hosts` or `lanes`"))
+}
+
+/// The switch of each member.
+fn switches(point: &Point, p: &Program) -> Result<Vec<u32>, RunError> {
+    let fabric = network::network_of(&point.scenario, &point.profile);
+    let fabric = fabric.map_err(|w| RunError::BadInput {
+        path: w.path,
+        message: w.message,
+        help: w.help,
+    })?;
+    let first = p.host.value() as u32;
+    let hosts = first..first + p.hosts.value() as u32;
+    Ok(hosts.map(|host| switch_of(&fabric, host, p.nic.value() as usize)).collect())
+}
+
+/// The switch at which a NIC of a host is; 0 on a cable.
+fn switch_of(fabric: &FabricConfig, host: u32, nic: usize) -> u32 {
+    let links = fabric.links.iter().filter_map(|l| match (l.a, l.b) {
+        (End::Host(h), other) | (other, End::Host(h)) if h == host => Some(other),
+        _ => None,
+    });
+    match links.take(nic + 1).last() {
+        Some(End::Switch(s)) => s,
+        _ => 0,
+    }
+}
+
+impl Planner<'_> {
+    /// One program on each host of an aggregation.
+    pub(super) fn aggregate(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
+        let plan = Arc::new(plan_of(self.point, index)?);
+        let (first, n) = (self.next(), p.hosts.value() as u32);
+        let aggregate = self.aggregate_config(index, p, first)?;
+        let latency = self.point.profile.port.bootstrap_latency;
+        let epoch = Time::ZERO + latency * 4 + FILL_PER_BYTE * p.size.0.0;
+        let a = p.aggregate.as_ref().expect("checked when loaded");
+        for member in 0..n {
+            let host = p.host.value() as u32 + member;
+            let root = (0..plan.lanes()).any(|lane| plan.root(lane) == member);
+            let config = SummandConfig {
+                aggregate,
+                plan: plan.clone(),
+                rounds: p.iterations.value(),
+                epoch,
+                interval: p.interval.map(|i| i.0),
+                late: self.late(index, p, a.jitter.0, member),
+            };
+            let role = if a.broadcast || root { Role::Sender } else { Role::Peer };
+            let on = self.initiator(index, p, (host, p.nic.value() as u8))?;
+            self.add((index, host, role), on, Summand::new(config).into())?;
+        }
+        Ok(())
+    }
+
+    /// When a member joins each round: a stream of its own, so that more hosts draw nobody else's.
+    fn late(&self, index: usize, p: &Program, jitter: Span, member: u32) -> Vec<Span> {
+        if jitter == Span::ZERO {
+            return vec![];
+        }
+        let (seed, purpose) = (self.point.seed, format!("member {member}"));
+        let mut draws = SimRng::stream(seed, &format!("program {index}"), &purpose);
+        let draw = |_| Span::from_ps(draws.below(jitter.as_ps()));
+        (0..p.iterations.value()).map(draw).collect()
+    }
+
+    fn aggregate_config(
+        &self,
+        index: usize,
+        p: &Program,
+        first_rank: u32,
+    ) -> Result<AggregateConfig, RunError> {
+        let a = p.aggregate.as_ref().expect("checked when loaded");
+        let (link, base) = (self.link(index, p, 0)?, AggregateConfig::default());
+        Ok(AggregateConfig {
+            bytes: p.size.0.0,
+            op: a.element.arithmetic(),
+            order: match a.order {
+                SumOrder::Fixed => Order::Fixed,
+                SumOrder::Arrival => Order::Arrival,
+            },
+            method: match p.op {
+                format::Op::Send => Method::Send,
+                format::Op::Read => Method::Read,
+                _ => Method::Write,
+            },
+            broadcast: a.broadcast,
+            chunk: a.chunk.0.0 as u32,
+            window: a.window.value() as u32,
+            pool: a.pool.map(|n| n.value() as u32),
+            reads: a.reads.value() as u32,
+            chunk_deadline: a.chunk_deadline.0,
+            round_deadline: a.round_deadline.0,
+            connect_deadline: self.deadline,
+            memory: self.memory(index, "memory", (p.nic.value() as u8, p.memory))?,
+            queue_memory: link.queue_memory,
+            attr: QpAttr { access: base.attr.access, ..link.attr },
+            path_mtu: link.path_mtu,
+            first_rank,
+            ..base
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! Figures of aggregations.
+
+use doorbell_core::policy::aggregate::{Chunks, Load, Plan};
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::Mtu;
+use doorbell_sim::world::World;
+
+use super::figures::{Member, by_name};
+use super::flow_figures::message_bytes;
+use super::programs::{Placed, plan_of};
+use super::{Metric, Outcome, Point};
+use crate::format::{self, Program, ProgramKind};
+use crate::workloads::{Op, Results};
+
+/// Adds the figures of all aggregations of a run.
+pub(super) fn collect(
+    point: &Point,
+    world: &World,
+    all: &[(&Placed, &Results)],
+    out: &mut Outcome,
+) {
+    let ours = all.iter().filter(|(_, r)| r.sums.is_some());
+    let members = ours.map(|(p, results)| (p.program, (p.role, *results)));
+    for (prefix, group) in by_name(point, members) {
+        counts(&prefix, &group, out);
+    }
+    for (index, p) in point.scenario.program.iter().enumerate() {
+        if p.kind == ProgramKind::Aggregate
+            && let Ok(plan) = plan_of(point, index)
+        {
+            let bound = Metric::time(byte_bound(point, world, p, &plan));
+            let name = if p.name.is_empty() { String::new() } else { format!("{}.", p.name) };
+            out.metrics.insert(format!("{name}byte_bound"), bound);
+        }
+    }
+}
+
+fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
+    let results = || group.iter().map(|(_, r)| *r);
+    let sum = |f: fn(&crate::workloads::Sums) -> u64| -> u64 {
+        results().filter_map(|r| r.sums.as_ref()).map(f).sum()
+    };
+    let failed = results().filter(|r| r.failure.is_some()).count() as u64;
+    let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
+    put("sums", Metric::count(sum(|s| s.complete)));
+    put("sums_wrong", Metric::count(sum(|s| s.wrong)));
+    put("added_bytes", Metric::bytes(sum(|s| s.added_bytes)));
+    put("members_failed", Metric::count(failed));
+    let ends = results().filter(|r| r.failure.is_some()).filter_map(|r| r.last);
+    if let Some(last) = ends.max() {
+        put("last_failure", Metric::time(last.since(Time::ZERO)));
+    }
+}
+
+/// Time that the busiest port needs for the bytes of one round, headers included, in one direction:
+/// no schedule is faster. Exact but for a last chunk that is shorter.
+fn byte_bound(point: &Point, world: &World, p: &Program, plan: &Plan) -> Span {
+    let a = p.aggregate.as_ref().expect("checked when loaded");
+    let cut = Chunks::new(p.size.0.0, a.chunk.0.0 as u32, plan.lanes());
+    let nic = world.hosts()[p.host.value() as usize].nic(p.nic.value() as usize);
+    let mtu = Mtu::from_bytes(point.scenario.qp.mtu.0.0 as u32).expect("checked when loaded");
+    let payload = nic.rc_config().payload_of(mtu);
+    let chunk = u64::from(cut.len(0));
+    let wire = |op, bytes: u64| {
+        let each = message_bytes(nic.rc_config(), op, chunk, payload);
+        (u128::from(bytes) * u128::from(each)).div_ceil(u128::from(chunk)) as u64
+    };
+    let up = match p.op {
+        format::Op::Send => Op::Send,
+        format::Op::Read => Op::Read,
+        _ => Op::WriteImm,
+    };
+    let port = |m: u32| {
+        let way_up = plan.load(m, &cut, false);
+        let both: Load = if a.broadcast { plan.load(m, &cut, true) } else { way_up };
+        let of = |up_bytes: u64, all: u64| wire(up, up_bytes) + wire(Op::WriteImm, all - up_bytes);
+        of(way_up.sent, both.sent).max(of(way_up.received, both.received))
+    };
+    let most = (0..plan.members()).map(port).max().unwrap_or(0);
+    let rate = point.scenario.topology.rate.map_or(point.profile.port.rate, |r| r.0);
+    rate.time_for(most)
+}

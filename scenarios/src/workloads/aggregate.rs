@@ -1,0 +1,304 @@
+//! Members of an aggregation: each fills its vector, joins the round, and checks the sum.
+//!
+//! What is measured is the time from the start of a round to the sum at this member: from the
+//! moment that the clock of rounds gives it, or from its own start where rounds follow each other
+//! without a clock.
+
+use std::sync::Arc;
+
+use doorbell_core::policy::aggregate::{Aggregate, AggregateConfig, AggregateError, Plan};
+use doorbell_core::transport::{Control, Next, Program, Reduce, WaitSet};
+use doorbell_core::units::{Span, Time};
+
+use super::common::{Failure, Results, Window};
+
+/// Configuration of a [`Summand`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SummandConfig {
+    /// The aggregation.
+    pub aggregate: AggregateConfig,
+    /// Who adds for whom; all members have the same.
+    pub plan: Arc<Plan>,
+    /// Rounds.
+    pub rounds: u64,
+    /// When the first round starts. All have to be connected by then.
+    pub epoch: Time,
+    /// Time from one round's start to the next one's; `None`: each member goes on when it is done.
+    pub interval: Option<Span>,
+    /// How much later than the others it joins each round; none for rounds beyond the list.
+    pub late: Vec<Span>,
+}
+
+/// What one member has of its sums.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sums {
+    /// Rounds that are complete.
+    pub complete: u64,
+    /// Complete rounds with an element that is not the sum of all.
+    pub wrong: u64,
+    /// Bytes of contributions that it has added.
+    pub added_bytes: u64,
+}
+
+/// Where a member stands.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Stage {
+    Start,
+    Connecting,
+    /// The vector is full; the round has not begun.
+    Ready,
+    /// The round began then, and the sum has come or not.
+    Running {
+        from: Time,
+        has_sum: bool,
+    },
+    Done,
+}
+
+/// One member of an aggregation. See the module.
+#[derive(Clone, Debug)]
+pub struct Summand {
+    config: SummandConfig,
+    stage: Stage,
+    state: Option<Aggregate>,
+    round: u64,
+    results: Results,
+}
+
+impl Summand {
+    /// A program that has not started.
+    pub fn new(config: SummandConfig) -> Self {
+        let results = Results { sums: Some(Sums::default()), ..Results::default() };
+        Self { config, stage: Stage::Start, state: None, round: 0, results }
+    }
+
+    /// What was measured.
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
+    fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, AggregateError> {
+        match self.stage {
+            Stage::Start => {
+                let c = &self.config;
+                let state = Aggregate::open(t, c.aggregate, &c.plan)?;
+                self.state = Some(state);
+                self.fill(t)?;
+                self.stage = Stage::Connecting;
+                Ok(Next::Again)
+            }
+            Stage::Connecting => {
+                let next = self.state.as_mut().expect("opened").connect(t)?.next();
+                if next.is_none() {
+                    self.stage = Stage::Ready;
+                }
+                Ok(next.unwrap_or(Next::Again))
+            }
+            Stage::Ready => {
+                let (now, (from, at)) = (t.now(), self.start(t.now()));
+                if now < at {
+                    return Ok(Next::Wait { on: WaitSet::EMPTY, until: Some(at) });
+                }
+                self.state.as_mut().expect("opened").begin(now)?;
+                self.results.first.get_or_insert(from);
+                self.stage = Stage::Running { from, has_sum: false };
+                self.go_on(t, from, false)
+            }
+            Stage::Running { from, has_sum } => self.go_on(t, from, has_sum),
+            Stage::Done => Ok(Next::Done),
+        }
+    }
+
+    /// From when the round counts, and when this member joins it.
+    fn start(&self, now: Time) -> (Time, Time) {
+        let c = &self.config;
+        let late = c.late.get(self.round as usize).copied().unwrap_or(Span::ZERO);
+        let from = match c.interval {
+            Some(interval) => c.epoch + interval * self.round,
+            None if self.round == 0 => c.epoch,
+            None => {
+                let at = self.results.last.unwrap_or(now) + late;
+                return (at.max(now), at);
+            }
+        };
+        (from, from + late)
+    }
+
+    fn go_on<T: Control>(
+        &mut self,
+        t: &mut T,
+        from: Time,
+        mut has_sum: bool,
+    ) -> Result<Next, AggregateError> {
+        let state = self.state.as_mut().expect("opened");
+        // What the last step has added is there when the next one begins.
+        has_sum = note(&mut self.results, state, t.now(), from, has_sum);
+        let Some(next) = state.step(t)?.next() else {
+            note(&mut self.results, state, t.now(), from, has_sum);
+            self.complete(t, from)?;
+            return Ok(Next::Again);
+        };
+        self.stage = Stage::Running { from, has_sum };
+        Ok(next)
+    }
+
+    /// The round is over here.
+    fn complete<T: Control>(&mut self, t: &mut T, from: Time) -> Result<(), AggregateError> {
+        let now = t.now();
+        let wrong = self.is_wrong(t)?;
+        let (stats, r) = (self.state.as_ref().expect("opened").stats(), &mut self.results);
+        let sums = r.sums.get_or_insert_default();
+        sums.complete += 1;
+        sums.wrong += u64::from(wrong);
+        sums.added_bytes = stats.added_bytes;
+        r.messages = stats.sent;
+        r.bytes += self.config.aggregate.bytes;
+        r.last = Some(now);
+        let from = r.first.unwrap_or(from);
+        r.window = Some(Window { from, to: now, messages: r.messages, bytes: r.bytes });
+        self.round += 1;
+        self.stage = Stage::Ready;
+        if self.round == self.config.rounds {
+            self.stage = Stage::Done;
+        } else {
+            self.fill(t)?;
+        }
+        Ok(())
+    }
+
+    /// Writes this member's contribution to the round.
+    fn fill<T: Control>(&mut self, t: &mut T) -> Result<(), AggregateError> {
+        let c = self.config.aggregate;
+        let me = t.rank() - c.first_rank;
+        let bytes = vector(&c, |i| part(i, self.round) + share(me) * slope(i, self.round));
+        Ok(t.copy_in(self.state.as_ref().expect("opened").vector(), &bytes)?)
+    }
+
+    /// Whether an element that this member should have is not the sum of all.
+    fn is_wrong<T: Control>(&self, t: &mut T) -> Result<bool, AggregateError> {
+        let (c, plan) = (self.config.aggregate, &self.config.plan);
+        let state = self.state.as_ref().expect("opened");
+        let (members, me) = (u64::from(plan.members()), t.rank() - c.first_rank);
+        let shares: u64 = (0..plan.members()).map(share).sum();
+        let right = vector(&c, |i| members * part(i, self.round) + shares * slope(i, self.round));
+        let mut got = vec![0; right.len()];
+        t.copy_out(state.vector(), &mut got)?;
+        let cut = state.cut();
+        let its = |chunk: &u32| c.broadcast || plan.root(chunk % cut.lanes()) == me;
+        Ok((0..cut.count()).filter(its).any(|chunk| {
+            let at = cut.offset(chunk) as usize;
+            let at = at..at + cut.len(chunk) as usize;
+            got[at.clone()] != right[at]
+        }))
+    }
+}
+
+/// Takes the time when the sum is here for the first time; whether it is.
+fn note(r: &mut Results, state: &Aggregate, now: Time, from: Time, known: bool) -> bool {
+    if !known && state.has_sum() {
+        r.sample(now.since(from), now);
+    }
+    known || state.has_sum()
+}
+
+/// Elements are whole numbers below 2^24 even when 8,192 members are summed, so that every type
+/// holds every sum exactly, whatever the order: `part + share * slope`, whose sum over members is
+/// known.
+const fn part(i: u64, round: u64) -> u64 {
+    (i.wrapping_mul(7) + round.wrapping_mul(3)) % 101
+}
+
+const fn slope(i: u64, round: u64) -> u64 {
+    (i + round) % 13
+}
+
+const fn share(member: u32) -> u64 {
+    (member % 64) as u64
+}
+
+/// The vector whose element `i` is `value(i)`.
+fn vector(c: &AggregateConfig, value: impl Fn(u64) -> u64) -> Vec<u8> {
+    let elements = 0..c.bytes / c.op.element_bytes();
+    match c.op {
+        Reduce::SumI64 => elements.flat_map(|i| value(i).to_le_bytes()).collect(),
+        Reduce::SumF32 => elements.flat_map(|i| (value(i) as f32).to_le_bytes()).collect(),
+        Reduce::SumF64 => elements.flat_map(|i| (value(i) as f64).to_le_bytes()).collect(),
+    }
+}
+
+impl Program for Summand {
+    fn step<T: Control>(&mut self, t: &mut T) -> Next {
+        self.run(t).unwrap_or_else(|e| {
+            self.results.last = Some(t.now());
+            self.results.failure = Some(Failure::Aggregate(e));
+            Next::Done
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doorbell_core::ideal::{Ideal, Step, run};
+
+    fn summands(plan: Plan, aggregate: AggregateConfig, rounds: u64) -> Vec<Summand> {
+        let plan = Arc::new(plan);
+        let config = SummandConfig {
+            aggregate,
+            plan: plan.clone(),
+            rounds,
+            epoch: Time::ZERO + Span::from_us(10),
+            interval: Some(Span::from_us(100)),
+            late: vec![Span::from_us(5)],
+        };
+        (0..plan.members()).map(|_| Summand::new(config.clone())).collect()
+    }
+
+    fn run_all(all: &mut [Summand]) {
+        let mut ideal = Ideal::new(all.len());
+        let mut steps: Vec<&mut dyn Step> = all.iter_mut().map(|p| p as &mut dyn Step).collect();
+        run(&mut ideal, &mut steps).unwrap();
+    }
+
+    fn config(op: Reduce) -> AggregateConfig {
+        AggregateConfig { bytes: 4000, chunk: 512, op, ..AggregateConfig::default() }
+    }
+
+    #[test]
+    fn sums_of_every_type_are_right_and_rounds_keep_the_clock() {
+        for op in [Reduce::SumI64, Reduce::SumF32, Reduce::SumF64] {
+            let mut all = summands(Plan::ring(3).unwrap(), config(op), 3);
+            run_all(&mut all);
+            for r in all.iter().map(Summand::results) {
+                assert_eq!(r.failure, None);
+                let sums = r.sums.unwrap();
+                assert_eq!((sums.complete, sums.wrong), (3, 0));
+                let us = |t: Option<Time>| t.unwrap().since(Time::ZERO);
+                assert_eq!((us(r.first), us(r.last)), (Span::from_us(10), Span::from_us(210)));
+                // The first round waits for the late, whose time counts.
+                assert_eq!(r.latencies, [Span::from_us(5), Span::ZERO, Span::ZERO]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_element_is_counted_where_the_sum_belongs() {
+        for broadcast in [true, false] {
+            let aggregate = AggregateConfig { broadcast, ..config(Reduce::SumI64) };
+            let mut all = summands(Plan::direct(3, 1).unwrap(), aggregate, 1);
+            // Rank 2 believes that it is another round.
+            all[2].round = 1;
+            all[2].config.rounds = 2;
+            all[2].config.interval = None;
+            run_all(&mut all);
+            let wrong: Vec<u64> = all.iter().map(|p| p.results().sums.unwrap().wrong).collect();
+            assert_eq!(wrong, if broadcast { [1, 1, 1] } else { [1, 0, 0] });
+        }
+    }
+
+    #[test]
+    fn largest_sums_are_exact_in_every_type() {
+        let shares: u64 = (0..8192).map(share).sum();
+        assert!(8192 * 100 + shares * 12 < 1 << 24);
+    }
+}

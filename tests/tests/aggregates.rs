@@ -1,0 +1,227 @@
+//! Aggregations on the simulator: right sums whatever the plan and the method; under planned faults
+//! the complete sum or a named error, in bounded time.
+
+use std::sync::Arc;
+
+use doorbell::workloads::{Failure, Results, Summand, SummandConfig, Workload};
+use doorbell_core::policy::aggregate::{
+    AggregateConfig, AggregateError, Group, Method, Order, Plan,
+};
+use doorbell_core::transport::{QpAttr, Reduce};
+use doorbell_core::units::{Ratio, Span, Time};
+use doorbell_core::verbs::{AckTimeout, RetryCnt};
+use doorbell_sim::fault::{
+    Chance, Fault, FaultPlan, HostAction, HostFault, Matcher, PacketFault, PacketVerdict, What,
+    Window,
+};
+use doorbell_sim::wire::HostId;
+use doorbell_sim::world::{RunEnd, World};
+use doorbell_tests::machine;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+
+const ROUNDS: u64 = 2;
+const ROUND_DEADLINE: Span = Span::from_ms(5);
+/// Longest time for which a fault stalls a host.
+const STALL: Span = Span::from_ms(4);
+
+/// When rounds begin: the endpoints have been exchanged by then.
+fn epoch() -> Time {
+    Time::ZERO + Span::from_us(50)
+}
+
+/// When every member has ended, whatever happened: the stated bound of each round, what a fault
+/// stalls the host itself, and the last step.
+fn bound() -> Time {
+    epoch() + ROUND_DEADLINE * ROUNDS + STALL + Span::from_us(100)
+}
+
+fn config() -> AggregateConfig {
+    let base = AggregateConfig::default();
+    AggregateConfig {
+        bytes: 16 << 10,
+        op: Reduce::SumI64,
+        chunk: 2 << 10,
+        window: 2,
+        chunk_deadline: Span::from_ms(1),
+        round_deadline: ROUND_DEADLINE,
+        connect_deadline: ROUND_DEADLINE,
+        attr: QpAttr {
+            timeout: AckTimeout::new(4).expect("65.5 us"),
+            retry_cnt: RetryCnt::new(7).expect("in range"),
+            ..base.attr
+        },
+        ..base
+    }
+}
+
+/// A member on each host, and what goes wrong; returns what they have at the bound.
+fn run(
+    seed: u64,
+    plan: &Plan,
+    aggregate: AggregateConfig,
+    faults: &[What],
+) -> Vec<Option<Results>> {
+    let hosts = plan.members();
+    let config = machine::world_of(machine::quiet_host(), hosts, seed);
+    let mut world = World::new(&config).expect("a world");
+    let fault = |(i, what): (usize, &What)| {
+        let (id, what) = (format!("fault {i}"), what.clone());
+        Fault { id, what, budget: None, maybe: true }
+    };
+    let faults = faults.iter().enumerate().map(fault).collect();
+    let plan = Arc::new(plan.clone());
+    for host in 0..hosts {
+        let (plan, interval) = (plan.clone(), None);
+        let config = SummandConfig {
+            aggregate,
+            plan,
+            rounds: ROUNDS,
+            epoch: epoch(),
+            interval,
+            late: vec![],
+        };
+        let what = Workload::from(Summand::new(config));
+        world.add_program(HostId(host), machine::core(0), Time::ZERO, what);
+    }
+    world.set_faults(&FaultPlan { faults }).expect("faults of this world");
+    assert_eq!(world.run(bound()), RunEnd::Done, "somebody has not ended at the bound");
+    let results = |rank| world.program::<Workload>(rank).map(|w| w.results().clone());
+    (0..hosts).map(results).collect()
+}
+
+/// Members with all sums, and members with an error; none with anything else.
+fn outcome(all: &[Option<Results>], dead: Option<u32>) -> (usize, Vec<AggregateError>) {
+    let (mut complete, mut errors) = (0, vec![]);
+    for (rank, r) in (0..).zip(all) {
+        let r = r.as_ref().expect("every rank has a program");
+        let sums = r.sums.expect("a member");
+        assert_eq!(sums.wrong, 0, "rank {rank} has a wrong sum");
+        match &r.failure {
+            Some(Failure::Aggregate(e)) => errors.push(*e),
+            Some(other) => panic!("rank {rank}: {other}"),
+            None if Some(rank) == dead => {}
+            None => {
+                assert_eq!(sums.complete, ROUNDS, "rank {rank} has ended without a word");
+                complete += 1;
+            }
+        }
+    }
+    (complete, errors)
+}
+
+fn two_hop(members: u32, group: u32, aggregators: u32, lanes: u32) -> Plan {
+    let places = vec![0; members as usize];
+    Plan::two_hop(&Group::by_place(&places, group, aggregators), lanes).expect("a plan")
+}
+
+fn any_plan() -> impl Strategy<Value = Plan> {
+    prop_oneof![
+        3 => (3..8_u32, 1..5_u32, 1..3_u32, 1..4_u32)
+            .prop_map(|(members, group, sums, lanes)| two_hop(members, group, sums, lanes)),
+        1 => (2..6_u32, 1..3_u32).prop_map(|(n, lanes)| Plan::direct(n, lanes).expect("a plan")),
+        1 => (2..6_u32).prop_map(|n| Plan::ring(n).expect("a plan")),
+    ]
+}
+
+fn any_config() -> impl Strategy<Value = AggregateConfig> {
+    let method = prop_oneof![Just(Method::Send), Just(Method::Write), Just(Method::Read)];
+    let op = prop_oneof![Just(Reduce::SumI64), Just(Reduce::SumF32), Just(Reduce::SumF64)];
+    let sizes = (1..1500_u64, 1..300_u32, 1..5_u32, 1..5_u32, 1..4_u32);
+    (method, op, sizes, any::<(bool, bool)>()).prop_map(
+        |(method, op, (elements, words, window, pool, reads), (arrival, broadcast))| {
+            let order = if arrival { Order::Arrival } else { Order::Fixed };
+            let pool = arrival.then_some(pool);
+            let (bytes, chunk) = (elements * op.element_bytes(), words * 8);
+            let base = AggregateConfig { bytes, chunk, op, order, method, ..config() };
+            AggregateConfig { window, pool, reads, broadcast, ..base }
+        },
+    )
+}
+
+fn packets() -> impl Strategy<Value = What> {
+    let verdict = prop_oneof![
+        4 => Just(PacketVerdict::Drop),
+        1 => Just(PacketVerdict::Corrupt),
+        1 => Just(PacketVerdict::Duplicate(2)),
+        2 => (1..90_u64).prop_map(|us| PacketVerdict::Delay(Span::from_us(us))),
+    ];
+    let source = proptest::option::of((0..4_u32).prop_map(HostId));
+    (source, 1..60_u64, verdict).prop_map(|(source, n, verdict)| {
+        let matcher = Matcher { source, ..Matcher::default() };
+        let chance = Chance::Ratio(Ratio::new(n, 1000).expect("a thousand"));
+        What::Packets(PacketFault { matcher, chance, verdict })
+    })
+}
+
+/// Something that happens to a host, from the exchange of endpoints on.
+fn host_fault() -> impl Strategy<Value = HostFault> {
+    let action = prop_oneof![
+        2 => Just(HostAction::PeerDead),
+        1 => Just(HostAction::ProgramStall { rank: None }),
+        1 => Just(HostAction::NicStall),
+        1 => Just(HostAction::CqNotPolled { cq: None }),
+        1 => Just(HostAction::Rnr { qp: None }),
+    ];
+    (0..2_u32, 0..200_u64, 1..STALL.as_ps() / 1_000_000, action).prop_map(
+        |(host, from, long, action)| {
+            let at = |us| Time::ZERO + Span::from_us(us);
+            let window = Window { after: at(from), before: at(from + long) };
+            HostFault { host: HostId(host), nic: None, window, action }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn sums_are_right_whatever_the_plan(plan in any_plan(), config in any_config(), seed: u64) {
+        let all = run(seed, &plan, config, &[]);
+        let (complete, errors) = outcome(&all, None);
+        prop_assert_eq!((complete, errors), (plan.members() as usize, vec![]));
+    }
+
+    #[test]
+    fn a_complete_sum_or_a_named_error(
+        plan in any_plan(), config in any_config(), seed: u64,
+        lost in proptest::collection::vec(packets(), 0..3), to_host in proptest::option::of(host_fault())
+    ) {
+        let dead = to_host.filter(|f| f.action == HostAction::PeerDead).map(|f| f.host.0);
+        let faults: Vec<What> = lost.into_iter().chain(to_host.map(What::Host)).collect();
+        outcome(&run(seed, &plan, config, &faults), dead);
+    }
+}
+
+/// The property above sees both ends, and not only one of them.
+#[test]
+fn the_plans_of_faults_matter() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let (mut complete, mut errors) = (0, 0);
+    for seed in 0..40 {
+        let config = any_config().new_tree(&mut runner).unwrap().current();
+        let plan = any_plan().new_tree(&mut runner).unwrap().current();
+        let fault = host_fault().new_tree(&mut runner).unwrap().current();
+        let dead = (fault.action == HostAction::PeerDead).then_some(fault.host.0);
+        let (c, e) = outcome(&run(seed, &plan, config, &[What::Host(fault)]), dead);
+        complete += c;
+        errors += e.len();
+    }
+    assert!(complete > 30 && errors > 30, "{complete} complete, {errors} errors");
+}
+
+/// Two groups of four, on one switch; member 6 dies in the first round.
+#[test]
+fn the_dead_is_named_by_all_survivors_long_before_its_connection_is_lost() {
+    let after = epoch() + Span::from_us(5);
+    let window = Window { after, ..Window::ALWAYS };
+    let fault = HostFault { host: HostId(6), nic: None, window, action: HostAction::PeerDead };
+    let all = run(1, &two_hop(8, 4, 1, 1), config(), &[What::Host(fault)]);
+    let (complete, errors) = outcome(&all, Some(6));
+    assert_eq!((complete, errors.len()), (0, 7));
+    for e in &errors {
+        assert_eq!(e.culprit(), Some(6), "{e}");
+    }
+    // Its aggregator waits for one chunk deadline, the others hear of it.
+    let last = |rank: usize| all[rank].as_ref().unwrap().last.unwrap();
+    let deadline = epoch() + Span::from_ms(1);
+    assert!((0..8).filter(|r| *r != 6).all(|r| last(r) < deadline + Span::from_us(100)));
+}
