@@ -12,7 +12,8 @@ const RICH: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\
     [record]\ntimeline = true\nseries = '1us'\n[[program]]\nname = 'p'\nkind = 'script'\n\
     steps = ['post write 8B x3', 'ring', 'wait', 'post write 8B', 'ring', 'wait', \
     'recv 64B x600 own']\n[[fault]]\nid = 'f'\nkind = 'link-down'\nlink = 'host0-switch0'\n\
-    after = '150us'\n[[program]]\nname = 'q'\nkind = 'latency'\niterations = 2\nhost = 1\npeer = 0\n";
+    after = '150us'\n[[program]]\nname = 'q'\nkind = 'latency'\niterations = 2\nhost = 1\n\
+    peer = 0\n";
 
 /// The value of a name, from the JSON of an outcome; `None`: it is not there.
 fn lookup(o: &Json, name: &str) -> Option<String> {
@@ -42,8 +43,9 @@ fn lookup(o: &Json, name: &str) -> Option<String> {
     if let Some(rest) = name.strip_prefix("qp.") {
         let mut words = rest.splitn(3, '.');
         let (host, qpn, what) = (words.next()?, words.next()?, words.next()?);
+        let (host, qpn): (u64, u64) = (host.parse().ok()?, qpn.parse().ok()?);
         let rows = o["qps"].as_array()?;
-        let its = |r: &&Json| r["host"].to_string() == host && r["qpn"].to_string() == qpn;
+        let its = |r: &&Json| r["host"] == host && r["qpn"] == qpn;
         let row = rows.iter().find(its)?;
         return match what.split_once('.') {
             Some(("death", _)) if row["death"].is_null() => Some("none".to_owned()),
@@ -54,9 +56,9 @@ fn lookup(o: &Json, name: &str) -> Option<String> {
         };
     }
     if let Some((of, counter)) = name.split_once(".counter.") {
-        let host = of.strip_prefix("host")?;
+        let host: u64 = of.strip_prefix("host")?.parse().ok()?;
         let ports = o["ports"].as_array()?;
-        let port = ports.iter().find(|p| p["host"].to_string() == host)?;
+        let port = ports.iter().find(|p| p["host"] == host)?;
         return own(&port["counters"], counter);
     }
     let (before, figure) = name.rsplit_once('.')?;

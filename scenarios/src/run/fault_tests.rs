@@ -384,7 +384,7 @@ fn a_fault_that_another_one_always_decides_before_names_it() {
         let o = run(RC, &two(keys), &[]);
         sound(&o);
         assert_eq!(o.exit.kind, ExitKind::FaultNotFired, "{}", o.exit.reason);
-        let named = "matched, and fault \"f\", which stands before it, decided first about";
+        let named = "matched, and fault \"f\", which stands before it in the file, decided";
         assert!(o.exit.reason.contains(named), "{}", o.exit.reason);
     }
 }

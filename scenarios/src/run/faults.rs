@@ -213,27 +213,27 @@ pub(super) fn to_come(s: &Scenario, world: &World, hosts: &[u32]) -> Vec<ToCome>
     s.fault.iter().zip(&uses).filter_map(fault).collect()
 }
 
-/// The planned faults by which the device can have given a queue pair up, at `at` or before.
-pub(super) fn device_faults(
+/// The fault that made a NIC give up a queue pair at this time.
+pub(super) fn device_fault(
     s: &Scenario,
     world: &World,
-    (at_host, of): (u32, Qpn),
+    (at_host, number): (u32, u32),
     at: Time,
-) -> Vec<String> {
-    let fired = |i: usize| {
-        let uses = world.fault_uses();
-        uses.get(i).and_then(|u| u.first).is_some_and(|first| first <= at)
+) -> Option<String> {
+    let uses = world.fault_uses();
+    let its = |f: &Fault| qpn(f.qp).is_none_or(|q| q.value() == number);
+    let of = |kind: FaultKind, its: &dyn Fn(&Fault) -> bool| {
+        let mut all = s.fault.iter().zip(&uses);
+        let found = all.find(|(f, used)| {
+            let begun = used.first.is_some_and(|first| first <= at);
+            f.kind == kind && host(f.host).0 == at_host && used.fired > 0 && begun && its(f)
+        });
+        found.map(|(f, _)| f.id.clone())
     };
-    let its = |(i, f): (usize, &Fault)| {
-        let kind = match f.kind {
-            FaultKind::QpError => qpn(f.qp) == Some(of),
-            // A NIC that stops takes all queue pairs with it.
-            FaultKind::BadDoorbell => f.stop_after.is_some() || qpn(f.qp).is_none_or(|q| q == of),
-            _ => false,
-        };
-        (kind && host(f.host).0 == at_host && fired(i)).then(|| f.id.clone())
-    };
-    s.fault.iter().enumerate().filter_map(its).collect()
+    // A NIC that stops for one damaged doorbell gives up all of its queue pairs.
+    of(FaultKind::QpError, &its)
+        .or_else(|| of(FaultKind::BadDoorbell, &its))
+        .or_else(|| of(FaultKind::BadDoorbell, &|_| true))
 }
 
 /// What came of the faults. One that never fired fails a run that is good otherwise.
@@ -269,11 +269,11 @@ pub(super) fn collect(world: &World, out: &mut Outcome) {
 }
 
 fn why(u: &sim::FaultUse) -> String {
-    match (u.matched, &u.preempted_by) {
+    match (u.matched, &u.decided_by) {
         (0, _) => "nothing matched".to_owned(),
         (n, Some(by)) => format!(
-            "{n} matched, and fault \"{by}\", which stands before it, decided first about {}",
-            u.preempted
+            "{n} matched, and fault \"{by}\", which stands before it in the file, decided about \
+             what it would have taken"
         ),
         (n, None) => format!("{n} matched, and neither number nor chance chose one"),
     }

@@ -165,13 +165,13 @@ fn failure(placed: &Placed, f: &Failure) -> Option<RunError> {
         Failure::Stage(_) | Failure::Modify(_) | Failure::Memory(_) | Failure::Config(_) => {
             bad("", "change the program so that the verbs allow it")
         }
+        Failure::PostRecv(_) => bad("", "post fewer receives at a time, or raise `qp.rq_depth`"),
         Failure::Aggregate(
             AggregateError::Create(_)
             | AggregateError::Config(_)
             | AggregateError::Memory(_)
             | AggregateError::Modify(_),
         ) => bad("", "change the program so that the verbs allow it"),
-        Failure::PostRecv(_) => bad("", "post fewer receives at a time, or raise `qp.rq_depth`"),
         Failure::OwnRegion { .. } | Failure::PeerRegion { .. } => bad(".size", "smaller messages"),
         _ => None,
     }

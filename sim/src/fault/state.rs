@@ -68,10 +68,9 @@ pub struct FaultUse {
     pub first: Option<Time>,
     /// Packets that it still keeps from arriving.
     pub held: u64,
-    /// How often another fault decided first about what it would have fired for.
-    pub preempted: u64,
-    /// The first of those others.
-    pub preempted_by: Option<String>,
+    /// The fault that decided about the first packet, step or doorbell that this one would have
+    /// decided about: of several faults, the first one in the plan decides.
+    pub decided_by: Option<String>,
     /// Whether the run is good though it never fired.
     pub maybe: bool,
     /// Whether the model made up what the device does.
@@ -84,9 +83,8 @@ struct Active {
     matched: u64,
     fired: u64,
     first: Option<Time>,
-    /// How often another fault decided first, and the first of those, by its position.
-    preempted: u64,
-    preempted_by: Option<usize>,
+    /// An earlier fault of the plan that decided in its place.
+    decided_by: Option<usize>,
     /// Of a hold: whether it holds no more.
     released: bool,
     /// Of a window that is open: the host's count at its begin.
@@ -101,12 +99,6 @@ impl Active {
     fn fire(&mut self, now: Time) {
         self.fired += 1;
         self.first.get_or_insert(now);
-    }
-
-    /// It would fire, if `by` had not.
-    fn give_way(&mut self, by: usize) {
-        self.preempted += 1;
-        self.preempted_by.get_or_insert(by);
     }
 }
 
@@ -206,8 +198,7 @@ impl FaultState {
                 matched: 0,
                 fired: 0,
                 first: None,
-                preempted: 0,
-                preempted_by: None,
+                decided_by: None,
                 released: false,
                 since: None,
             });
@@ -283,12 +274,11 @@ impl FaultState {
             };
             // A copy of a copy would make more of each at every link of the way.
             let again = p.copied && matches!(f.verdict, PacketVerdict::Duplicate(_));
-            if !counted || !hit || over || again || active.spent() {
-                continue;
-            }
-            match decided {
-                None => decided = Some((watch.fault, decision(&f.verdict))),
-                Some((by, _)) => active.give_way(by),
+            if counted && hit && !over && !again && !active.spent() {
+                match decided {
+                    None => decided = Some((watch.fault, decision(&f.verdict))),
+                    Some((by, _)) => _ = active.decided_by.get_or_insert(by),
+                }
             }
         }
         let (fault, decision) = decided?;
@@ -554,23 +544,24 @@ impl FaultState {
         host: HostId,
         about: impl Fn(&HostFault) -> bool,
     ) -> Option<(u32, Time)> {
-        let mut decided: Option<(u32, Time)> = None;
-        for (i, active) in (0..).zip(&mut self.faults) {
+        let mut decided = None;
+        for (i, active) in self.faults.iter_mut().enumerate() {
             let What::Host(h) = &active.fault.what else { continue };
             if h.host != host || !h.window.holds(now) || !about(h) {
                 continue;
             }
+            let until = h.window.before;
             active.matched += 1;
             match decided {
                 _ if active.spent() => {}
                 None => {
-                    decided = Some((i, h.window.before));
                     active.fire(now);
+                    decided = Some((i, until));
                 }
-                Some((by, _)) => active.give_way(by as usize),
+                Some((by, _)) => _ = active.decided_by.get_or_insert(by),
             }
         }
-        decided
+        decided.map(|(i, until)| (i as u32, until))
     }
 
     /// A doorbell is at the NIC: whether it is damaged, by which fault, and after how many errors
@@ -594,12 +585,11 @@ impl FaultState {
                 continue;
             }
             active.matched += 1;
-            if nth.is_some_and(|n| n != active.matched) || active.spent() {
-                continue;
-            }
-            match decided {
-                None => decided = Some((i, *stop_after)),
-                Some((by, _)) => active.give_way(by as usize),
+            if nth.is_none_or(|n| n == active.matched) && !active.spent() {
+                match decided {
+                    None => decided = Some((i, *stop_after)),
+                    Some((by, _)) => _ = active.decided_by.get_or_insert(by as usize),
+                }
             }
         }
         let (fault, _) = decided?;
@@ -625,8 +615,7 @@ impl FaultState {
                 budget: a.fault.budget,
                 first: a.first.filter(|_| a.fired + open > 0),
                 held: self.held.values().filter(|h| h.fault == i).count() as u64,
-                preempted: a.preempted,
-                preempted_by: a.preempted_by.map(|by| self.faults[by].fault.id.clone()),
+                decided_by: a.decided_by.map(|by| self.faults[by].fault.id.clone()),
                 maybe: a.fault.maybe,
                 synthetic: a.fault.what.synthetic(),
             }

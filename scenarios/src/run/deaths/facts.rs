@@ -13,7 +13,7 @@ use doorbell_sim::wire::HostId;
 use doorbell_sim::world::{LossPlace, Lost, World};
 
 use super::super::Point;
-use super::super::faults::{HostTrouble, ToCome, device_faults, to_come, troubles};
+use super::super::faults::{HostTrouble, ToCome, device_fault, to_come, troubles};
 use super::small_link::{self, SmallLink};
 use crate::format::{Fault, Scenario};
 
@@ -129,8 +129,8 @@ pub(super) struct Facts {
     pub troubles: Vec<HostTrouble>,
     /// Faults that have not had their way yet, and may meet a transmission of other settings.
     pub to_come: Vec<ToCome>,
-    /// Planned faults by which the device can have given it up.
-    pub device_faults: Vec<String>,
+    /// The fault that made the device give this queue pair up.
+    pub device_fault: Option<String>,
     pub small_link: Option<SmallLink>,
     /// What a packet and its answer take over the links alone, at least.
     pub round_trip: Span,
@@ -357,7 +357,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         peer: peer(world, host, q),
         troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
         to_come: to_come(s, world, &[host, q.peer.0]),
-        device_faults: device_faults(s, world, (host, q.qpn), at),
+        device_fault: device_fault(s, world, (host, q.qpn.value()), at),
         small_link: small_link::of(world, point, host, q),
         round_trip: round_trip(world, host, q),
         end: world.now(),

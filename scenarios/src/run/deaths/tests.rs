@@ -615,7 +615,7 @@ fn a_queue_pair_that_the_device_gave_up_names_the_fault() {
     let named = |kind: &str| format!("[[fault]]\nid = 'spoilt'\n{kind}\n");
     let o = run(ONE, &named("kind = 'bad-doorbell'\nhost = 0"), &[]);
     let d = died(&o, "device", "spoilt");
-    assert!(d.verdict.ends_with("a planned fault did it, spoilt"), "{}", d.verdict);
+    assert!(d.verdict.ends_with("a planned fault did it (fault `spoilt`)"), "{}", d.verdict);
     let o = run(ONE, &named("kind = 'qp-error'\nhost = 0\nqp = 16\nafter = '101us'"), &[]);
     died(&o, "device", "spoilt");
 }

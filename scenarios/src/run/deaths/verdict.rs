@@ -135,9 +135,9 @@ pub(super) fn judge(f: &Facts) -> Verdict {
             verdict(Cause::CqOverrun, "cq_depth", text)
         }
         (Why::Device, _) => {
-            let faults = f.device_faults.join(" or ");
-            let text = "the device gave it up (QP_FATAL): a planned fault did it";
-            verdict(Cause::Device, &faults, format!("{text}, {faults}"))
+            let by = f.device_fault.as_ref().map_or(String::new(), |id| format!(" (fault `{id}`)"));
+            let text = format!("the device gave it up (QP_FATAL): a planned fault did it{by}");
+            verdict(Cause::Device, f.device_fault.as_deref().unwrap_or(""), text)
         }
         _ => verdict(Cause::MovedToErr, "", "the program moved it to ERR".to_owned()),
     }
