@@ -65,11 +65,11 @@ impl Nic {
         }
     }
 
-    /// In SQD: every message that had begun is complete and its CQE in memory, and the program hears
-    /// of it once. A program that hears earlier would poll in vain and believe that nothing comes.
+    /// In SQD: every message that had begun is complete and its CQE in memory, and the program
+    /// hears of it once. One that hears earlier would poll in vain and believe that nothing comes.
     pub(super) fn tell_drained(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qp_mut(qp).filter(|q| q.tells_drained) else { return };
-        if q.send_cqes == 0 && q.requester.as_ref().is_none_or(Requester::drained) {
+        if q.landing[0] == 0 && q.requester.as_ref().is_none_or(Requester::drained) {
             q.tells_drained = false;
             let owner = q.owner;
             self.raise(env, owner, AsyncEventKind::SqDrained, qp);
@@ -94,7 +94,7 @@ impl Nic {
         }
         let cqe = Cqe { qp, life, wr_id, kind, solicited, vendor_err, landed: env.now, follows: 0 };
         if let Some(q) = self.qp_mut(qp) {
-            *if cqe.is_receive() { &mut q.recv_cqes } else { &mut q.send_cqes } += 1;
+            q.landing[usize::from(cqe.is_receive())] += 1;
         }
         let id = self.cqes.insert((cq, cqe));
         let latency = self.clocked(env.now, self.cfg.completion_latency);
@@ -167,7 +167,7 @@ impl Nic {
         }
         let receive = cqe.is_receive();
         if let Some(q) = self.qp_mut(cqe.qp) {
-            *if receive { &mut q.recv_cqes } else { &mut q.send_cqes } -= 1;
+            q.landing[usize::from(receive)] -= 1;
         }
         if receive {
             self.last_wqe(env, cqe.qp);
@@ -181,7 +181,7 @@ impl Nic {
     fn last_wqe(&mut self, env: &mut Env<'_>, qp: u32) {
         let tells = self.rc.rules.last_wqe_event;
         let Some(q) = self.qp_mut(qp) else { return };
-        let over = q.state == QpState::Err && q.current_recv.is_none() && q.recv_cqes == 0;
+        let over = q.state == QpState::Err && q.current_recv.is_none() && q.landing[1] == 0;
         if !tells || !over || q.srq.is_none() || q.last_wqe_told {
             return;
         }

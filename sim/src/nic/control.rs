@@ -110,8 +110,7 @@ impl Nic {
             timers: Vec::new(),
             kept: Vec::new(),
             sight: Sight::default(),
-            send_cqes: 0,
-            recv_cqes: 0,
+            landing: [0; 2],
             tells_drained: false,
             asked_in_port: 0,
             asked_before_reset: 0,
@@ -260,7 +259,7 @@ impl Nic {
         q.counters = q.hw_counters();
         q.sq.reset();
         q.rq.reset(posted);
-        (q.send_cqes, q.recv_cqes) = (0, 0);
+        q.landing = [0; 2];
         (q.last_wqe_told, q.comm_est_told, q.flushed) = (false, false, [false; 2]);
         q.requester = None;
         q.responder = None;
@@ -340,7 +339,7 @@ impl Nic {
             .filter(|s| all || q.sig_all || s.wqe.flags.contains(SendFlags::SIGNALED))
             .count() as u64;
         let landed = self.cq(q.recv_cq).map_or(0, |cq| cq.receives_of(qp));
-        sends + u64::from(q.sq.unpolled()) + landed + u64::from(q.recv_cqes)
+        sends + u64::from(q.sq.unpolled()) + landed + u64::from(q.landing[1])
     }
 
     /// Destroys a QP; what it had under way is lost.

@@ -241,10 +241,8 @@ pub struct NicQp {
     pub(super) kept: Vec<(Psn, PacketId)>,
     /// What of its payload is on its way to memory, where that may change its order.
     pub(super) sight: Sight,
-    /// Completions of sends that are on their way to memory,
-    pub(super) send_cqes: u32,
-    /// and of receives.
-    pub(super) recv_cqes: u32,
+    /// Completions that are on their way to memory, of sends and of receives.
+    pub(super) landing: [u32; 2],
     /// `QP_LAST_WQE_REACHED` was raised in this life.
     pub(super) last_wqe_told: bool,
     /// Whether a send, and a receive, was flushed in this life.

@@ -244,8 +244,8 @@ impl Requester {
         end.map_err(|cause| self.missed(now, cause, executed))
     }
 
-    /// What a response told that passed by a READ or ATOMIC holds for the SENDs and WRITEs behind it,
-    /// once that has its answer: where they do not go out again, nothing else would.
+    /// What a response told that passed by a READ or ATOMIC holds for the SENDs and WRITEs behind
+    /// it, once that has its answer: where they do not go out again, nothing else would.
     fn end_executed(&mut self) {
         while !self.failed && self.in_flight_before(self.passed) {
             let entry = &self.queue[self.done];
@@ -287,9 +287,9 @@ impl Requester {
         }
     }
 
-    /// A response has passed by an unanswered READ or ATOMIC; the peer has executed what lies before
-    /// `executed`. Those behind it pass by as well: only the first one counts, until something
-    /// moves.
+    /// A response has passed by an unanswered READ or ATOMIC; the peer has executed what lies
+    /// before `executed`. Those behind it pass by as well: only the first one counts, until
+    /// something moves.
     fn missed(&mut self, now: Time, cause: RecoverCause, executed: Psn) -> Received {
         let known = std::mem::replace(&mut self.gap_seen, true) || mutant!(ImpliedNakIgnored);
         let told = if known { Received::Nothing } else { self.lose(now, cause) };

@@ -144,11 +144,11 @@ impl Responder {
         }
     }
 
-    /// A job is answered again, in its place: responses leave in PSN order (`protocol.md` §2.2), and
-    /// the requester throws away what passes by one that it misses. So what has begun to be answered
-    /// behind it begins anew, and what lies between it and something that is still to leave is
-    /// answered once more, or that would pass by it. A job whose responses are all still to leave
-    /// has its place already.
+    /// A job is answered again, in its place: responses leave in PSN order (`protocol.md` §2.2),
+    /// and the requester throws away what passes by one that it misses. So what has begun to be
+    /// answered behind it begins anew, and what lies between it and something that is still to
+    /// leave is answered once more, or that would pass by it. A job whose responses are all still
+    /// to leave has its place already.
     fn owe_again(&mut self, index: usize, (from, count, end): (u32, u32, u32)) {
         let job = &mut self.jobs[index];
         let queued = job.owes();
@@ -207,8 +207,8 @@ impl Responder {
         self.replies.insert(at, Reply::Job(self.first_job.wrapping_add(index as u32)));
     }
 
-    /// Undoes what the packet with `psn` put into the queue of responses. Of a duplicate: neither it
-    /// nor a later request is answered.
+    /// Undoes what the packet with `psn` put into the queue of responses. Of a duplicate: neither
+    /// it nor a later request is answered.
     pub(super) fn take_back(&mut self, psn: Psn) {
         let age = self.age_of(psn);
         let mut replies = std::mem::take(&mut self.replies);
