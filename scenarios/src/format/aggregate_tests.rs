@@ -82,7 +82,7 @@ fn sizes_of_vectors_and_chunks() {
     // 2^24 chunks of 8 B are 128 MiB.
     let small = GOOD.replace("pool = 1", &element("f64", "8B"));
     accepted(&small.replace("'4KiB'", "'128MiB'"));
-    let e = expanded(&small.replace("'4KiB'", "'134217736B'"), &[]).err().expect("one too many");
+    let e = expanded(&small.replace("'4KiB'", "'134217736B'"), &[]).expect_err("one too many");
     assert!(e.to_string().contains("16777217 chunks, and 16777216 can be numbered"), "{e}");
 }
 
@@ -95,7 +95,7 @@ fn how_contributions_go_up() {
         .replace("'send'", "'read'")
         .replace(", order = 'arrival', pool = 1", "")
         .replace("[[program]]", "[qp]\nmax_rd_atomic = 0\n[[program]]");
-    let e = expanded(&no_reads, &[]).err().expect("no READs");
+    let e = expanded(&no_reads, &[]).expect_err("no READs");
     assert!(e.to_string().contains("`read` with no READ allowed outstanding"), "{e}");
     replaced("size", "batch = 4\nsize", "`batch` has no use in `aggregate`", "leave it out");
     replaced("size", "peer = 3\nsize", "`peer` has no use in `aggregate`", "leave it out");

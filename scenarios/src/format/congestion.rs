@@ -64,12 +64,12 @@ pub struct Congestion {
     /// overloads, whatever is marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rpg_min_rate: Rate,
-    /// `dcqcn`: rate at which the limiter ends; without it the port's. Lower: a flow that was cut is
-    /// free sooner.
+    /// `dcqcn`: rate at which the limiter ends; without it the port's. Lower: a flow that was cut
+    /// is free sooner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rpg_max_rate: Rate,
-    /// `dcqcn`: rate that the first CNP sets; without it that CNP cuts. Lower: the first burst is cut
-    /// deeper.
+    /// `dcqcn`: rate that the first CNP sets; without it that CNP cuts. Lower: the first burst is
+    /// cut deeper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_to_set_on_first_cnp: Rate,
     /// `dcqcn`: steps of fast recovery. More: a flow stays longer near the rate before the cut.
@@ -78,8 +78,8 @@ pub struct Congestion {
     /// `dcqcn`: time between two steps of the increase timer. Longer: rates come back later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rpg_time_reset: Time,
-    /// `dcqcn`: bytes between two steps of the byte counter. `"0B"`: there is no counter. More: fast
-    /// flows come back later.
+    /// `dcqcn`: bytes between two steps of the byte counter. `"0B"`: there is no counter. More:
+    /// fast flows come back later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rpg_byte_reset: Option<Quantity<Bytes>>,
     /// `dcqcn`: alpha of a new limiter, in 1/1023. Higher: a deeper first cut.
@@ -89,7 +89,8 @@ pub struct Congestion {
     /// more slowly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dce_tcp_g: Option<Count<0, 1023>>,
-    /// `dcqcn`: time between two updates of alpha. Longer: alpha falls more slowly, so cuts stay deep.
+    /// `dcqcn`: time between two updates of alpha. Longer: alpha falls more slowly, so cuts stay
+    /// deep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dce_tcp_rtt: Time,
     /// `dcqcn`: least time between two cuts. Longer: fewer cuts, longer queues.

@@ -70,7 +70,8 @@ fn parameter_sets_and_single_parameters() {
 #[test]
 fn variants_and_sweeps_reach_it_without_a_table_in_the_file() {
     let file = "title = 't'\nprofile = 'generic-400g'\ntopology.kind = 'switch'\n\
-                [[program]]\nkind = 'bandwidth'\n[[variant]]\nname = 'a'\nset = { 'congestion.control' = 'dcqcn' }\n\
+                [[program]]\nkind = 'bandwidth'\n[[variant]]\nname = 'a'\n\
+                set = { 'congestion.control' = 'dcqcn' }\n\
                 [sweep]\n'congestion.rpg_threshold' = [1, 5]\n";
     let points = expanded(file, &[]).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
     let f = |i: usize| match settings(&points[i].point.scenario.congestion).control {

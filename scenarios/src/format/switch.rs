@@ -23,8 +23,8 @@ pub struct Switch {
     /// port may take more, and less is left for the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alpha: Option<Positive<Ratio>>,
-    /// `pfc`: part of the buffer that each input queue has for itself; without it none. More: less is
-    /// left to share.
+    /// `pfc`: part of the buffer that each input queue has for itself; without it none. More: less
+    /// is left to share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Quantity<Bytes>>,
     /// `pfc`: room for what arrives on a lossless class after the pause, per port and class:
@@ -53,8 +53,8 @@ pub struct Switch {
     #[serde(skip_serializing_if = "is_false")]
     pub lapse: bool,
     /// `pfc`: a class that is paused at an output for so long is a pause storm; looked for every
-    /// 100 us. Without it nobody looks. Longer: real storms last longer, and fewer honest pauses are
-    /// taken for one.
+    /// 100 us. Without it nobody looks. Longer: real storms last longer, and fewer honest pauses
+    /// are taken for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<Positive<Span>>,
     /// What happens to a storm, besides being counted; without it nothing.

@@ -44,12 +44,12 @@ pub struct Topology {
     /// InfiniBand the payload. Larger packets are dropped (`oversize`). Without it none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Positive<Bytes>>,
-    /// What the switch does when an output is busy and its buffer full; without it `lossless`, or what
-    /// `link` brings along.
+    /// What the switch does when an output is busy and its buffer full; without it `lossless`, or
+    /// what `link` brings along.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchMode>,
-    /// Buffer of the switch per port; without it the profile's. Less: drops, or waits for room, begin
-    /// earlier; more: longer queues.
+    /// Buffer of the switch per port; without it the profile's. Less: drops, or waits for room,
+    /// begin earlier; more: longer queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<Positive<Bytes>>,
     /// Credits of InfiniBand links, with `link = "ib"`; without it as many as the buffer has room

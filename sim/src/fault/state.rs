@@ -650,7 +650,8 @@ fn check_hosts(fault: &Fault, hosts: u32) -> Result<(), PlanError> {
     }
 }
 
-/// Whether the switch of a reboot and the NIC of a host are there, and whether a host that storms can.
+/// Whether the switch of a reboot and the NIC of a host are there, and whether a host that storms
+/// can.
 fn check_nodes(fault: &Fault, fabric: &Fabric) -> Result<(), PlanError> {
     let id = || fault.id.clone();
     let switches = fabric.switches().len();

@@ -65,10 +65,11 @@ impl Nic {
         }
     }
 
-    /// In SQD: every message that had begun is complete, and the program hears of it once.
+    /// In SQD: every message that had begun is complete and its CQE in memory, and the program hears
+    /// of it once. A program that hears earlier would poll in vain and believe that nothing comes.
     pub(super) fn tell_drained(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qp_mut(qp).filter(|q| q.tells_drained) else { return };
-        if q.requester.as_ref().is_none_or(Requester::drained) {
+        if q.send_cqes == 0 && q.requester.as_ref().is_none_or(Requester::drained) {
             q.tells_drained = false;
             let owner = q.owner;
             self.raise(env, owner, AsyncEventKind::SqDrained, qp);
@@ -93,7 +94,7 @@ impl Nic {
         }
         let cqe = Cqe { qp, life, wr_id, kind, solicited, vendor_err, landed: env.now, follows: 0 };
         if let Some(q) = self.qp_mut(qp) {
-            q.recv_cqes += u32::from(cqe.is_receive());
+            *if cqe.is_receive() { &mut q.recv_cqes } else { &mut q.send_cqes } += 1;
         }
         let id = self.cqes.insert((cq, cqe));
         let latency = self.clocked(env.now, self.cfg.completion_latency);
@@ -164,11 +165,14 @@ impl Nic {
         } else if !was_lost {
             self.cq_overrun(env, cq);
         }
-        if cqe.is_receive() {
-            if let Some(q) = self.qp_mut(cqe.qp) {
-                q.recv_cqes -= 1;
-            }
+        let receive = cqe.is_receive();
+        if let Some(q) = self.qp_mut(cqe.qp) {
+            *if receive { &mut q.recv_cqes } else { &mut q.send_cqes } -= 1;
+        }
+        if receive {
             self.last_wqe(env, cqe.qp);
+        } else {
+            self.tell_drained(env, cqe.qp);
         }
     }
 

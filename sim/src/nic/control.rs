@@ -110,6 +110,7 @@ impl Nic {
             timers: Vec::new(),
             kept: Vec::new(),
             sight: Sight::default(),
+            send_cqes: 0,
             recv_cqes: 0,
             tells_drained: false,
             asked_in_port: 0,
@@ -259,7 +260,7 @@ impl Nic {
         q.counters = q.hw_counters();
         q.sq.reset();
         q.rq.reset(posted);
-        q.recv_cqes = 0;
+        (q.send_cqes, q.recv_cqes) = (0, 0);
         (q.last_wqe_told, q.comm_est_told, q.flushed) = (false, false, [false; 2]);
         q.requester = None;
         q.responder = None;

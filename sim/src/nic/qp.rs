@@ -241,7 +241,9 @@ pub struct NicQp {
     pub(super) kept: Vec<(Psn, PacketId)>,
     /// What of its payload is on its way to memory, where that may change its order.
     pub(super) sight: Sight,
-    /// Completions of receives that are on their way to memory.
+    /// Completions of sends that are on their way to memory,
+    pub(super) send_cqes: u32,
+    /// and of receives.
     pub(super) recv_cqes: u32,
     /// `QP_LAST_WQE_REACHED` was raised in this life.
     pub(super) last_wqe_told: bool,

@@ -70,7 +70,11 @@
 //!   repeat. Packets are described anew from (work request, index); a READ is asked for again from
 //!   any of its packets.
 //! - The responder classifies by PSN; duplicates are acknowledged, read again or answered from the
-//!   responder resources, never executed twice.
+//!   responder resources, never executed twice. All that it owes leaves in PSN order: what is owed
+//!   again goes before what is younger, since the requester throws away what passes by.
+//! - Responses are not kept at the requester: after one is lost all READs and ATOMICs that are out
+//!   are asked for again. One loss costs a round trip and what was in flight. A retransmission, or
+//!   its answer, that is lost too is found by the timer.
 //! - Where implementations differ, [`Rules`] has a setting.
 //! - End-to-end credits are off ([`Rules::credits`]).
 

@@ -4,6 +4,7 @@
 //! counts retries; a recovery decides *what* is sent again, by PSN. Anybody may write one:
 //! [`LossRecovery`] is the behaviour of one QP, [`RecoveryFactory`] its configuration.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -47,6 +48,17 @@ pub trait LossRecovery: Debug + Send {
     /// The peer holds `count` PSNs from `first` on, beyond one that it misses. `true`: a new round
     /// begins, which uses a retry.
     fn on_sack(&mut self, flight: Flight, first: Psn, count: u32) -> bool;
+
+    /// After [`on_loss`](Self::on_loss), where what was lost may be a response: the READ or ATOMIC
+    /// that the `count` PSNs from `first` on belong to has no answer yet, and one that comes before
+    /// that of `flight.una` is thrown away. Called for each of them, oldest first. Without effect
+    /// in a recovery that sends everything again.
+    fn on_unanswered(&mut self, _flight: Flight, _first: Psn, _count: u32) {}
+
+    /// After [`on_loss`](Self::on_loss): a response that passed by `flight.una` tells that the peer
+    /// has executed the SENDs and WRITEs of the `count` PSNs from `first` on. Without effect in a
+    /// recovery that sends everything again.
+    fn on_executed(&mut self, _flight: Flight, _first: Psn, _count: u32) {}
 
     /// `flight.una` has moved on.
     fn on_ack(&mut self, flight: Flight);
@@ -100,7 +112,7 @@ impl Recovery {
     pub(super) fn build(&self) -> State {
         match self {
             Self::GoBackN => State::GoBackN(GoBackN::default()),
-            Self::SelectiveRepeat(cfg) => State::SelectiveRepeat(Selective::new(cfg)),
+            Self::SelectiveRepeat(cfg) => State::SelectiveRepeat(Box::new(Selective::new(cfg))),
             Self::Custom(factory) => State::Custom(factory.build()),
         }
     }
@@ -133,8 +145,8 @@ impl Recovery {
 /// # Differences
 ///
 /// From IRN: the responder gives kept packets to memory when the gap is closed, not at
-/// once; the responses of a READ are not kept, so that a lost one makes the requester ask for all
-/// that follows it.
+/// once; responses are not kept, so that a lost one makes the requester ask again for all READs and
+/// ATOMICs from there on, SENDs and WRITEs excepted. So does a timeout.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SelectiveRepeat {
     /// PSNs beyond the expected one within which the responder keeps packets. Lower: packets that
@@ -149,7 +161,7 @@ pub struct SelectiveRepeat {
 #[derive(Debug)]
 pub(super) enum State {
     GoBackN(GoBackN),
-    SelectiveRepeat(Selective),
+    SelectiveRepeat(Box<Selective>),
     Custom(Box<dyn LossRecovery>),
 }
 
@@ -169,6 +181,12 @@ impl LossRecovery for State {
     }
     fn on_sack(&mut self, flight: Flight, first: Psn, count: u32) -> bool {
         each!(self, r => r.on_sack(flight, first, count))
+    }
+    fn on_unanswered(&mut self, flight: Flight, first: Psn, count: u32) {
+        each!(self, r => r.on_unanswered(flight, first, count));
+    }
+    fn on_executed(&mut self, flight: Flight, first: Psn, count: u32) {
+        each!(self, r => r.on_executed(flight, first, count));
     }
     fn on_ack(&mut self, flight: Flight) {
         each!(self, r => r.on_ack(flight));
@@ -236,13 +254,15 @@ pub(super) struct Selective {
     at: Psn,
     /// PSNs before this one count as lost unless they are held.
     lost_end: Psn,
+    /// First PSN of each READ and ATOMIC that has to be asked for again, in order.
+    ask: VecDeque<Psn>,
 }
 
 impl Selective {
     fn new(cfg: &SelectiveRepeat) -> Self {
         assert!(cfg.cap > 0, "selective repeat with cap 0 sends nothing; use at least 1");
-        let (held, round) = (Vec::new(), None);
-        Self { cap: cfg.cap, held, round, at: Psn::ZERO, lost_end: Psn::ZERO }
+        let (held, round, ask) = (Vec::new(), None, VecDeque::new());
+        Self { cap: cfg.cap, held, round, at: Psn::ZERO, lost_end: Psn::ZERO, ask }
     }
 
     /// Forgets what the peer was said to hold before `una`.
@@ -303,11 +323,21 @@ impl LossRecovery for Selective {
             // The peer keeps nothing while it has no receive, and a NAK without a name comes from
             // a peer that keeps nothing at all.
             RecoverCause::Rnr(_) | RecoverCause::SequenceNak => flight.next,
-            _ => held_end.unwrap_or(flight.una.next()),
+            RecoverCause::ImpliedNak | RecoverCause::ReadGap => held_end.unwrap_or(flight.una),
+            RecoverCause::Timeout => held_end.unwrap_or(flight.una.next()),
         };
         self.round = Some(flight.next);
         self.at = flight.una;
+        self.ask.clear();
         !flight.is_empty()
+    }
+
+    fn on_unanswered(&mut self, _flight: Flight, first: Psn, _count: u32) {
+        self.ask.push_back(first);
+    }
+
+    fn on_executed(&mut self, flight: Flight, first: Psn, count: u32) {
+        self.hold(flight, first, count);
     }
 
     fn on_sack(&mut self, flight: Flight, first: Psn, count: u32) -> bool {
@@ -327,6 +357,11 @@ impl LossRecovery for Selective {
     fn on_ack(&mut self, flight: Flight) {
         let Some(round) = self.round else { return };
         self.trim(flight);
+        while let Some(psn) = self.ask.front()
+            && !flight.contains(*psn)
+        {
+            self.ask.pop_front();
+        }
         let inside = |psn: Psn| distance(flight.una, psn) <= flight.len();
         if !inside(self.at) {
             self.at = flight.una;
@@ -342,12 +377,21 @@ impl LossRecovery for Selective {
     fn next(&self, flight: Flight) -> Option<Psn> {
         self.round?;
         let at = self.not_held(flight, self.at);
-        let lost = distance(flight.una, at) < distance(flight.una, self.lost_end);
-        lost.then_some(at)
+        let offset = |psn: Psn| distance(flight.una, psn);
+        let lost = Some(at).filter(|at| offset(*at) < offset(self.lost_end));
+        lost.into_iter().chain(self.ask.front().copied()).min_by_key(|psn| offset(*psn))
     }
 
-    fn on_sent(&mut self, _flight: Flight, psn: Psn, count: u32) {
-        self.at = psn.add(count);
+    fn on_sent(&mut self, flight: Flight, psn: Psn, count: u32) {
+        let offset = |psn: Psn| distance(flight.una, psn);
+        if offset(psn.add(count)) > offset(self.at) {
+            self.at = psn.add(count);
+        }
+        while let Some(asked) = self.ask.front()
+            && offset(*asked) < offset(psn) + count
+        {
+            self.ask.pop_front();
+        }
     }
 
     fn cap(&self) -> u32 {

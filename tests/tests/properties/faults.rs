@@ -121,6 +121,14 @@ fn counters_agree(world: &World, faults: &FaultPlan) -> Result<(), TestCaseError
         prop_assert_eq!(me.req_cqe_error + me.resp_cqe_error, 0);
         prop_assert_eq!(me.req_transport_retries_exceeded + me.req_rnr_retries_exceeded, 0);
     }
+    for host in world.hosts() {
+        let (c, s) = (host.nic(0).hw_counters(), host.nic(0).stats);
+        let naks = c.sequence_naks_received + c.rnr_nak_received;
+        prop_assert_eq!(naks, c.packet_seq_err + c.rnr_nak_retry_err + c.unused_naks);
+        let causes = s.rx_unknown_qp + s.rx_wrong_service + s.bad_pkey_cntr + s.rx_wrong_address;
+        let causes = causes + s.rx_wrong_state + s.qkey_viol_cntr + s.rx_unused;
+        prop_assert_eq!(s.rx_dropped, causes, "each drop has one cause");
+    }
     let balance = world.fabric().balance().map_err(|e| TestCaseError::fail(e.to_string()))?;
     prop_assert!(balance.dropped.total().packets <= taken, "only the plan takes packets");
     Ok(())

@@ -51,7 +51,7 @@ pub struct AggregateConfig {
     pub window: u32,
     /// Receives for contributions by SEND; `None`: as many as all children may send, so that none
     /// is ever missing. Fewer, with [`Order::Arrival`] only: less memory, and a burst meets RNR
-    /// NAKs.
+    /// NAKs, each of which costs the child `min_rnr_timer`.
     pub pool: Option<u32>,
     /// READs that a member has outstanding in all. Fewer: smaller bursts on its link; it takes
     /// enough for a round trip. Default 16.
@@ -59,9 +59,9 @@ pub struct AggregateConfig {
     /// How long the oldest chunk of a lane may take for each hop, from the start of the round or
     /// from the sum before it: in two hops an aggregator waits so long for its members, the root
     /// twice as long for its aggregators, an aggregator three times as long for the sum, a member
-    /// four times. So the one that is next to the cause gives up first and can name it. (Where lanes
-    /// wait for each other, as in a ring, a messenger may be named.) It has to cover what members
-    /// begin one after the other.
+    /// four times. So the one that is next to the cause gives up first and can name it. (Where
+    /// lanes wait for each other, as in a ring, a messenger may be named.) It has to cover what
+    /// members begin one after the other.
     pub chunk_deadline: Span,
     /// How long a round may take. No member knows less at its end than the sum or an error.
     pub round_deadline: Span,

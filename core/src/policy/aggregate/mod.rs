@@ -7,10 +7,10 @@
 //!
 //! # How it works
 //!
-//! The vector is cut into [`Chunks`], dealt to the lanes of the plan. Every lane is a tree. A member
-//! adds its children's contributions to its own chunk, in place, sends the chunk to its parent when
-//! all have come, and has the sum written back into the same place. So hops overlap: while one
-//! chunk is on the second hop, later ones are being added and are on the first.
+//! The vector is cut into [`Chunks`], dealt to the lanes of the plan. Every lane is a tree. A
+//! member adds its children's contributions to its own chunk, in place, sends the chunk to its
+//! parent when all have come, and has the sum written back into the same place. So hops overlap:
+//! while one chunk is on the second hop, later ones are being added and are on the first.
 //!
 //! A member starts a chunk when the sum of the chunk `window` before it (of the same lane) is here.
 //! The sum contains its own contribution, so every buffer that the earlier chunk has used anywhere

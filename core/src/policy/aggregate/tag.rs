@@ -13,7 +13,8 @@ pub(super) enum Kind {
     GaveUp = 1,
 }
 
-/// The immediate: kind in 2 bits, round modulo 64, chunk (or the member because of whom) in 24 bits.
+/// The immediate: kind in 2 bits, round modulo 64, and in 24 bits the chunk, or the member because
+/// of whom.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Tag {
     pub kind: Kind,

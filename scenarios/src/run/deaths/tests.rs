@@ -82,6 +82,118 @@ fn the_least_settings_do_survive_and_one_less_does_not() {
     lives(&run(ONE, &cut, &["qp.retry_cnt=3", "qp.timeout=9"]));
 }
 
+/// What would have lasted one fault is no promise against the next one: it is named, unless it is
+/// over by then, or begins when all tries are made.
+#[test]
+fn a_second_fault_stands_against_the_promise() {
+    let first = fault("'link-down'\nlink = 'host0-switch0'\nafter = '0ns'\nbefore = '5ms'");
+    let with = |second: &str| {
+        let second = format!("[[fault]]\nid = 'g'\nmaybe = true\nkind = {second}\n");
+        died(&run(ONE, &format!("{first}{second}"), &["qp.retry_cnt=3"]), "requests-lost", "f")
+    };
+    let down = |from: &str, to: &str| {
+        with(&format!("'link-down'\nlink = 'host1-switch0'\nafter = '{from}'\nbefore = '{to}'"))
+    };
+    // Dies after 4 T; timeout 9 would last 8 T, to 8.489 ms.
+    says(&down("5ms", "7ms").remedy, ", unless fault `g` (link-down, from 5 ms to 7 ms) meets it");
+    says(&down("8ms", "9ms").remedy, "which was not tried");
+    says(
+        &with("'peer-dead'\nhost = 1\nafter = '6ms'").remedy,
+        "fault `g` (peer-dead, from 6 ms on)",
+    );
+    for harmless in [
+        down("1ms", "5ms"),
+        down("9ms", "10ms"),
+        with("'peer-dead'\nhost = 2\nafter = '6ms'"),
+        with("'duplicate'\nsource = 0"),
+        with("'drop'\nsource = 0\nbudget = 1\nbefore = '1us'"),
+    ] {
+        assert!(!harmless.remedy[0].contains("unless"), "{:?}", harmless.remedy);
+    }
+}
+
+/// Of two faults about the same packets the first one decides, and the report says so.
+#[test]
+fn a_fault_that_never_had_a_turn_names_the_one_that_took_it() {
+    let down = "kind = 'link-down'\nlink = 'host0-switch0'\nafter = '0ns'\nbefore = '1ms'\n";
+    let o = run(ONE, &format!("[[fault]]\nid = 'f'\n{down}[[fault]]\nid = 'g'\n{down}"), &[]);
+    assert_eq!(o.exit.kind, ExitKind::FaultNotFired);
+    let text = "fault \"g\" (link-down) never fired: 1 matched, and fault \"f\"";
+    assert!(o.exit.reason.contains(text), "{}", o.exit.reason);
+    let never = "kind = 'drop'\nsource = 0\nnth = 9\n";
+    let o = run(ONE, &format!("[[fault]]\nid = 'f'\n{never}"), &[]);
+    assert!(o.exit.reason.contains("neither number nor chance"), "{}", o.exit.reason);
+}
+
+/// What a fault keeps for longer than the run may last, and nobody waits for, is no lack of
+/// progress.
+#[test]
+fn a_packet_that_is_kept_beyond_the_limit_does_not_fail_a_run_that_is_done() {
+    let late = |by: &str| fault(&format!("'delay'\nsource = 0\nnth = 1\ndelay = '{by}'"));
+    for by in ["90ms", "110ms"] {
+        let o = run("'post write 8B x4', 'ring', 'wait'", &late(by), &["qp.timeout=5"]);
+        assert_eq!((o.exit.kind, &*o.exit.reason), (ExitKind::Ok, ""), "{by}");
+    }
+    // One that somebody waits for does: there is no timer.
+    let o = run(ONE, &late("110ms"), &["qp.timeout=0"]);
+    assert_eq!(o.exit.kind, ExitKind::NoProgress);
+}
+
+/// Counts go on beyond what the explanation remembers packet by packet.
+#[test]
+fn no_count_of_an_explanation_is_saturated() {
+    let damage = fault("'corrupt'\nclass = 'ack'");
+    let set = ["qp.timeout=1", "run.limit=700ms", "rc.rules=rxe"];
+    let o = run(ONE, &damage, &set);
+    let d = died(&o, "corrupted", "icrc");
+    assert!(d.timeouts > 1 << 16, "{}", d.timeouts);
+    let all = o.find("host0.counter.rx_icrc_encapsulated").unwrap().text();
+    assert!(d.verdict.contains(&format!("dropped {all} answers")), "{all}: {}", d.verdict);
+    says(&d.own_side, "retry_cnt 7 is without limit");
+    says(&d.other_side, &format!("{all} from 101.7 us to 700.0 ms"));
+}
+
+/// Queue pairs that die of all sorts of things, with packets behind them on the way: each packet
+/// that was dropped has one cause, and is where the explanation looks for it.
+#[test]
+fn every_dropped_packet_has_one_cause() {
+    let causes = [
+        "rx_unknown_qp",
+        "rx_wrong_service",
+        "bad_pkey_cntr",
+        "rx_wrong_address",
+        "rx_wrong_state",
+        "qkey_viol_cntr",
+        "rx_unused",
+    ];
+    let mut dropped = 0;
+    for (steps, more) in [
+        ("'recv 64B', 'post send 8KiB', 'post write 8B x30'", String::new()),
+        ("'recv 64KiB read-only', 'post send 8KiB', 'post write 8B x30'", String::new()),
+        ("'post read 64KiB rkey=wrong', 'post write 64KiB x3'", String::new()),
+        ("'post read 64KiB x4', 'post write 64KiB lkey=wrong', 'post write 8B'", String::new()),
+        ("'post read 64KiB x4', 'post write 64KiB x4'", fault("'drop'\nnth = 5")),
+        ("'post write 64KiB x9'", fault("'qp-error'\nhost = 1\nqp = 16\nafter = '103us'")),
+        ("'post read 64KiB x9'", fault("'qp-error'\nhost = 0\nqp = 16\nafter = '103us'")),
+        ("'recv 4KiB x9', 'post send 4KiB x9'", fault("'duplicate'\ncopies = 3")),
+    ] {
+        for set in ["qp.mtu=4KiB", "qp.mtu=256B", "rc.recovery=selective-repeat", "qp.type=UC"] {
+            if set == "qp.type=UC" && steps.contains("read ") {
+                continue;
+            }
+            let o = run(&format!("{steps}, 'ring', 'wait'"), &more, &[set, "qp.timeout=2"]);
+            for host in ["host0", "host1"] {
+                let row = o.ports.iter().find(|p| p.name() == host).expect("it has a port");
+                let number = |name: &str| row.counters.get(name).copied().unwrap_or(0);
+                let all: u64 = causes.iter().map(|c| number(c)).sum();
+                assert_eq!(number("rx_dropped"), all, "{host}, {set}: {steps}\n{more}");
+                dropped += all;
+            }
+        }
+    }
+    assert!(dropped > 200, "{dropped}");
+}
+
 #[test]
 fn a_loss_without_an_end_leaves_no_way_to_live() {
     let o = run(ONE, &fault("'link-down'\nlink = 'host0-switch0'\nafter = '0ns'"), &[]);
@@ -278,6 +390,60 @@ fn an_unequal_mtu_is_the_cause_only_of_what_is_longer_than_a_packet() {
     died(&with("'post fetch-add 8B remote=4B anyway'"), "refused", "invalid request");
 }
 
+/// Every operation of RC, each field of the connection data wrong by itself.
+#[test]
+fn every_operation_names_every_wrong_field() {
+    let own = |rtr: &str, rts: &str| {
+        format!("'state reset', 'state init', 'state rtr {rtr}', 'state rts {rts}'")
+    };
+    let peer = |init: &str, rtr: &str| {
+        format!(
+            "'state reset peer', 'state init peer {init}', 'state rtr peer {rtr}', 'state rts peer'"
+        )
+    };
+    let wrong = [
+        ("pkey", format!("{}, {}", own("", ""), peer("pkey=1", ""))),
+        ("dest_qp", own("dest_qp=0x99", "")),
+        ("dest_qp", peer("", "dest_qp=0x99")),
+        ("gid", own("gid=host2", "")),
+        ("gid", peer("", "gid=host2")),
+        ("psn", own("", "psn=+1")),
+        ("psn", peer("", "psn=-2")),
+        ("mtu", own("mtu=256B", "")),
+        ("mtu", peer("", "mtu=256B")),
+    ];
+    let operations = ["send", "send-imm", "write", "write-imm", "read", "fetch-add", "cmp-swap"];
+    for (field, steps) in &wrong {
+        for op in operations {
+            let atomic = matches!(op, "fetch-add" | "cmp-swap");
+            let size = if atomic { "" } else { "8KiB" };
+            let post = format!("'recv 64KiB x4', 'post {op} {size}', 'ring', 'wait'");
+            let set = ["qp.timeout=4", "qp.retry_cnt=2", "topology.pkeys=['0xffff', '0x8001']"];
+            let o = run(&format!("{steps}, {post}"), "", &set);
+            if *field == "mtu" && atomic {
+                lives(&o);
+                continue;
+            }
+            let d = death(&o).unwrap_or_else(|| panic!("{op}: {steps}: it lives"));
+            assert_eq!((d.cause, &*d.field), ("wrong-connection-data", *field), "{op}: {d:#?}");
+        }
+    }
+}
+
+/// What is refused for another reason is not blamed on an unequal MTU.
+#[test]
+fn an_unequal_mtu_is_no_cause_of_another_refusal() {
+    let unequal = format!("{AGAIN}, 'state rtr peer mtu=1KiB', 'state rts peer'");
+    for (post, why) in [
+        ("'post read 8KiB'", "not in the QP's access flags"),
+        ("'post write 8KiB'", "not in the QP's access flags"),
+    ] {
+        let o = run(&format!("{unequal}, {post}, 'ring', 'wait'"), "", &["qp.access=[]"]);
+        let d = died(&o, "refused", "invalid request");
+        assert!(d.verdict.contains(why), "{}", d.verdict);
+    }
+}
+
 #[test]
 fn a_state_is_named_and_how_late_the_peer_was() {
     let d = died(&run(&format!("{AGAIN}, {ONE}"), "", &[]), "peer-not-ready", "INIT");
@@ -384,6 +550,48 @@ fn a_receive_queue_that_ran_dry_is_a_warning() {
     assert_eq!(o.find("note.receives-too-few").unwrap().text(), "0");
 }
 
+/// Receives without room, or in memory that may not be written, end a queue pair of every service
+/// (protocol.md §3.1), and what comes then is told as that.
+#[test]
+fn a_receive_that_fails_ends_queue_pairs_of_uc_and_ud() {
+    for (ty, recv, status) in [
+        ("UC", "recv 64B x3", "IBV_WC_LOC_LEN_ERR"),
+        ("UD", "recv 100B x3", "IBV_WC_LOC_LEN_ERR"),
+        ("UC", "recv 640B x3 read-only", "IBV_WC_LOC_PROT_ERR"),
+        ("UD", "recv 640B x3 read-only", "IBV_WC_LOC_PROT_ERR"),
+    ] {
+        let set = [&*format!("qp.type={ty}")];
+        let sends = "'post send 100B', 'post send 8B', 'ring', 'wait'";
+        let o = run(&format!("'{recv}', {sends}"), "", &set);
+        let peer = o.qps.iter().find(|q| q.host == 1).expect("it has one");
+        let d = peer.death.as_ref().unwrap_or_else(|| panic!("{ty}: {recv}: it lives"));
+        assert_eq!((&*peer.state, d.cause, &*d.field), ("ERR", "local-error", status), "{ty}");
+        assert!(d.verdict.contains("a receive failed, which moves it to ERR: "), "{}", d.verdict);
+        let texts: Vec<&str> =
+            o.notes.iter().filter(|n| n.name == "packets-dropped").map(|n| &*n.text).collect();
+        assert!(texts.iter().any(|t| t.contains(status)), "{ty}: {texts:?}");
+        assert!(texts.iter().any(|t| t.contains("QP in ERR (rx_wrong_state)")), "{ty}: {texts:?}");
+        let number = |name: &str| o.find(&format!("host1.counter.{name}")).unwrap().text();
+        assert_eq!((number("rx_wrong_state"), number("rx_dropped")), ("1".into(), "1".into()));
+        // With room for it nothing happens, and the sender never hears of either.
+        lives(&o);
+        let o = run(&format!("'recv 140B x3', {sends}"), "", &set);
+        assert!(o.qps.iter().all(|q| q.death.is_none() && q.state == "RTS"), "{ty}");
+    }
+    // A remote key that does not fit is no receive: UC drops the packet in silence (§2.7).
+    let o = run("'post write 8B rkey=wrong', 'ring', 'wait'", "", &["qp.type=UC"]);
+    assert!(o.qps.iter().all(|q| q.state == "RTS"), "{:?}", o.qps);
+    assert_eq!(o.find("host1.counter.rx_unused").unwrap().text(), "1");
+}
+
+/// A queue pair that has no peer has no paragraph about one.
+#[test]
+fn a_datagram_queue_pair_that_dies_names_no_peer() {
+    let o = run("'post send 8B', 'ring', 'state err', 'wait'", "", &["qp.type=UD"]);
+    let d = died(&o, "moved-to-err", "");
+    assert!(!d.other_side.iter().any(|l| l.contains("does not exist")), "{:?}", d.other_side);
+}
+
 /// The depth that the warning names is enough, and it is named only where all was delivered.
 #[test]
 fn a_depth_that_is_enough_is_named() {
@@ -430,7 +638,10 @@ fn refusals_local_errors_and_retirement_are_told_apart() {
     lives(&run(&format!("{ONE}, 'state err'"), "", &[]));
     died(&run("'post write 8B', 'ring', 'state err', 'wait'", "", &[]), "moved-to-err", "");
     let by_fault = fault("'qp-error'\nhost = 0\nqp = 16\nafter = '100us'");
-    died(&run(ONE, &by_fault, &[]), "device", "f");
+    let d = died(&run(ONE, &by_fault, &[]), "device", "f");
+    assert!(d.verdict.contains("(fault `f`)"), "{}", d.verdict);
+    let damaged = fault("'bad-doorbell'\nhost = 0\nnth = 1");
+    died(&run("'post write 8B x2', 'ring', 'wait'", &damaged, &[]), "device", "f");
 }
 
 #[test]

@@ -408,10 +408,8 @@ fn judge_heard(f: &Facts) -> Verdict {
         return answers_refused(*host, d);
     }
     let late = f.answers.refused().filter(|(_, d)| is_late(f, d.last)).map(|(_, d)| d.first);
-    match late.min() {
-        None if nak_was_last(f) => out_of_order(f),
-        late => slow(f, late),
-    }
+    // What came behind the death of a NAK is no answer that an expiry was too early for.
+    if nak_was_last(f) { out_of_order(f) } else { slow(f, late.min()) }
 }
 
 /// Whether a missing packet that the peer told of, and no expiry, used up the last retry.
@@ -435,8 +433,8 @@ fn naks_repeated(f: &Facts) -> Option<Verdict> {
         n => format!("{} lost", plural(n, "request packet")),
     };
     let text = format!(
-        "the peer repeats a sequence NAK after {} while a gap stands (`rc.nak_repeat`), and what is \
-         sent again takes {} at least to arrive: {lost}, and each repetition used one of \
+        "the peer repeats a sequence NAK after {} while a gap stands (`rc.nak_repeat`), and what \
+         is sent again takes {} at least to arrive: {lost}, and each repetition used one of \
          retry_cnt {}{}",
         time(repeat),
         time(f.round_trip),

@@ -120,7 +120,7 @@ struct Credits {
 /// New packets are described from `cursor`; what goes out again from the PSN that the
 /// [recovery](super::LossRecovery) names, found in the queue. `next` is the high-water mark.
 ///
-/// An idle requester holds no heap memory before the first push.
+/// An idle requester with Go-Back-N holds no heap memory before the first push.
 #[derive(Debug)]
 pub struct Requester {
     cfg: RequesterConfig,
@@ -151,6 +151,9 @@ pub struct Requester {
     rnr_retries: u32,
     /// A missing response was reacted to, and nothing has moved since.
     gap_seen: bool,
+    /// The peer has executed what lies before it, as a response told that passed by a READ or
+    /// ATOMIC. Equal to `una` when none did. Not kept where everything goes out again.
+    passed: Psn,
     /// When the first ack timer since the last progress was started.
     began: Time,
     /// The last round of retransmissions, the one that found no retry left included.
@@ -195,6 +198,7 @@ impl Requester {
             retries: 0,
             rnr_retries: 0,
             gap_seen: false,
+            passed: cfg.sq_psn,
             began: Time::ZERO,
             ended: None,
             round: None,

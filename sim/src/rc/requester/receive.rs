@@ -4,7 +4,7 @@ use doorbell_core::units::Time;
 use doorbell_core::verbs::{Msn, NakCode, Opcode, Psn, QpType, Syndrome, WcStatus, WrOpcode};
 
 use super::super::packet::{DropReason, Ext, PacketDesc, distance, read_response};
-use super::super::recovery::LossRecovery;
+use super::super::recovery::{LossRecovery, State};
 use super::super::rules::SequenceNak;
 use super::{Received, RecoverCause, Requester};
 
@@ -136,8 +136,9 @@ impl Requester {
 
     /// A sequence NAK that names a packet beyond the gap.
     fn on_sack(&mut self, now: Time, ahead: u32, held: Psn) -> Received {
-        if let Err(other) = self.acknowledge(now, ahead, self.reload_by_nak()) {
-            return other;
+        let passed = self.acknowledge(now, ahead, self.reload_by_nak()).err();
+        if self.failed || passed.is_some() && matches!(self.recovery, State::GoBackN(_)) {
+            return passed.unwrap_or(Received::Nothing);
         }
         if held == self.una || !self.flight().contains(held) {
             self.counters.stale_responses += 1;
@@ -146,6 +147,9 @@ impl Requester {
         let (first, count) = self.held_by_peer(held);
         if self.recovery.on_sack(self.flight(), first, count) {
             return self.begin_round(now, RecoverCause::SequenceNak);
+        }
+        if let Some(passed) = passed {
+            return passed;
         }
         self.count(RecoverCause::SequenceNak);
         Received::Recover { psn: self.una, cause: RecoverCause::SequenceNak }
@@ -180,6 +184,7 @@ impl Requester {
         self.una = self.una.next();
         self.rd_atomic -= 1;
         self.end_front();
+        self.end_executed();
         self.moved(now, Reload::Yes);
         Received::AtomicResult { wqe, orig }
     }
@@ -205,6 +210,7 @@ impl Requester {
         if last {
             self.rd_atomic -= 1;
             self.end_front();
+            self.end_executed();
         }
         self.moved(now, Reload::Yes);
         Received::Place { wqe, offset, len, last }
@@ -214,6 +220,7 @@ impl Requester {
     /// one that is passed by has lost it.
     fn acknowledge(&mut self, now: Time, count: u32, reload: Reload) -> Result<(), Received> {
         let (mut left, before) = (count, self.una);
+        let executed = before.add(count);
         let mut end = Ok(());
         while left > 0 {
             let entry = &self.queue[self.done];
@@ -234,7 +241,24 @@ impl Requester {
         if self.una != before {
             self.moved(now, reload);
         }
-        end.map_err(|cause| self.missed(now, cause))
+        end.map_err(|cause| self.missed(now, cause, executed))
+    }
+
+    /// What a response told that passed by a READ or ATOMIC holds for the SENDs and WRITEs behind it,
+    /// once that has its answer: where they do not go out again, nothing else would.
+    fn end_executed(&mut self) {
+        while !self.failed && self.in_flight_before(self.passed) {
+            let entry = &self.queue[self.done];
+            if entry.answered() {
+                return;
+            }
+            let rest = distance(self.una, entry.first.add(entry.packets));
+            let step = distance(self.una, self.passed).min(rest);
+            self.una = self.una.add(step);
+            if step == rest {
+                self.end_front();
+            }
+        }
     }
 
     /// `una` has moved on.
@@ -249,6 +273,10 @@ impl Requester {
             self.credits.limited = None;
         }
         self.recovery.on_ack(self.flight());
+        // Kept within the window, or it would come round with the PSNs.
+        if !self.in_flight_before(self.passed) {
+            self.passed = self.una;
+        }
         self.gap_seen = false;
         self.expired = 0;
         if reload == Reload::Yes && !mutant!(ProgressReloadsNothing) {
@@ -259,12 +287,13 @@ impl Requester {
         }
     }
 
-    /// A response has passed by an unanswered READ or ATOMIC. Those behind it pass by as well:
-    /// only the first one counts, until something moves.
-    fn missed(&mut self, now: Time, cause: RecoverCause) -> Received {
-        if std::mem::replace(&mut self.gap_seen, true) || mutant!(ImpliedNakIgnored) {
-            return Received::Nothing;
-        }
-        self.lose(now, cause)
+    /// A response has passed by an unanswered READ or ATOMIC; the peer has executed what lies before
+    /// `executed`. Those behind it pass by as well: only the first one counts, until something
+    /// moves.
+    fn missed(&mut self, now: Time, cause: RecoverCause, executed: Psn) -> Received {
+        let known = std::mem::replace(&mut self.gap_seen, true) || mutant!(ImpliedNakIgnored);
+        let told = if known { Received::Nothing } else { self.lose(now, cause) };
+        self.tell_executed(executed);
+        told
     }
 }

@@ -5,7 +5,7 @@ use doorbell_core::verbs::{Opcode, Psn, QpType, RnrTimer, WcStatus};
 
 use super::super::config::packets_for;
 use super::super::packet::{Ext, PacketDesc, distance};
-use super::super::recovery::LossRecovery;
+use super::super::recovery::{LossRecovery, State};
 use super::super::rules::SequenceNak;
 use super::super::timeout::{AckTimeoutMode, retry_limit};
 use super::{Received, RecoverCause, Requester, Round, Stall, Timer};
@@ -128,7 +128,7 @@ impl Requester {
     }
 
     /// Whether `mark` lies behind a PSN that is out.
-    fn in_flight_before(&self, mark: Psn) -> bool {
+    pub(super) fn in_flight_before(&self, mark: Psn) -> bool {
         (1..=self.outstanding()).contains(&distance(self.una, mark))
     }
 
@@ -147,8 +147,14 @@ impl Requester {
     /// PSN `una` is missing at the peer, or its response here.
     pub(super) fn lose(&mut self, now: Time, cause: RecoverCause) -> Received {
         let told = Received::Recover { psn: self.una, cause };
-        if matches!(self.timer, Timer::Wait(..)) && cause != RecoverCause::Timeout {
-            // It goes back to `una` anyway when the wait is over.
+        if let Timer::Wait(_, stall) = self.timer
+            && cause != RecoverCause::Timeout
+        {
+            // It goes back to `una` anyway when the wait is over; behind an RNR NAK, with all.
+            if stall != Stall::Rnr && !self.cfg.rules.one_retry_at_a_time {
+                self.recovery.on_loss(self.flight(), cause);
+                self.tell_unanswered(cause);
+            }
             self.count(cause);
             return told;
         }
@@ -159,7 +165,47 @@ impl Requester {
             self.count(cause);
             return told;
         }
+        self.tell_unanswered(cause);
         self.begin_round(now, cause)
+    }
+
+    /// The recovery hears which READs and ATOMICs have no answer, where a response may be what was
+    /// lost. One that sends all again need not know.
+    fn tell_unanswered(&mut self, cause: RecoverCause) {
+        let request = matches!(cause, RecoverCause::SequenceNak | RecoverCause::Rnr(_));
+        if request || matches!(self.recovery, State::GoBackN(_)) {
+            return;
+        }
+        let flight = self.flight();
+        for entry in self.queue.range(self.done..self.cursor).filter(|entry| entry.answered()) {
+            let first = if flight.contains(entry.first) { entry.first } else { self.una };
+            let count = distance(first, entry.first.add(entry.packets));
+            self.recovery.on_unanswered(flight, first, count);
+        }
+    }
+
+    /// The recovery hears of the SENDs and WRITEs before `end` that it has not heard of.
+    pub(super) fn tell_executed(&mut self, end: Psn) {
+        if self.failed || matches!(self.recovery, State::GoBackN(_)) {
+            return;
+        }
+        let flight = self.flight();
+        let from = if self.in_flight_before(self.passed) { self.passed } else { self.una };
+        let (told, new) = (distance(self.una, from), distance(self.una, end));
+        if new > flight.len() || new <= told {
+            return;
+        }
+        let mut left = new - told;
+        self.passed = end;
+        let (mut i, mut psn) = (self.locate(from).0, from);
+        while left > 0 {
+            let entry = &self.queue[i];
+            let count = distance(psn, entry.first.add(entry.packets)).min(left);
+            if !entry.answered() {
+                self.recovery.on_executed(flight, psn, count);
+            }
+            (i, psn, left) = (i + 1, psn.add(count), left - count);
+        }
     }
 
     /// A round of retransmissions begins: it uses a retry, or finds none left.

@@ -100,7 +100,7 @@ impl Requester {
     }
 
     /// The work request that holds a PSN that was sent, and the packet within it.
-    fn locate(&self, psn: Psn) -> (usize, u32) {
+    pub(super) fn locate(&self, psn: Psn) -> (usize, u32) {
         let ahead = distance(self.una, psn);
         let (mut low, mut high) = (self.done, self.cursor.min(self.queue.len() - 1));
         while low < high {

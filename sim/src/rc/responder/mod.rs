@@ -325,7 +325,7 @@ impl Responder {
             Ext::Atomic { .. } => self.answer_again(pkt.psn),
             _ if self.cfg.rules.duplicate_ack == DuplicateAck::Always || pkt.ack_req => {
                 let why = Some(Reason::AcknowledgedAgain);
-                let newest = self.expected.prev();
+                let newest = self.newest_behind(pkt.psn);
                 let psn = if mutant!(DuplicateAckIsOld) { pkt.psn } else { newest };
                 self.acknowledge(now, psn, why);
             }

@@ -57,6 +57,10 @@ pub(super) enum JobKind {
     Atomic(Option<u64>),
 }
 
+const fn is_ack(reply: &Reply) -> bool {
+    matches!(reply, Reply::Acknowledge { syndrome: Syndrome::Ack { .. }, .. })
+}
+
 impl Job {
     fn owes(&self) -> bool {
         self.sent < self.count
@@ -140,56 +144,120 @@ impl Responder {
         }
     }
 
+    /// A job is answered again, in its place: responses leave in PSN order (`protocol.md` §2.2), and
+    /// the requester throws away what passes by one that it misses. So what has begun to be answered
+    /// behind it begins anew, and what lies between it and something that is still to leave is
+    /// answered once more, or that would pass by it. A job whose responses are all still to leave
+    /// has its place already.
     fn owe_again(&mut self, index: usize, (from, count, end): (u32, u32, u32)) {
-        let id = self.first_job.wrapping_add(index as u32);
         let job = &mut self.jobs[index];
         let queued = job.owes();
+        let to_come = queued && from >= job.from + job.sent && end <= job.end;
+        if to_come && job.sent > 0 {
+            return;
+        }
         (job.from, job.count, job.end, job.sent) = (from, count, end, 0);
         job.again |= !queued;
+        if to_come {
+            return;
+        }
+        let owed_last = self.replies.back().map(|reply| self.age(reply));
         if !queued {
-            self.replies.push_back(Reply::Job(id));
+            self.enqueue(index);
+        }
+        for later in index + 1..self.jobs.len() {
+            let age = self.age_of(self.jobs[later].first);
+            let job = &mut self.jobs[later];
+            let passed = !job.owes() && owed_last.is_some_and(|last| age > last);
+            if passed {
+                job.again = true;
+            }
+            if passed || job.owes() {
+                job.sent = 0;
+            }
+            if passed {
+                self.enqueue(later);
+            }
         }
     }
 
-    /// Undoes what the packet with `psn` put into the queue of responses.
+    /// How many PSNs lie between `psn` and the expected one.
+    fn age_of(&self, psn: Psn) -> u32 {
+        distance(psn, self.expected)
+    }
+
+    /// The age of the PSN before which a reply answers everything, its own responses excepted: it
+    /// leaves when nothing older is owed.
+    fn age(&self, reply: &Reply) -> u32 {
+        self.age_of(match reply {
+            Reply::Acknowledge { psn, syndrome: Syndrome::Ack { .. }, .. } => psn.next(),
+            Reply::Acknowledge { psn, .. } | Reply::Sack { psn, .. } => *psn,
+            Reply::Job(id) => self.job(*id).map_or(self.expected, |job| job.first),
+        })
+    }
+
+    /// Where a reply of such an age belongs: behind what is not younger.
+    fn place_of(&self, age: u32) -> usize {
+        let younger = |reply: &Reply| self.age(reply) < age;
+        self.replies.iter().rposition(|reply| !younger(reply)).map_or(0, |i| i + 1)
+    }
+
+    fn enqueue(&mut self, index: usize) {
+        let at = self.place_of(self.age_of(self.jobs[index].first));
+        self.replies.insert(at, Reply::Job(self.first_job.wrapping_add(index as u32)));
+    }
+
+    /// Undoes what the packet with `psn` put into the queue of responses. Of a duplicate: neither it
+    /// nor a later request is answered.
     pub(super) fn take_back(&mut self, psn: Psn) {
-        let caused = match self.replies.back() {
-            Some(Reply::Acknowledge { psn: acknowledged, .. }) => *acknowledged == psn,
-            Some(Reply::Job(id)) => self.job(*id).is_some_and(|j| j.first.add(j.from) == psn),
-            Some(Reply::Sack { .. }) | None => false,
-        };
-        if !caused {
-            return;
-        }
-        if let Some(Reply::Job(id)) = self.replies.pop_back()
-            && self.job(id).is_some_and(|job| !job.again)
-        {
+        let age = self.age_of(psn);
+        let mut replies = std::mem::take(&mut self.replies);
+        replies.retain(|reply| match reply {
+            Reply::Job(id) => {
+                self.job(*id).is_some_and(|job| self.age_of(job.first.add(job.from)) > age)
+            }
+            reply => !is_ack(reply) || self.age(reply) >= age,
+        });
+        self.replies = replies;
+        if psn == self.before.expected && self.jobs.back().is_some_and(|job| job.first == psn) {
             self.jobs.pop_back();
         }
     }
 
     fn last_reply_is_ack(&self) -> bool {
-        let ack =
-            |r: &Reply| matches!(r, Reply::Acknowledge { syndrome: Syndrome::Ack { .. }, .. });
-        self.replies.back().is_some_and(ack)
+        self.replies.back().is_some_and(is_ack)
     }
 
     /// An ACK up to `psn` has to leave.
     pub(super) fn acknowledge(&mut self, now: Time, psn: Psn, why: Option<Reason>) {
         // The credit code is that of the moment at which the ACK leaves.
         let syndrome = Syndrome::Ack { credit: CreditCode::NO_LIMIT };
+        let mut at = self.place_of(self.age_of(psn.next()));
+        let last = at == self.replies.len();
+        let merges = at > 0 && is_ack(&self.replies[at - 1]);
         match self.cfg.ack {
-            AckPolicy::Coalesce { .. } if self.last_reply_is_ack() => {
-                self.replies.pop_back();
-                self.asked += 1;
+            AckPolicy::Coalesce { .. } if merges => {
+                at -= 1;
+                self.replies.remove(at);
+                self.asked += u32::from(last);
             }
-            AckPolicy::Coalesce { delay, .. } => {
+            AckPolicy::Coalesce { delay, .. } if last => {
                 self.asked = 1;
                 self.ack_due = now + delay;
             }
-            AckPolicy::EachRequest => {}
+            AckPolicy::Coalesce { .. } | AckPolicy::EachRequest => {}
         }
-        self.reply(psn, syndrome, why);
+        self.replies.insert(at, Reply::Acknowledge { psn, msn: self.msn, syndrome, why });
+    }
+
+    /// The newest PSN that may be acknowledged on behalf of a duplicate of `psn`: that before the
+    /// expected one, but none beyond a READ or ATOMIC behind the duplicate. The requester has not
+    /// had its response, or it would not have gone back so far: the ACK would pass by it, and
+    /// count as another loss (`protocol.md` §2.2).
+    pub(super) fn newest_behind(&self, psn: Psn) -> Psn {
+        let age = self.age_of(psn);
+        let behind = self.jobs.iter().find(|job| self.age_of(job.first) < age);
+        behind.map_or(self.expected, |job| job.first).prev()
     }
 
     pub(super) fn reply(&mut self, psn: Psn, syndrome: Syndrome, why: Option<Reason>) {

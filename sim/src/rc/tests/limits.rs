@@ -311,6 +311,28 @@ fn responses_behind_a_gap_count_once() {
     assert_eq!(requester.counters().implied_nak_seq_err, 1);
 }
 
+/// The first NAK shows that the READ is lost, and is that; the others show nothing more.
+#[test]
+fn naks_beyond_an_unanswered_read_are_counted_as_such() {
+    let mut requester = rc_with(|_| ());
+    requester.push(job(0, WrOpcode::RdmaRead, 900));
+    requester.push(job(1, WrOpcode::Send, 1));
+    transmit_all(&mut requester);
+    let sequence = Syndrome::Nak { code: NakCode::PsnSequenceError };
+    let rnr = Syndrome::RnrNak { timer: RnrTimer::new(1).unwrap() };
+    for (i, syndrome) in [sequence, sequence, rnr].into_iter().enumerate() {
+        requester.on_packet(NOW, &ack(4, syndrome));
+        let c = requester.counters();
+        assert_eq!((c.implied_nak_seq_err, c.unused_naks), (1, i as u64 + 1));
+    }
+    let c = requester.counters();
+    assert_eq!((c.sequence_naks_received, c.rnr_nak_received), (2, 1));
+    assert_eq!((c.packet_seq_err, c.rnr_nak_retry_err), (0, 0));
+    // One for what is outstanding is no such NAK.
+    requester.on_packet(NOW, &ack(0, sequence));
+    assert_eq!((requester.counters().packet_seq_err, requester.counters().unused_naks), (1, 3));
+}
+
 /// Sent packets and retransmissions when packet 3 of 12 is lost.
 fn one_loss(recovery: Recovery, hold: u32) -> (u32, u64, u64) {
     let plan = plan(vec![job(0, WrOpcode::RdmaWrite, 12 * 256)], |plan| {

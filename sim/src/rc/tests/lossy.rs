@@ -424,6 +424,10 @@ impl<'a> Duel<'a> {
         let came = self.back.naks;
         assert!(q.packet_seq_err <= came.sequence && q.rnr_nak_retry_err <= came.rnr, "{q:?}");
         assert!(q.stale_responses <= self.back.came);
+        let naks = q.sequence_naks_received + q.rnr_nak_received;
+        let told = q.packet_seq_err + q.rnr_nak_retry_err + q.unused_naks;
+        let ends = q.req_transport_retries_exceeded + q.req_rnr_retries_exceeded;
+        assert!((told..=told + ends).contains(&naks), "every NAK counts once: {q:?}");
         let rounds = q.packet_seq_err + q.implied_nak_seq_err + q.local_ack_timeout_err;
         assert!(rounds + q.rnr_nak_retry_err > 0 || q.retransmitted_packets == 0, "{q:?}");
     }

@@ -9,6 +9,7 @@ mod recovery;
 mod replies;
 mod requester;
 mod responder;
+mod responses;
 mod survivors;
 mod timer;
 mod unreliable;

@@ -5,7 +5,7 @@ use doorbell_core::verbs::{Msn, NakCode, Opcode, Psn};
 
 use super::super::*;
 use super::responder::{ACK, INVALID, accepted, aeth, aeths, legal, nak, rc, rc_with, read, send};
-use super::{NOW, respond_all};
+use super::{NOW, request, respond_all};
 
 // ---- ACKs ----------------------------------------------------------------------------------
 
@@ -198,6 +198,26 @@ fn a_read_is_remembered_after_its_last_response() {
     respond_all(&mut responder);
     assert_eq!(responder.read_job(job), Some(ReadJob { va, rkey, len }));
     assert_eq!(responder.read_job(job + 1), None);
+}
+
+/// Two messages were completed since: their number is in the answers to the duplicates.
+#[test]
+fn answers_to_duplicates_have_the_present_msn() {
+    let mut responder = rc();
+    responder.on_packet(NOW, &read(0, 8), true);
+    let atomic = request(Opcode::RcFetchAdd, Psn::new(1), 0, 8);
+    let Accept::Atomic { job, .. } = responder.on_packet(NOW, &atomic, true) else {
+        panic!("an ATOMIC");
+    };
+    responder.atomic_result(job, 77);
+    assert_eq!(aeths(&mut responder), [(0, 1, ACK), (1, 2, ACK)]);
+    for psn in 2..4 {
+        responder.on_packet(NOW, &send(psn), true);
+    }
+    assert_eq!(aeths(&mut responder), [(3, 4, ACK)]);
+    responder.on_packet(NOW, &read(0, 8), true);
+    responder.on_packet(NOW, &atomic, true);
+    assert_eq!(aeths(&mut responder), [(0, 4, ACK), (1, 4, ACK)]);
 }
 
 #[test]

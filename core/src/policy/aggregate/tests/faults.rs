@@ -177,7 +177,8 @@ proptest! {
     /// In a plan of one lane who died is named by everybody, not the messenger.
     #[test]
     fn all_survivors_name_the_dead(
-        places in proptest::collection::vec(0_u32..3, 2..7), largest in 1_u32..4, config in any_config(), who in 0_usize..6, at in 4_u32..30
+        places in proptest::collection::vec(0_u32..3, 2..7), largest in 1_u32..4,
+        config in any_config(), who in 0_usize..6, at in 4_u32..30
     ) {
         // Above all deadlines of chunks, at which everybody would blame a neighbour.
         let config = AggregateConfig { round_deadline: Span::from_ms(10_000), ..config };
