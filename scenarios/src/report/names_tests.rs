@@ -10,9 +10,9 @@ use crate::testing::{expanded, loaded};
 const RICH: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\nlimit = '20ms'\n\
     [topology]\nkind = 'switch'\nhosts = 2\n[qp]\ntimeout = 6\nretry_cnt = 1\n\
     [record]\ntimeline = true\nseries = '1us'\n[[program]]\nname = 'p'\nkind = 'script'\n\
-    steps = ['post write 8B x3', 'ring', 'wait', 'post write 8B', 'ring', 'wait', \
-    'recv 64B x600 own']\n[[fault]]\nid = 'f'\nkind = 'link-down'\nlink = 'host0-switch0'\n\
-    after = '150us'\n[[program]]\nname = 'q'\nkind = 'latency'\niterations = 2\nhost = 1\n\
+    steps = ['post write 8B x3', 'ring', 'wait', 'compute 100us', 'post write 8B', \
+    'ring', 'wait', 'recv 64B x600 own']\n[[fault]]\nid = 'f'\nkind = 'link-down'\n\
+    link = 'host0-switch0'\nafter = '150us'\n[[program]]\nname = 'q'\nkind = 'latency'\niterations = 2\nhost = 1\n\
     peer = 0\n";
 
 /// The value of a name, from the JSON of an outcome; `None`: it is not there.
@@ -97,7 +97,7 @@ fn whatever_an_expectation_can_name_is_in_the_json() {
     let json: Json = serde_json::from_str(&to_json(&report)).unwrap();
     let (o, outcome) = (&json["points"][0]["outcome"], &report.runs[0].outcome);
     let names = outcome.names();
-    for wanted in ["p.statuses", "p.peer_statuses", "p.wr_ids", "p.step.6.result"] {
+    for wanted in ["p.statuses", "p.peer_statuses", "p.wr_ids", "p.step.7.result"] {
         assert!(names.iter().any(|n| n == wanted), "{wanted}: {names:?}");
     }
     for name in &names {
@@ -118,7 +118,7 @@ fn whatever_an_expectation_can_name_is_in_the_json() {
         }
     }
     let text = to_text(&report, Rows::All);
-    for line in ["p.statuses: 0 x3, 12", "p.wr_ids: 0, 1, 2, 3", "p.step.6.result: "] {
+    for line in ["p.statuses: 0 x3, 12", "p.wr_ids: 0, 1, 2, 3", "p.step.7.result: "] {
         assert!(text.contains(line), "{line}: {text}");
     }
 }
