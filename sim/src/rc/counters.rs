@@ -97,11 +97,11 @@ counters! {
     /// Requester: responses without effect: older than all that is outstanding, or never asked
     /// for. Not a counter of Linux.
     stale_responses,
-    /// Requester: NAKs of both kinds, RNR and sequence, that were received and tell nothing of their
-    /// own: too late to name something outstanding (`stale_responses` counts them too), or beyond an
-    /// unanswered READ or ATOMIC, whose loss is what they show (`implied_nak_seq_err` counts the
-    /// first of these), or beyond a work request that this side could not execute. Not a counter of
-    /// Linux.
+    /// Requester: NAKs of both kinds, RNR and sequence, that were received and tell nothing of
+    /// their own: too late to name something outstanding (`stale_responses` counts them too), or
+    /// beyond an unanswered READ or ATOMIC, whose loss is what they show (`implied_nak_seq_err`
+    /// counts the first of these), or beyond a work request that this side could not execute. Not
+    /// a counter of Linux.
     unused_naks,
 }
 
