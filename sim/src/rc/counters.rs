@@ -11,8 +11,8 @@ macro_rules! counters {
         /// So for NAKs of both kinds, RNR and sequence, taken together:
         ///
         /// - sent = received + lost on the way + arrived when the QP had left RTS and SQD;
-        /// - received = not exceeded (`rnr_nak_retry_err` + `packet_seq_err`) + `unused_naks` + 1 if
-        ///   the last one ended the QP.
+        /// - received = not exceeded (`rnr_nak_retry_err` + `packet_seq_err`) + `unused_naks`
+        ///   + 1 if the last one ended the QP.
         #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
         pub struct HwCounters {
             $($(#[$doc])* pub $name: u64,)*
