@@ -139,9 +139,9 @@ pub struct NicStats {
     pub rx_wrong_state: u64,
     /// with another Q_Key (`ibv_query_port` has this counter),
     pub qkey_viol_cntr: u64,
-    /// and those that the transport has no use for: an answer to nothing that is awaited, a datagram
-    /// or UC packet without a receive, of a message whose beginning is lost, with a remote key that
-    /// does not fit.
+    /// and those that the transport has no use for: an answer to nothing that is awaited, or a
+    /// datagram or UC packet without a receive, of a message whose beginning is lost, or with a
+    /// remote key that does not fit.
     pub rx_unused: u64,
     /// Payload bytes sent.
     pub tx_payload: u64,

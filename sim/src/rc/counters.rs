@@ -11,8 +11,8 @@ macro_rules! counters {
         /// So for NAKs of both kinds, RNR and sequence, taken together:
         ///
         /// - sent = received + lost on the way + arrived when the QP had left RTS and SQD;
-        /// - received = not exceeded (`rnr_nak_retry_err` + `packet_seq_err`) + `unused_naks` + 1 if
-        ///   the last one ended the QP.
+        /// - received = not exceeded (`rnr_nak_retry_err` + `packet_seq_err`) + `unused_naks`
+        ///   + 1 if the last one ended the QP.
         #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
         pub struct HwCounters {
             $($(#[$doc])* pub $name: u64,)*
@@ -97,11 +97,11 @@ counters! {
     /// Requester: responses without effect: older than all that is outstanding, or never asked
     /// for. Not a counter of Linux.
     stale_responses,
-    /// Requester: NAKs of both kinds, RNR and sequence, that were received and tell nothing of their
-    /// own: too late to name something outstanding (`stale_responses` counts them too), or beyond an
-    /// unanswered READ or ATOMIC, whose loss is what they show (`implied_nak_seq_err` counts the
-    /// first of these), or beyond a work request that this side could not execute. Not a counter of
-    /// Linux.
+    /// Requester: NAKs of both kinds, RNR and sequence, that were received and tell nothing of
+    /// their own: too late to name something outstanding (`stale_responses` counts them too), or
+    /// beyond an unanswered READ or ATOMIC, whose loss is what they show (`implied_nak_seq_err`
+    /// counts the first of these), or beyond a work request that this side could not execute. Not
+    /// a counter of Linux.
     unused_naks,
 }
 
