@@ -109,13 +109,19 @@ fn a_leaf_sends_one_vector_up_where_its_members_are_grouped() {
 
 #[test]
 fn with_a_lane_for_everybody_all_have_the_same_load() {
-    let plan = two_hop(&leaves(3, 12), 3, 12);
-    let mut roots: Vec<u32> = (0..12).map(|lane| plan.root(lane)).collect();
-    roots.sort_unstable();
-    assert_eq!(roots, (0..12).collect::<Vec<_>>());
-    let cut = Chunks::new(12 * KIB, 64, 12);
-    let first = plan.load(0, &cut, true);
-    assert!((1..12).all(|m| plan.load(m, &cut, true) == first));
+    for (group, members) in [(3, 12), (4, 16), (2, 8)] {
+        let plan = two_hop(&leaves(group, members), group, members);
+        let mut roots: Vec<u32> = (0..members).map(|lane| plan.root(lane)).collect();
+        // As many as there are groups: each has one of the first roots.
+        let mut first: Vec<u32> = roots[..group as usize].iter().map(|m| m / group).collect();
+        first.dedup();
+        assert_eq!(first.len(), group as usize, "the first roots are in different groups");
+        roots.sort_unstable();
+        assert_eq!(roots, (0..members).collect::<Vec<_>>());
+        let cut = Chunks::new(u64::from(members) * KIB, 64, members);
+        let first = plan.load(0, &cut, true);
+        assert!((1..members).all(|m| plan.load(m, &cut, true) == first));
+    }
 }
 
 fn any_plan() -> impl Strategy<Value = Plan> {

@@ -72,6 +72,36 @@ fn a_group_is_closed_and_opened_again() {
     }
 }
 
+/// READs are bounded, and wait for the round that they belong to.
+#[test]
+fn a_parent_reads_as_much_as_it_may_when_it_may() {
+    let plan = Plan::direct(3, 1).unwrap();
+    let config = AggregateConfig { method: Method::Read, reads: 1, ..config(64, 64) };
+    let mut ideal = Ideal::new(3);
+    let open = |rank: usize, ideal: &mut Ideal| {
+        Aggregate::open(&mut ideal.at(rank), config, &plan).unwrap()
+    };
+    let mut all: Vec<Aggregate> = (0..3).map(|rank| open(rank, &mut ideal)).collect();
+    for rank in [0, 1, 2, 0, 1, 2] {
+        all[rank].connect(&mut ideal.at(rank)).unwrap();
+    }
+    let mut step = |all: &mut Vec<Aggregate>, rank: usize| {
+        let progress = all[rank].step(&mut ideal.at(rank)).unwrap();
+        (progress == Progress::Complete, all[rank].stats().reads)
+    };
+    all.iter_mut().for_each(|a| a.begin(Time::ZERO).unwrap());
+    // Two chunks are announced, and one may be read at a time.
+    assert_eq!([step(&mut all, 1).1, step(&mut all, 2).1, step(&mut all, 0).1], [0, 0, 1]);
+    while !step(&mut all, 0).0 {}
+    assert!(step(&mut all, 1).0 && step(&mut all, 2).0);
+    // The next round begins at a child, and not yet at the parent.
+    all[1].begin(Time::ZERO).unwrap();
+    step(&mut all, 1);
+    assert_eq!(step(&mut all, 0), (true, 2));
+    all[0].begin(Time::ZERO).unwrap();
+    assert_eq!(step(&mut all, 0), (false, 3));
+}
+
 proptest! {
     /// Whatever the plan, the sizes, the method, and who is faster.
     #[test]
