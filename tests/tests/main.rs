@@ -28,3 +28,4 @@ mod srq;
 mod stalls;
 mod tour;
 mod variants;
+mod watch;

@@ -7,7 +7,7 @@ use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, So
 
 use super::ExitStatus;
 use super::args::Target;
-use crate::format::expand::{Expanded, expand};
+use crate::format::expand::{Expanded, expand_only};
 use crate::format::load::{Loaded, Overrides, find, load};
 use crate::input::{InputError, Source, shown};
 use crate::profile::Profiles;
@@ -23,26 +23,25 @@ pub(super) struct Ready {
 
 /// Finds, reads and expands a scenario.
 pub(super) fn ready(target: &Target) -> Result<Ready, InputError> {
+    ready_of(target, None)
+}
+
+/// [`ready`], with the points of one variant where one is named.
+pub(super) fn ready_of(target: &Target, variant: Option<&str>) -> Result<Ready, InputError> {
     let (source, directory) = find(&target.scenario)?;
     let overrides = Overrides { set: target.set.clone(), seed: target.seed };
     let mut profiles = Profiles::beside(&directory);
     let loaded = load(source, directory, &overrides)?;
-    let points = expand(&loaded, &mut profiles)?;
-    Ok(Ready { name: short_name(&target.scenario), loaded, points })
-}
-
-/// Leaves the points of one variant.
-pub(super) fn only_variant(ready: &mut Ready, name: &str) -> Result<(), InputError> {
-    let names = ready.loaded.variant_names();
-    if !names.contains(&name) {
+    let names = loaded.variant_names();
+    if let Some(name) = variant.filter(|name| !names.contains(name)) {
         let error = InputError::new(format!("the file has no variant \"{name}\""));
         return Err(error.help(match names.is_empty() {
             true => "it has no variants: leave --variant out".to_owned(),
             false => format!("it has {}", names.join(", ")),
         }));
     }
-    ready.points.retain(|p| p.point.variant.as_deref() == Some(name));
-    Ok(())
+    let points = expand_only(&loaded, &mut profiles, variant)?;
+    Ok(Ready { name: short_name(&target.scenario), loaded, points })
 }
 
 /// The file's name without folder and ending, so that results do not depend on where it lies.

@@ -8,7 +8,7 @@ use doorbell_sim::engine::TraceHash;
 use super::ExitStatus;
 use super::args::RunArgs;
 use super::capture::{Capturing, point_stem};
-use super::common::{Ready, cannot_write, complain, only_variant, print, ready, run_all};
+use super::common::{Ready, cannot_write, complain, print, ready_of, run_all};
 use crate::expect::Status;
 use crate::input::InputError;
 use crate::report::{
@@ -110,11 +110,7 @@ fn write_series(folder: &Path, report: &Report) -> Result<(), ExitStatus> {
 
 /// The points that were asked for.
 fn chosen(args: &RunArgs) -> Result<Ready, InputError> {
-    let mut ready = ready(&args.target)?;
-    if let Some(name) = &args.variant {
-        only_variant(&mut ready, name)?;
-    }
-    Ok(ready)
+    ready_of(&args.target, args.variant.as_deref())
 }
 
 /// Runs all points, with a capture of each where that was asked for.

@@ -72,6 +72,25 @@ fn run_tells_what_happened() {
     assert_eq!(status(&["program.0.batch=0"]), ExitStatus::BadInput);
 }
 
+/// What is set for a variant need not suit the others.
+#[test]
+fn run_reads_no_variant_but_the_one_that_is_named() {
+    let folder = Folder::new("variant");
+    let variants = "[[variant]]\nname = 'none'\nset = { 'program.0.window' = 4 }\n\
+                    [[variant]]\nname = 'timely'\nset = { 'congestion.control' = 'timely' }\n";
+    let head = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'message-rate'\n";
+    let file = folder.file("s.toml", &format!("{head}{variants}"));
+    let status = |variant: Option<&str>| {
+        let mut args = run_args(&file, &["congestion.t_low=50us"]);
+        args.variant = variant.map(str::to_owned);
+        run::run(&Formula, &args)
+    };
+    assert_eq!(status(Some("timely")), ExitStatus::Ok);
+    for refused in [Some("none"), Some("no such"), None] {
+        assert_eq!(status(refused), ExitStatus::BadInput, "{refused:?}");
+    }
+}
+
 #[test]
 fn run_compares_the_trace_hash() {
     let folder = Folder::new("hash");

@@ -26,6 +26,16 @@ pub struct Expanded {
 /// # Errors
 /// When a point is wrong in itself or for its profile; the error has the place.
 pub fn expand(loaded: &Loaded, profiles: &mut Profiles) -> Result<Vec<Expanded>, InputError> {
+    expand_only(loaded, profiles, None)
+}
+
+/// [`expand`], of one variant if one is named: what is set for it need not suit the others. Points
+/// have the numbers that they have among all.
+pub(crate) fn expand_only(
+    loaded: &Loaded,
+    profiles: &mut Profiles,
+    only: Option<&str>,
+) -> Result<Vec<Expanded>, InputError> {
     let per_variant = loaded.axes.iter().try_fold(1usize, |n, a| n.checked_mul(a.values.len()));
     let variants: Vec<Option<&Changes>> = match loaded.variants.is_empty() {
         true => vec![None],
@@ -40,9 +50,12 @@ pub fn expand(loaded: &Loaded, profiles: &mut Profiles) -> Result<Vec<Expanded>,
     };
     let mut typed = BTreeMap::new();
     let mut points = Vec::with_capacity(per_variant * variants.len());
-    for variant in variants {
+    for (before, variant) in variants.into_iter().enumerate() {
+        if only.is_some() && variant.map(|v| v.name.as_str()) != only {
+            continue;
+        }
         for combination in 0..per_variant {
-            let index = points.len();
+            let index = before * per_variant + combination;
             points.push(point(loaded, variant, combination, index, profiles, &mut typed)?);
         }
     }

@@ -88,6 +88,10 @@ const fn default_seed() -> Count<0, { i64::MAX as u64 }> {
     Count::of(1)
 }
 
+/// Events of a run without a word: some ten times those of the largest network benchmark (1024
+/// hosts that send 2 MB each through a fat tree), and a minute or two.
+const MOST_EVENTS: u64 = 300_000_000;
+
 /// What is modelled, and for how long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -98,6 +102,10 @@ pub struct RunOptions {
     pub host: HostModel,
     /// Simulated time after which the run ends, finished or not.
     pub limit: Positive<Span>,
+    /// Events after which the run ends, finished or not: a machine handles some millions of them in
+    /// a second. Higher: a run that gets nowhere, such as one in which nearly all packets are sent
+    /// again in vain, is ended later.
+    pub events: Count<1, { i64::MAX as u64 }>,
 }
 
 impl Default for RunOptions {
@@ -106,6 +114,7 @@ impl Default for RunOptions {
             noise: Noise::default(),
             host: HostModel::default(),
             limit: Positive(Span::from_ms(10_000)),
+            events: Count::of(MOST_EVENTS),
         }
     }
 }

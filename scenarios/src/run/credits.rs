@@ -14,6 +14,9 @@ const ALARM_PERCENT: u64 = 10;
 /// Reasons that are named, that of the worst lane first.
 const NAMED: usize = 8;
 
+/// Name of the note.
+const NAME: &str = "credit-starvation";
+
 /// A lane of an output port.
 struct Lane {
     at: (NodeId, PortId),
@@ -58,13 +61,39 @@ pub(super) fn starvation(world: &World, out: &mut Outcome) {
     }
     for (reason, of) in by_reason.into_iter().take(NAMED) {
         let text = alarm(world, reason, &of, percent(&of[0]));
-        let (name, count) = ("credit-starvation".to_owned(), of.iter());
+        let (name, count) = (NAME.to_owned(), of.iter());
         let count = count.map(|l| l.suffered.times).sum();
         let kind = match reason {
             Reason::Link(_) => NoteKind::Info,
             Reason::Room(_) => NoteKind::Warning,
         };
         out.notes.push(Note { kind, name, text, count });
+    }
+}
+
+/// Where no resource is busy: a port that sends or is held back for lack of credit nearly all the
+/// time, while nothing behind it is full, is limited by the credits of its far end. `share`: from
+/// so many parts per million of `duration`, the measured time.
+pub(super) fn limiting(world: &World, share: u128, duration: Span, out: &mut Outcome) {
+    if out.limiting.is_some() || !out.notes.iter().any(|n| n.name == NAME) {
+        return;
+    }
+    let (fabric, run) = (world.fabric(), u128::from(duration.as_ps()));
+    let starved = |at: &(NodeId, PortId)| {
+        let egress = fabric.egress_of(at.0, at.1);
+        let lanes = 0..egress.lanes();
+        lanes.filter_map(|l| Some(egress.starvation(world.now(), l)?.starved)).max()
+    };
+    let starving = fabric.ports().filter(|at| starved(at).is_some_and(|t| t > Span::ZERO));
+    let all: Vec<_> = starving.map(|at| (starved(&at), at)).collect();
+    let Some((_, worst)) = all.into_iter().max() else { return };
+    let works = u128::from(bottleneck::work(world, worst).as_ps());
+    if works * 1_000_000 < run * share {
+        return;
+    }
+    if let Reason::Room(port) = Ways::of(world).reason(world, worst) {
+        let (peer, at) = fabric.egress_of(port.0, port.1).peer();
+        out.limiting = Some(format!("link credits of {}", port_name(fabric, peer, at)));
     }
 }
 
@@ -150,10 +179,13 @@ mod tests {
         assert_eq!(all.len(), 1, "{all:?}");
         assert!(all[0].starts_with("host0.port0, VL 0: ") && all[0].contains("credits.blocks`"));
         assert!(all[0].contains("no link behind it is full, so switch0.port0 grants"), "{all:?}");
+        assert_eq!(o.limiting.as_deref(), Some("link credits of switch0.port0"));
         let o = few(&["topology.credits.host_blocks=200"]);
         let all = note(&o);
         assert!(all[0].contains("host1.port0 grants too few credits"), "{all:?}");
         assert!(all[0].contains("topology.credits.host_blocks"), "{all:?}");
-        assert!(note(&few(&[])).is_empty(), "2048 blocks are enough");
+        let enough = few(&[]);
+        assert!(note(&enough).is_empty(), "2048 blocks are enough");
+        assert!(!enough.limiting.is_some_and(|l| l.contains("credits")));
     }
 }

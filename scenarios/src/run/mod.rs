@@ -6,6 +6,7 @@ mod bottleneck;
 pub(crate) mod congestion;
 mod credits;
 mod deaths;
+mod drops;
 mod effective;
 #[cfg(test)]
 mod end_tests;

@@ -22,8 +22,8 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    congestion, credits, deaths, effective, faults, flow_figures, limits, ports, receives, series,
-    sums, switches, timeline, waiting, watch,
+    congestion, credits, deaths, drops, effective, faults, flow_figures, limits, ports, receives,
+    series, sums, switches, timeline, waiting, watch,
 };
 use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
@@ -84,6 +84,7 @@ fn simulate(point: &Point, mut world: World) -> (Result<Outcome, RunError>, io::
         return (Err(error), Ok(()));
     }
     series::start(&point.scenario.record, &mut world);
+    world.bound_events(point.scenario.run.events.value());
     let end = world.run(Time::ZERO + point.scenario.run.limit.0);
     let written = world.end_capture();
     let recorder = world.end_series();
@@ -218,7 +219,9 @@ fn collect(
     credits::starvation(world, &mut out);
     oversize(world, &mut out);
     switches::collect(point, world, &mut out);
+    drops::collect(point, world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
+    credits::limiting(world, LIMITING_PPM, last.since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
     limits::collect(world, point, last.since(first), &mut out);
@@ -293,6 +296,14 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
             let limit = "the time limit of the run was reached; raise run.limit or ask for less";
             Exit { kind: ExitKind::NoProgress, reason: limit.to_owned() + &still_held(world) }
         }
+        RunEnd::EventLimit(most) => Exit {
+            kind: ExitKind::NoProgress,
+            reason: losses(world)
+                + &format!(
+                    "{most} events were handled and the run had not ended: raise run.events, or \
+                     ask for less. Packets that are sent again and again do that"
+                ),
+        },
         RunEnd::Deadlock(d) => {
             Exit { kind: ExitKind::NoProgress, reason: losses(world) + &d.to_string() }
         }

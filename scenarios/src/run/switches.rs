@@ -6,7 +6,7 @@ use doorbell_sim::fabric::{
     MarkAt, PauseAt, PauseCounters, PortHeadroom, Service, SharedConfig, Sharing, StormAction,
     Watchdog,
 };
-use doorbell_sim::wire::PortId;
+use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 
 use super::effective::row;
@@ -107,6 +107,11 @@ fn pauses(world: &World, port: &EgressPort) -> PauseCounters {
         storms: a.storms + b.storms,
         restores: a.restores + b.restores,
     })
+}
+
+/// What an output port has done about pauses.
+pub(super) fn pauses_of(world: &World, (node, port): (NodeId, PortId)) -> PauseCounters {
+    pauses(world, world.fabric().egress_of(node, port))
 }
 
 /// What the ports of switches have marked, paused and held, over all of them; that of each is
@@ -259,6 +264,14 @@ const HEADROOM: &str = "little-headroom";
 /// Ports that the note names; the rest is counted.
 const MAX_STORMS: usize = 4;
 
+/// Whether a port has a storm and the node that pauses it has none at its own outputs.
+fn begins(world: &World, at: (NodeId, PortId)) -> bool {
+    let fabric = world.fabric();
+    let (peer, _) = fabric.egress_of(at.0, at.1).peer();
+    let storms = |at| pauses_of(world, at).storms > 0;
+    storms(at) && !fabric.ports().any(|at| at.0 == peer && storms(at))
+}
+
 fn storm_note(world: &World, count: u64, out: &mut Outcome) {
     if count == 0 {
         return;
@@ -276,9 +289,18 @@ fn storm_note(world: &World, count: u64, out: &mut Outcome) {
         0 => String::new(),
         n => format!("; and {n} more"),
     };
+    let began = match fabric.ports().any(|at| begins(world, at)) {
+        true => {
+            "It began where nobody pauses the one that pauses: find out why that one does not take \
+             what it gets, or let `switch.storm = \"ignore\"` pass over it"
+        }
+        false => {
+            "Each of them is paused itself by another, in a circle that has no beginning: take \
+             routes that go up and then down, or let `switch.storm = \"ignore\"` break it"
+        }
+    };
     let text = format!(
-        "paused for longer than `switch.watchdog`: {}{more}. It began where nobody pauses the one \
-         that pauses",
+        "paused for longer than `switch.watchdog`: {}{more}. {began}",
         all[..all.len().min(MAX_STORMS)].join("; ")
     );
     let name = "pause-storm".to_owned();

@@ -64,6 +64,11 @@ impl Fabric {
         self.switches.iter().any(|s| s.mmu.is_some())
     }
 
+    /// Whether some switch looks for pauses that last too long.
+    pub fn has_watchdogs(&self) -> bool {
+        self.switches.iter().any(|s| s.mmu.as_ref().is_some_and(|m| m.watchdog.is_some()))
+    }
+
     /// Whether ports may wait for each other in a circle: switches hold each other back, and the
     /// routes lead over links of which each is followed by another in a circle. False for networks
     /// of more than 256 switches, which are built as shapes and go up, then down.
@@ -235,7 +240,8 @@ impl SwitchNode {
 
     /// Output queues that are paused and have packets.
     fn paused(&self, switch: u32) -> impl Iterator<Item = Waiting> {
-        self.ports.iter().enumerate().flat_map(move |(port, p)| {
+        let ports = self.ports.iter().enumerate().filter(|(_, p)| p.egress.is_paused_at_all());
+        ports.flat_map(move |(port, p)| {
             let paused = |class: &u8| {
                 p.egress.is_paused(*class) && p.egress.queued().any(|item| item.class == *class)
             };

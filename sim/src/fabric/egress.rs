@@ -458,6 +458,11 @@ impl EgressPort {
 
     // ---- pauses ------------------------------------------------------------------------------
 
+    /// Whether some class is paused.
+    pub(super) const fn is_paused_at_all(&self) -> bool {
+        self.paused != 0
+    }
+
     /// Whether a class is paused.
     pub const fn is_paused(&self, class: u8) -> bool {
         self.paused >> class & 1 == 1
@@ -629,6 +634,9 @@ impl EgressPort {
         out: &mut Out<FabricEvent>,
     ) -> Option<Started> {
         let mut freed = None;
+        if !self.is_paused_at_all() {
+            return freed;
+        }
         for class in 0..MAX_CLASSES as u8 {
             let paused = self.is_paused(class);
             let Some(p) = self.wiring.pauses.as_mut().filter(|_| paused) else { continue };

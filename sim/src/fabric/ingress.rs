@@ -24,8 +24,8 @@ pub struct Ingress {
     pub(super) lanes: Option<Box<Receivers>>,
     pub(super) occupied: u64,
     pub(super) received: Tally,
-    /// Packets that faults took from the link just before it ended here. Boxed: two cache lines that
-    /// hardly any packet touches.
+    /// Packets that faults took from the link just before it ended here. Boxed: two cache lines
+    /// that hardly any packet touches.
     pub(super) lost: Box<Drops>,
     /// Packets that a fault added to those that were sent.
     pub(super) copied: Tally,

@@ -90,6 +90,8 @@ pub enum RunEnd {
     NoProgress(Vec<StallReason>),
     /// The time limit has come.
     TimeLimit,
+    /// So many events have been handled, see [`World::bound_events`].
+    EventLimit(u64),
     /// Time does not move on.
     Livelock(EngineError),
     /// Switches hold each other back in a circle.
@@ -106,6 +108,10 @@ pub struct World {
     /// Events that changed nothing: announcements of the end of a program that nobody waited for,
     /// and what a fault plan watches for in vain.
     unheard: u64,
+    /// Events after which a run is not continued.
+    most_events: u64,
+    /// Searches for storms and deadlocks.
+    searches: u64,
     /// Only timers are pending, and all of them were overtaken: there is no need to look again at
     /// every QP with each of them.
     nothing_due: bool,
@@ -172,6 +178,8 @@ impl World {
             hosts,
             reached: Time::ZERO,
             unheard: 0,
+            most_events: u64::MAX,
+            searches: 0,
             nothing_due: false,
             retold: 0,
             faults: None,
@@ -216,14 +224,24 @@ impl World {
         self.shared.capture.take().map_or(Ok(()), |mut capture| capture.finish())
     }
 
+    /// Ends runs with [`RunEnd::EventLimit`] once so many events have been handled; without it
+    /// there is no such limit. Time passes in work as well as in waiting: senders that repeat
+    /// nearly everything in vain come to no time limit while anybody waits.
+    pub const fn bound_events(&mut self, most: u64) {
+        self.most_events = most;
+    }
+
     /// Runs until every program is done and nothing is under way, until nothing can happen any
-    /// more, or until `limit`.
+    /// more, until `limit`, or until so many events as are allowed.
     pub fn run(&mut self, limit: Time) -> RunEnd {
         self.arm_faults();
         self.arm_watch();
         loop {
             if self.only_faults_left() {
                 return self.ended(limit);
+            }
+            if self.shared.engine.events() >= self.most_events {
+                return RunEnd::EventLimit(self.most_events);
             }
             match self.shared.engine.comes_by(limit) {
                 None => return self.ended(limit),
@@ -510,6 +528,12 @@ impl World {
     /// that found nothing due, nor what a fault plan adds to the queue without an effect.
     pub fn events(&self) -> u64 {
         self.shared.engine.events() + self.retold - self.unheard
+    }
+
+    /// Searches so far for pause storms and deadlocks, which are no events: the time that they
+    /// take grows with the network.
+    pub const fn searches(&self) -> u64 {
+        self.searches
     }
 
     /// Hash of everything that happened.

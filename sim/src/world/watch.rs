@@ -32,17 +32,23 @@ impl World {
     /// One search. Gives the circle if there is one.
     pub(super) fn watch(&mut self, now: Time) -> Option<Deadlock> {
         self.unheard += 1;
+        self.searches += 1;
         self.watching = false;
         let s = &mut self.shared;
         let hosts = s.fabric.hosts().len();
-        for switch in 0..s.fabric.switches().len() {
+        let dogs = if s.fabric.has_watchdogs() { s.fabric.switches().len() } else { 0 };
+        for switch in 0..dogs {
             s.fabric.watch(now, switch, &mut s.packets, &mut s.fabric_out);
             s.schedule_fabric(s.port_ids[hosts + switch]);
         }
-        let deadlock = s.fabric.deadlock(now, SEARCH_INTERVAL);
+        // Where no packet is under way, none is held back.
+        let idle = s.packets.is_empty();
+        let deadlock = if idle { None } else { s.fabric.deadlock(now, SEARCH_INTERVAL) };
         if deadlock.is_some() {
             self.reached = now;
-        } else if !s.engine.only_periodic_left() {
+        } else if !self.shared.engine.only_periodic_left() && !self.is_over() {
+            // A timer that nobody waits for any more is pending until its time: it may be one of
+            // seconds, and what has come to its end cannot come into a circle.
             self.watch_at(now + SEARCH_INTERVAL);
         }
         deadlock

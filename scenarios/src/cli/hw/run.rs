@@ -26,7 +26,7 @@ use super::settings;
 use super::trouble::Trouble;
 use crate::cli::ExitStatus;
 use crate::cli::args::HwRunArgs;
-use crate::cli::common::{Ready, only_variant, print, ready};
+use crate::cli::common::{Ready, print, ready_of};
 use crate::format::expand::Expanded;
 use crate::input::InputError;
 use crate::report::measured_text;
@@ -62,8 +62,8 @@ fn measure(
     provider: &Arc<dyn Provider>,
     env: super::options::Env<'_>,
 ) -> Result<Report, Trouble> {
-    let mut ready = ready(&args.target)?;
-    choose(&mut ready, args.variant.as_deref())?;
+    let ready = ready_of(&args.target, args.variant.as_deref())?;
+    check_one(&ready)?;
     let Expanded { point, tree } = &ready.points[0];
     let of_file = |e| Trouble::from(at_setting(e, tree));
     settings::check(point).map_err(of_file)?;
@@ -93,11 +93,8 @@ fn measure(
     Ok(Report { ready, size, ranks, outcome })
 }
 
-/// Leaves one point.
-fn choose(ready: &mut Ready, variant: Option<&str>) -> Result<(), InputError> {
-    if let Some(name) = variant {
-        only_variant(ready, name)?;
-    }
+/// There must be one point.
+fn check_one(ready: &Ready) -> Result<(), InputError> {
     if ready.points.len() == 1 {
         return Ok(());
     }

@@ -81,7 +81,7 @@ pub(super) fn as_run(point: &Point) -> Scenario {
 /// What file and command line say and only the simulator reads.
 pub(super) fn ignored(Expanded { point, tree }: &Expanded, expects: bool) -> Vec<String> {
     let s = &point.scenario;
-    let RunOptions { noise, host, limit } = RunOptions::default();
+    let RunOptions { noise, host, limit, events } = RunOptions::default();
     let mut out = vec![format!("profile {} (but its limits count)", s.profile)];
     let mut add = |present: bool, name: &str| {
         if present {
@@ -93,6 +93,7 @@ pub(super) fn ignored(Expanded { point, tree }: &Expanded, expects: bool) -> Vec
     add(s.run.noise != noise, "run.noise");
     add(s.run.host != host, "run.host");
     add(s.run.limit != limit, "run.limit");
+    add(s.run.events != events, "run.events");
     add(s.record.timeline, "record.timeline");
     add(s.program.iter().any(|p| p.start_spread.is_some()), "start_spread");
     add(!s.fault.is_empty(), "fault");

@@ -229,8 +229,8 @@ fn a_rank_that_stalls_ends_the_other_one() {
 #[test]
 fn a_message_that_the_device_does_not_take_is_refused_at_its_place() {
     let file = File::new("long", PING_PONG);
-    let mut ready = ready(&file.args().target).unwrap();
-    choose(&mut ready, Some("long")).unwrap();
+    let ready = ready_of(&file.args().target, Some("long")).unwrap();
+    check_one(&ready).unwrap();
     check_size(&ready.points[0], 0, 4096).unwrap();
     let Err(Trouble::Input(error)) = check_size(&ready.points[0], 0, 4095) else {
         panic!("it fits")

@@ -1,0 +1,252 @@
+//! Packets that the network dropped or put out of order, each with the setting behind it and what
+//! helps.
+
+use doorbell_sim::fabric::{
+    DropCause, FabricConfig, PAUSE_FRAME_BYTES, PauseCounters, SharedConfig, StormAction,
+};
+use doorbell_sim::world::{World, port_name};
+
+use super::network::network_of;
+use super::switches::{classes, shared};
+use super::{Metric, Note, NoteKind, Outcome, Point};
+use crate::format::RoutingMode;
+use crate::profile::RecoveryKind;
+
+/// Name of the note about drops of a lossless class.
+const LOSSLESS: &str = "lossless-drops";
+
+/// Name of the note about queues that were full.
+const FULL: &str = "full-queues";
+
+/// Name of the note about packets that overtake each other.
+const ORDER: &str = "out-of-order";
+
+/// Bytes of a quantum of pause time.
+const QUANTUM_BYTES: u64 = 64;
+
+/// Looks at what the network dropped. To be asked when the other notes about switches are there.
+pub(super) fn collect(point: &Point, world: &World, out: &mut Outcome) {
+    out.oracles.extend([LOSSLESS, FULL, ORDER].map(str::to_owned));
+    let looks = [
+        (LOSSLESS, NoteKind::Warning, lossless(point, world, out)),
+        (FULL, NoteKind::Info, full(point, world)),
+        (ORDER, NoteKind::Warning, out_of_order(point, world, out)),
+    ];
+    for (name, kind, found) in looks {
+        if let Some((text, count)) = found {
+            out.notes.push(Note { kind, name: name.to_owned(), text, count });
+        }
+    }
+}
+
+/// Quanta from which a pause lasts until the next frame that renews it: one goes after half of the
+/// time, and waits at most for the largest packet and a frame of each class.
+fn lasting(config: &FabricConfig) -> u64 {
+    let frames = u64::from(PAUSE_FRAME_BYTES) * config.classes.each.len() as u64;
+    (2 * (u64::from(config.max_packet_bytes) + frames)).div_ceil(QUANTUM_BYTES)
+}
+
+/// Why a class that never drops has dropped.
+fn lossless(point: &Point, world: &World, out: &Outcome) -> Option<(String, u64)> {
+    let count = world.fabric().dropped().of(DropCause::IngressOverflow).packets;
+    if count == 0 {
+        return None;
+    }
+    let config = network_of(&point.scenario, &point.profile).ok()?;
+    let SharedConfig { quanta, lapse, watchdog, .. } = shared(&point.scenario.switch);
+    let (asked, lasting) = (u64::from(quanta), lasting(&config));
+    let noted = |name: &str| out.notes.iter().any(|n| n.name == name);
+    let mut why = Vec::new();
+    if lapse {
+        why.push(format!(
+            "`switch.lapse` lets a pause of {asked} quanta end though the input is still full: \
+             leave it out, or raise `switch.quanta`"
+        ));
+    } else if asked < lasting {
+        why.push(format!(
+            "a pause of {asked} quanta may end before the frame that renews it has waited for the \
+             largest packet: raise `switch.quanta` to {lasting} or more"
+        ));
+    }
+    if noted("little-headroom") {
+        why.push("headroom is too small: see the note `little-headroom`".to_owned());
+    }
+    let storms = |c: PauseCounters| c.storms > 0;
+    let passed = watchdog.is_some_and(|w| w.action == StormAction::Ignore);
+    if passed && world.fabric().ports().any(|at| storms(super::switches::pauses_of(world, at))) {
+        why.push(
+            "watchdogs passed over pauses: raise `switch.watchdog`, or write `switch.storm = \
+             \"report\"`"
+                .to_owned(),
+        );
+    }
+    if !point.scenario.fault.is_empty() {
+        why.push(
+            "the fault plan may have added packets, or let pauses be missed: run without \
+             `[[fault]]` to see"
+                .to_owned(),
+        );
+    }
+    if why.is_empty() {
+        why.push("no setting explains it: this is an error of the model, please report it".into());
+    }
+    let text = format!(
+        "inputs of a lossless class were full and dropped (`ingress_overflow`): {}",
+        why.join("; ")
+    );
+    Some((text, count))
+}
+
+/// Which queue dropped most for want of room, and what would have kept the packets.
+fn full(point: &Point, world: &World) -> Option<(String, u64)> {
+    let fabric = world.fabric();
+    let count = fabric.dropped().of(DropCause::TailDrop).packets;
+    let counters = |(node, port)| fabric.egress_of(node, port).counters(world.now());
+    let of = |at| counters(at).dropped.of(DropCause::TailDrop).packets;
+    let worst = fabric.ports().max_by_key(|at| (of(*at), std::cmp::Reverse(*at)))?;
+    if count == 0 || of(worst) == 0 {
+        return None;
+    }
+    let s = &point.scenario;
+    let mode = s.topology.switch_mode();
+    let marks: Vec<u64> =
+        classes(&s.switch, mode).each.iter().filter_map(|c| c.ecn.map(|e| e.kmin)).collect();
+    let queue = counters(worst).max_queue_bytes;
+    let (node, port) = worst;
+    let (peer, at) = fabric.egress_of(node, port).peer();
+    let marked = match marks.iter().min() {
+        None => String::new(),
+        Some(kmin) => {
+            let kmin = Metric::bytes(*kmin).text();
+            let why = match s.congestion.control.word() {
+                "none" => "and nobody slows down for marks: set `congestion.control`".to_owned(),
+                word => format!(
+                    "and `{word}` had no room above that until it acted: lower `switch.ecn.kmin` \
+                     and `kmax`"
+                ),
+            };
+            format!("; marks begin at {kmin}, {why}")
+        }
+    };
+    let size = match s.switch.buffer {
+        Some(_) => "`switch.buffer` or `switch.alpha`",
+        None => "`topology.buffer`, or `switch.buffer` of shared ones",
+    };
+    let text = format!(
+        "queues of lossy classes were full, that of {} to {} most often: {} packets dropped, at \
+         most {} waited{marked}. Raise {size}, let fewer send at once, or make the class lossless \
+         (`topology.switch = \"pfc\"`)",
+        port_name(fabric, node, port),
+        port_name(fabric, peer, at),
+        of(worst),
+        Metric::bytes(queue).text(),
+    );
+    Some((text, count))
+}
+
+/// Go-Back-N over switches that choose by load for each packet. A lost packet is told of by one NAK
+/// at most, so where there are more of them than losses, packets have overtaken each other.
+fn out_of_order(point: &Point, world: &World, out: &Outcome) -> Option<(String, u64)> {
+    let adaptive = point.scenario.topology.routing == Some(RoutingMode::Adaptive);
+    if !adaptive || point.profile.rc.recovery != RecoveryKind::GoBackN {
+        return None;
+    }
+    let of = |name: &str| out.counters.get(name).copied().unwrap_or(0);
+    let dropped = world.fabric().dropped();
+    let lost: u64 = DropCause::ALL.iter().map(|cause| dropped.of(*cause).packets).sum();
+    let (naks, again) = (of("packet_seq_err"), of("retransmitted_packets"));
+    if naks <= lost {
+        return None;
+    }
+    let text = format!(
+        "`topology.routing = \"adaptive\"` takes another way for each packet, and some overtook \
+         others: Go-Back-N takes that for loss, {naks} times here with {lost} packets lost, and \
+         {again} packets were sent again. Write `rc.recovery = \"selective-repeat\"` under \
+         [settings], or `topology.routing = \"ecmp\"`"
+    );
+    Some((text, naks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::simulate_tests::{number, outcome};
+
+    fn note<'a>(o: &'a Outcome, name: &str) -> &'a str {
+        let note = o.notes.iter().find(|n| n.name == name);
+        &note.unwrap_or_else(|| panic!("no {name}: {:?}", o.notes)).text
+    }
+
+    /// Eight write 1 MB to one at a switch.
+    fn incast(switch: &str, rest: &str) -> Outcome {
+        let text = format!(
+            "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 9\nrate = '100Gbps'\n\
+             propagation = '1us'\nswitch = 'pfc'\n[switch]\nbuffer = '4MB'\n{switch}\n\
+             [[program]]\nkind = 'flows'\nhost = 1\nhosts = 8\npeer = 0\nsize = '1MB'\n\
+             flows = {{ pattern = 'incast' }}\n[qp]\nmtu = '1KiB'\n{rest}"
+        );
+        outcome(&text, &[])
+    }
+
+    #[test]
+    fn a_lossless_class_that_drops_names_the_setting() {
+        let o = incast("", "");
+        assert_eq!(number(&o, "counter.ingress_overflow"), 0.0);
+        assert_eq!(number(&o, "note.lossless-drops"), 0.0);
+        for (switch, says) in [
+            ("lapse = true\nquanta = 977", "`switch.lapse` lets a pause of 977 quanta end"),
+            ("quanta = 1", "raise `switch.quanta` to 135 or more"),
+            ("headroom = '1KB'\nxoff = '20KB'", "see the note `little-headroom`"),
+        ] {
+            let o = incast(switch, "");
+            let drops = number(&o, "counter.ingress_overflow");
+            assert!(drops > 0.0, "{switch}");
+            assert_eq!(number(&o, "note.lossless-drops"), drops, "{switch}");
+            let text = note(&o, LOSSLESS);
+            assert!(text.contains(says) && !text.contains("please report"), "{text}");
+        }
+        // From there on a pause lasts until it is renewed.
+        assert_eq!(number(&incast("quanta = 135", ""), "counter.ingress_overflow"), 0.0);
+    }
+
+    #[test]
+    fn full_queues_are_named_with_what_marks_did() {
+        let lossy = |rest: &str, control: &str| {
+            let class = format!("[[switch.class]]\nlossless = false\n{rest}");
+            incast(&class, control)
+        };
+        let o = lossy("", "");
+        assert_eq!(number(&o, "note.full-queues"), number(&o, "counter.tail_drop"));
+        let text = note(&o, FULL);
+        assert!(text.contains("that of switch0.port0 to host0.port0 most often"), "{text}");
+        assert!(text.contains("`switch.buffer`") && !text.contains("marks begin"), "{text}");
+        let marks = "ecn = { kmin = '150KB', kmax = '200KB' }\n";
+        let text = note(&lossy(marks, ""), FULL).to_owned();
+        assert!(text.contains("nobody slows down for marks"), "{text}");
+        let text = note(&lossy(marks, "[congestion]\ncontrol = 'dcqcn'\n"), FULL).to_owned();
+        assert!(text.contains("lower `switch.ecn.kmin`"), "{text}");
+        assert_eq!(number(&incast("", ""), "note.full-queues"), 0.0, "a lossless class");
+    }
+
+    /// Two leaves; four hosts of one send to those of the other.
+    fn leaves(routing: &str, recovery: &str) -> Outcome {
+        let text = format!(
+            "host = 'ideal'\n[topology]\nkind = 'leaf-spine'\nleaves = 2\nhosts_per_leaf = 4\n\
+             spines = 4\nrate = '100Gbps'\nrouting = '{routing}'\n[[program]]\nkind = 'flows'\n\
+             hosts = 4\nhost = 4\npeer = 0\nsize = '100KB'\nflows = {{ pattern = 'incast' }}\n\
+             [settings]\n'rc.recovery' = '{recovery}'\n"
+        );
+        outcome(&text, &["run.noise=on"])
+    }
+
+    #[test]
+    fn go_back_n_over_ways_chosen_for_each_packet_is_named() {
+        let o = leaves("adaptive", "go-back-n");
+        assert!(number(&o, "note.out-of-order") > 0.0, "{:?}", o.notes);
+        assert!(note(&o, ORDER).contains("with 0 packets lost"), "{}", note(&o, ORDER));
+        for (routing, recovery) in [("adaptive", "selective-repeat"), ("ecmp", "go-back-n")] {
+            let o = leaves(routing, recovery);
+            assert_eq!(number(&o, "note.out-of-order"), 0.0, "{routing}, {recovery}");
+        }
+    }
+}
