@@ -152,9 +152,14 @@ fn expect(point: &doorbell::run::Point, expected: &[(char, &str)]) {
 fn a_retransmission_says_which_one_it_is_and_what_began_it() {
     let (again, implied) = ("duplicate, answered again", "retransmission 1 of 7, implied NAK");
     let resumed = "retransmission 1 of 7, READ response missing; READ resumed at packet 3 of 4";
-    let [between, last, third] = &built_in("case_m02_ack_over_a_read")[..] else { panic!() };
+    let points = built_in("case_m02_ack_over_a_read");
+    let [between, selective, last, third, around] = &points[..] else { panic!("{points:?}") };
     let acknowledged = "duplicate, acknowledged again";
     expect(between, &[('0', implied), ('0', implied), ('1', again), ('1', acknowledged)]);
+    expect(selective, &[('0', implied), ('1', again)]);
+    let three = [('0', implied); 3];
+    let answers = [('1', again), ('1', acknowledged), ('1', again)];
+    expect(around, &[three, answers].concat());
     expect(last, &[('0', "retransmission 1 of 7, ack timeout"), ('1', again)]);
     expect(third, &[('0', resumed), ('1', again), ('1', again)]);
 }
