@@ -12,8 +12,8 @@ const RICH: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\
     [record]\ntimeline = true\nseries = '1us'\n[[program]]\nname = 'p'\nkind = 'script'\n\
     steps = ['post write 8B x3', 'ring', 'wait', 'compute 100us', 'post write 8B', \
     'ring', 'wait', 'recv 64B x600 own']\n[[fault]]\nid = 'f'\nkind = 'link-down'\n\
-    link = 'host0-switch0'\nafter = '150us'\n[[program]]\nname = 'q'\nkind = 'latency'\niterations = 2\nhost = 1\n\
-    peer = 0\n";
+    link = 'host0-switch0'\nafter = '150us'\n[[program]]\nname = 'q'\nkind = 'latency'\n\
+    iterations = 2\nhost = 1\npeer = 0\n";
 
 /// The value of a name, from the JSON of an outcome; `None`: it is not there.
 fn lookup(o: &Json, name: &str) -> Option<String> {

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::simulate_tests::{number, outcome};
 
-/// Bits per second of payload that a link of 400 Gb/s carries: WRITEs of `size` in packets of 4 KiB,
-/// each with 66 bytes around it on the wire at least.
+/// Bits per second of payload that a link of 400 Gb/s carries: WRITEs of `size` in packets of 4
+/// KiB, each with 66 bytes around it on the wire at least.
 fn payload_rate(size: u64) -> f64 {
     let wire = size + 66 * size.div_ceil(4096);
     400e9 * size as f64 / wire as f64

@@ -272,7 +272,9 @@ fn failure(f: &Failure, when: &str, lost: Option<u32>, with_tool: bool) -> Troub
         Failure::BadCard { .. } | Failure::Lookup(LookupError::NoSuchRank { .. }) => {
             input("start the same build of doorbell everywhere")
         }
-        Failure::NoPeer { .. } | Failure::Lookup(LookupError::PeerGone { .. }) => {
+        Failure::NoPeer { .. }
+        | Failure::Lookup(LookupError::PeerGone { .. })
+        | Failure::Aggregate(_) => {
             Trouble::NoProgress(format!("{when}: {f}; see what that rank printed"))
         }
         Failure::Completion { .. } | Failure::Ring(_) | Failure::PostRecv(_) | Failure::Poll(_) => {
