@@ -121,7 +121,9 @@ impl Recovery {
 /// Selective repeat in the manner of IRN (Mittal et al., SIGCOMM'18). The responder keeps packets
 /// beyond a gap and names each in a NAK; the requester sends again what lies before the last one
 /// that was named and was not named itself, each once per round. A retransmission that is lost
-/// too is found by the timer.
+/// too is found by the timer. It sends the oldest packet again and what lies before one that was
+/// named; each ACK that ends within what was out then brings the next ones, twice as many as the
+/// last time, so that a whole lost window of n packets costs one timeout and log2 n round trips.
 ///
 /// # What a loss costs
 ///
@@ -254,6 +256,9 @@ pub(super) struct Selective {
     at: Psn,
     /// PSNs before this one count as lost unless they are held.
     lost_end: Psn,
+    /// Packets from `una` on that go out again when an ACK moves it within a round of the timer,
+    /// about which no peer has said anything. 0: another round.
+    blind: u32,
     /// First PSN of each READ and ATOMIC that has to be asked for again, in order.
     ask: VecDeque<Psn>,
 }
@@ -262,7 +267,7 @@ impl Selective {
     fn new(cfg: &SelectiveRepeat) -> Self {
         assert!(cfg.cap > 0, "selective repeat with cap 0 sends nothing; use at least 1");
         let (held, round, ask) = (Vec::new(), None, VecDeque::new());
-        Self { cap: cfg.cap, held, round, at: Psn::ZERO, lost_end: Psn::ZERO, ask }
+        Self { cap: cfg.cap, held, round, at: Psn::ZERO, lost_end: Psn::ZERO, blind: 0, ask }
     }
 
     /// Forgets what the peer was said to hold before `una`.
@@ -328,6 +333,7 @@ impl LossRecovery for Selective {
         };
         self.round = Some(flight.next);
         self.at = flight.una;
+        self.blind = u32::from(cause == RecoverCause::Timeout);
         self.ask.clear();
         !flight.is_empty()
     }
@@ -351,6 +357,7 @@ impl LossRecovery for Selective {
             return false;
         }
         (self.round, self.at, self.lost_end) = (Some(flight.next), flight.una, first);
+        self.blind = 0;
         true
     }
 
@@ -371,6 +378,11 @@ impl LossRecovery for Selective {
         }
         if !inside(round) || round == flight.una {
             self.round = (!self.held.is_empty()).then_some(flight.next);
+            self.blind = 0;
+        } else if self.blind > 0 && self.lost_end == flight.una {
+            // The peer misses `una`, which went out before the timer expired.
+            self.blind = self.blind.saturating_mul(2);
+            self.lost_end = flight.una.add(self.blind.min(distance(flight.una, round)));
         }
     }
 

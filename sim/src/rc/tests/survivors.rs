@@ -79,6 +79,10 @@ fn selective_repeat_fills_every_hole_of_a_window_in_one_round() {
     assert_eq!(losses(&[0, 2, 3, 9]), (16, 4, 0));
     // Nothing arrives behind the last packet: the timer finds it.
     assert_eq!(losses(&[3, 11]), (14, 2, 1));
+    // Of a window or an end that is lost whole nobody names a packet: one timeout all the same.
+    assert_eq!(losses(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]), (24, 12, 1));
+    // The last ACK spoke of five packets; the sixth goes again as well.
+    assert_eq!(losses(&[6, 7, 8, 9, 10, 11]), (19, 7, 1));
 }
 
 #[test]
