@@ -675,7 +675,7 @@ impl Nic {
             }
             Received::Nothing | Received::Recover { .. } | Received::Error { .. } => {}
             Received::Drop(why) => {
-                self.refuse_packet(env, arrived, unused(&p.desc, why, QKey(0)));
+                self.refuse_packet(env, arrived, Refused::Transport(why));
             }
         }
         self.completions(env, qp);
@@ -865,7 +865,7 @@ const fn of_key(e: MemoryError) -> BadRequest {
     }
 }
 
-/// Why the transport has no use for a packet.
+/// Why the transport has no use for a request.
 const fn unused(desc: &PacketDesc, why: DropReason, expected: QKey) -> Refused {
     match (why, desc.ext) {
         (DropReason::QKey, Ext::Deth { qkey: sent, .. } | Ext::DethImm { qkey: sent, .. }) => {
