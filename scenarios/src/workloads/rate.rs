@@ -68,7 +68,7 @@ pub struct RateConfig {
     /// End.
     pub stop: Stop,
     /// Messages that are counted before the window of the results begins. More: less of the
-    /// start is measured. Where what is outstanding is a large part of all (see [`Marks`]), they
+    /// start is measured. Where what is outstanding is a large part of all, they
     /// should be more than that.
     pub warm_up: u64,
     /// When messages are there.
