@@ -68,8 +68,8 @@ pub struct RateConfig {
     /// End.
     pub stop: Stop,
     /// Messages that are counted before the window of the results begins. More: less of the
-    /// start is measured. Where what is outstanding is a large part of all, they
-    /// should be more than that.
+    /// start is measured. Where what is outstanding is a large part of all, they should be more
+    /// than that.
     pub warm_up: u64,
     /// When messages are there.
     pub arrivals: Arrivals,
@@ -108,8 +108,9 @@ impl RateConfig {
 
 /// Messages that a window opened in the stream must hold for each that was outstanding when it
 /// opened. Those outstanding may have crossed the wire before, and are counted after: at most one
-/// in so many is. Higher: more runs are measured from a hand-over, where the time of what was
-/// outstanding counts; lower: a short window may show more than the link carries.
+/// in so many is, and in a long stream as many cross at its end and are not counted. Higher: more
+/// runs are measured from a hand-over, where the time of what was outstanding counts; lower: a
+/// short window may show more than the link carries.
 const WINDOW_FACTOR: u64 = 2;
 
 /// Where the window behind the warm-up may open.
@@ -118,7 +119,8 @@ const WINDOW_FACTOR: u64 = 2;
 /// a poll: what is counted then came in between. Where no poll does so in time, because the core
 /// has no time to poll, or where the window would be short, it opens when the first message behind
 /// the warm-up is handed over. What is counted has then crossed the wire in the window, whatever
-/// was in front of it, so that no rate is above that of the link.
+/// was in front of it, so that no such rate is above that of the link. One of n messages in the
+/// stream, with m outstanding at its begin, is above it by m / (n - m) at the most.
 #[derive(Copy, Clone, Debug, Default)]
 struct Marks {
     /// The hand-over, and the messages of all QPs that had been handed over by then, at least.
