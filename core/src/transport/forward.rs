@@ -1,36 +1,49 @@
-//! A borrowed handle is a handle.
+//! Handles that hand calls to another: a borrowed one, and in tests one that alters a call.
 //!
 //! Policies and programs are generic over the handle. With these two a caller that has only a
 //! reference, itself generic perhaps, hands it on without a type of its own.
 
 use super::*;
 
-/// Methods that hand the call to the handle behind the reference.
-macro_rules! forward {
-    () => {};
-    (fn $name:ident(&mut $me:ident $(, $arg:ident: $ty:ty)*) $(-> $out:ty)?; $($rest:tt)*) => {
-        #[inline]
-        fn $name(&mut $me $(, $arg: $ty)*) $(-> $out)? {
-            (**$me).$name($($arg),*)
-        }
-        forward!($($rest)*);
+/// The handle that a call goes to: the one behind the reference, or the one in a field.
+macro_rules! target {
+    ($me:ident) => {
+        **$me
     };
-    (fn $name:ident(&$me:ident $(, $arg:ident: $ty:ty)*) -> $out:ty; $($rest:tt)*) => {
-        #[inline]
-        fn $name(&$me $(, $arg: $ty)*) -> $out {
-            (**$me).$name($($arg),*)
-        }
-        forward!($($rest)*);
+    ($me:ident $field:ident) => {
+        *$me.$field
     };
 }
 
-impl<T: Transport + ?Sized> Transport for &mut T {
-    forward! {
+/// Methods that hand the call to [`target!`].
+macro_rules! forward {
+    ([$($to:ident)?]) => {};
+    ([$($to:ident)?] fn $name:ident(&mut $me:ident $(, $arg:ident: $ty:ty)*) $(-> $out:ty)?;
+        $($rest:tt)*) => {
+        #[inline]
+        fn $name(&mut $me $(, $arg: $ty)*) $(-> $out)? {
+            target!($me $($to)?).$name($($arg),*)
+        }
+        forward!([$($to)?] $($rest)*);
+    };
+    ([$($to:ident)?] fn $name:ident(&$me:ident $(, $arg:ident: $ty:ty)*) -> $out:ty;
+        $($rest:tt)*) => {
+        #[inline]
+        fn $name(&$me $(, $arg: $ty)*) -> $out {
+            target!($me $($to)?).$name($($arg),*)
+        }
+        forward!([$($to)?] $($rest)*);
+    };
+}
+
+/// All of [`Transport`] but `stage`, which a test may want to alter.
+macro_rules! forward_transport {
+    ($($to:ident)?) => {
+        forward! { [$($to)?]
         fn now(&self) -> Time;
         fn initiator(&self) -> Initiator;
         fn qp_caps(&self, qp: QpId) -> Result<QpCaps, BadHandle>;
         fn sq_free(&self, qp: QpId) -> u32;
-        fn stage(&mut self, qp: QpId, wr: &SendWr<'_>) -> Result<(), StageError>;
         fn ring(&mut self, qp: QpId, how: Ring) -> Result<Rung, RingError>;
         fn unstage(&mut self, qp: QpId) -> u32;
         fn post_recv(&mut self, q: RecvQueue, wrs: &[RecvWr]) -> Result<(), PostRecvError>;
@@ -42,11 +55,14 @@ impl<T: Transport + ?Sized> Transport for &mut T {
         fn reduce(&mut self, op: Reduce, to: Range, from: Range) -> Result<(), MemError>;
         fn load_u64(&mut self, at: Range) -> Result<u64, MemError>;
         fn store_u64(&mut self, at: Range, value: u64) -> Result<(), MemError>;
-    }
+        }
+    };
 }
 
-impl<T: Control + ?Sized> Control for &mut T {
-    forward! {
+/// All of [`Control`].
+macro_rules! forward_control {
+    ($($to:ident)?) => {
+        forward! { [$($to)?]
         fn device_caps(&self) -> &DeviceCaps;
         fn rank(&self) -> u32;
         fn size(&self) -> u32;
@@ -81,5 +97,20 @@ impl<T: Control + ?Sized> Control for &mut T {
         fn destroy_srq(&mut self, srq: SrqId) -> Result<(), DestroyError>;
         fn destroy_ah(&mut self, ah: AhId) -> Result<(), DestroyError>;
         fn dealloc_pd(&mut self, pd: PdId) -> Result<(), DestroyError>;
+        }
+    };
+}
+
+#[cfg(test)]
+pub(crate) use {forward, forward_control, forward_transport, target};
+
+impl<T: Transport + ?Sized> Transport for &mut T {
+    forward_transport!();
+    forward! { []
+        fn stage(&mut self, qp: QpId, wr: &SendWr<'_>) -> Result<(), StageError>;
     }
+}
+
+impl<T: Control + ?Sized> Control for &mut T {
+    forward_control!();
 }

@@ -37,7 +37,7 @@
 
 mod caps;
 mod error;
-mod forward;
+pub(crate) mod forward;
 mod handles;
 mod memory;
 mod program;

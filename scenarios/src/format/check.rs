@@ -8,9 +8,10 @@ use super::check_aggregate::check_aggregate;
 use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
 use super::check_flows::check_flows;
+use super::check_hosts::{OTHER_NIC, check_hosts, no_such_nic};
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::check_link::check_link;
-use super::check_srq::{check_hosts, check_receiver, check_srq};
+use super::check_srq::{check_receiver, check_srq};
 use super::check_switch::check_switch;
 use super::check_topology::check_topology;
 use super::qp::MTUS;
@@ -21,7 +22,6 @@ use super::{
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;
 use crate::quantity::Unit;
-use crate::run::network::nics_of_hosts;
 
 /// What is wrong, at which path, and what to do.
 pub(super) struct Problem {
@@ -244,13 +244,10 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
 fn check_nic(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
     let (t, nic, peer) = (&s.topology, p.nic.value(), u64::from(p.nic_of_peer()));
     let posts = (p.host.value()..p.host.value() + p.hosts.value()).map(|h| ("nic", nic, h));
-    let nics = nics_of_hosts(t, profile);
     for (key, nic, host) in posts.chain([("peer_nic", peer, p.peer.value())]) {
-        let count = nics(host);
-        if nic >= count as u64 {
+        if let Some(text) = no_such_nic(t, profile, nic, [host].into_iter()) {
             let key = if given.has(key) { key } else { "nic" };
-            let text = format!("NIC {nic} of host {host}, which has {count}, from 0 on");
-            return refuse(given.path(key), text, "name another, or raise `topology.nics`");
+            return refuse(given.path(key), text, OTHER_NIC);
         }
     }
     if t.kind == TopologyKind::BackToBack && nic != peer {

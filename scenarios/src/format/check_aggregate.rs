@@ -4,10 +4,10 @@ use doorbell_core::policy::aggregate::MAX_CHUNKS;
 use doorbell_core::units::Bytes;
 
 use super::check::{Checked, refuse};
+use super::check_hosts::{OTHER_NIC, check_range, no_such_nic};
 use super::{Aggregate, AggregatePlan, Op, Program, QpKind, Scenario, SumOrder};
 use crate::profile::Profile;
 use crate::quantity::Unit;
-use crate::run::network::nics_of_hosts;
 
 /// Refuses aggregations that cannot be.
 pub(super) fn check_aggregate(
@@ -41,21 +41,14 @@ fn check_who(
     p: &Program,
     path: &impl Fn(&str) -> String,
 ) -> Checked {
-    let (all, first, n) = (s.topology.hosts.value(), p.host.value(), p.hosts.value());
-    if first + n > all {
-        let text = format!("`hosts` is {n} from host {first} on, and the last host is {}", all - 1);
-        return refuse(path("hosts"), text, "raise `topology.hosts`, or lower it");
-    }
+    check_range(s, p, path)?;
+    let (first, n) = (p.host.value(), p.hosts.value());
     if n < 2 {
         let text = "a sum of one vector".to_owned();
         return refuse(path("hosts"), text, "at least 2 hosts");
     }
-    let (nics, nic) = (nics_of_hosts(&s.topology, profile), p.nic.value());
-    match (first..first + n).find(|host| nic >= nics(*host) as u64) {
-        Some(host) => {
-            let text = format!("NIC {nic} of host {host}, which has {}, from 0 on", nics(host));
-            refuse(path("nic"), text, "name another, or raise `topology.nics`")
-        }
+    match no_such_nic(&s.topology, profile, p.nic.value(), first..first + n) {
+        Some(text) => refuse(path("nic"), text, OTHER_NIC),
         None => Ok(()),
     }
 }

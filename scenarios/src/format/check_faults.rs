@@ -7,11 +7,12 @@ use doorbell_sim::nic::Nic;
 use serde_json::Value as Json;
 
 use super::check::{Checked, refuse};
+use super::check_hosts::{OTHER_NIC, no_such_nic};
 use super::{Burst, Fault, FaultKind, QpKind, Scenario, SwitchMode};
 use crate::input::suggestion;
 use crate::profile::Profile;
 use crate::quantity::Unit;
-use crate::run::network::{network, nics_of_hosts};
+use crate::run::network::network;
 
 /// A fault and its place in the file.
 struct At<'a> {
@@ -118,10 +119,8 @@ fn check_nic(s: &Scenario, profile: &Profile, at: &At<'_>) -> Checked {
     let f = at.fault;
     let (Some(nic), Some(host)) = (f.nic, f.host) else { return Ok(()) };
     let (nic, host) = (nic.value(), host.value());
-    let nics = nics_of_hosts(&s.topology, profile)(host) as u64;
-    if nic >= nics {
-        let text = format!("NIC {nic} of host {host}, which has {nics}, from 0 on");
-        return at.refuse("nic", text, "name another, or raise `topology.nics`");
+    if let Some(text) = no_such_nic(&s.topology, profile, nic, [host].into_iter()) {
+        return at.refuse("nic", text, OTHER_NIC);
     }
     let of = f.qp.map(|qp| u64::from(Nic::port_of(Qpn::new(qp.value() as u32)).0));
     match of.filter(|of| *of != nic) {

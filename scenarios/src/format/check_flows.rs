@@ -4,11 +4,11 @@ use doorbell_core::units::{Bytes, Span};
 
 use super::check::{Checked, refuse};
 use super::check_congestion::fastest_port;
+use super::check_hosts::{OTHER_NIC, check_range, no_such_nic};
 use super::flow_file::MAX_FLOW_BYTES;
 use super::{Flows, Op, Pattern, Program, QpKind, Scenario};
 use crate::profile::Profile;
 use crate::quantity::Unit;
-use crate::run::network::nics_of_hosts;
 
 /// Refuses flows that cannot be.
 pub(super) fn check_flows(
@@ -89,10 +89,7 @@ fn check_who(s: &Scenario, p: &Program, flows: &Flows, path: &impl Fn(&str) -> S
     if flows.pattern == Pattern::Trace {
         return Ok(());
     }
-    if first + n > all {
-        let text = format!("`hosts` is {n} from host {first} on, and the last host is {}", all - 1);
-        return refuse(path("hosts"), text, "raise `topology.hosts`, or lower it");
-    }
+    check_range(s, p, path)?;
     if flows.pattern != Pattern::Incast {
         if n < 2 {
             let text = format!("`{}` among {n} host", flows.pattern.word());
@@ -134,12 +131,8 @@ fn check_nic(
         _ => first..first + n,
     };
     let receiver = Some(p.peer.value()).filter(|_| flows.pattern == Pattern::Incast);
-    let nics = nics_of_hosts(&s.topology, profile);
-    match hosts.chain(receiver).find(|host| nic >= nics(*host) as u64) {
-        Some(host) => {
-            let text = format!("NIC {nic} of host {host}, which has {}, from 0 on", nics(host));
-            refuse(path("nic"), text, "name another, or raise `topology.nics`")
-        }
+    match no_such_nic(&s.topology, profile, nic, hosts.chain(receiver)) {
+        Some(text) => refuse(path("nic"), text, OTHER_NIC),
         None => Ok(()),
     }
 }

@@ -134,23 +134,3 @@ pub(super) fn check_receiver(
     }
     Ok(())
 }
-
-/// Hosts that post: all of them exist, and the peer is none of them.
-pub(super) fn check_hosts(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Checked {
-    let (first, n) = (p.host.value(), p.hosts.value());
-    let (last, hosts, peer) = (first + n - 1, s.topology.hosts.value(), p.peer.value());
-    if last >= hosts {
-        let text =
-            format!("`hosts` is {n} from host {first} on, and the last host is {}", hosts - 1);
-        return refuse(path("hosts"), text, "raise `topology.hosts`, or lower it");
-    }
-    if (first..=last).contains(&peer) && n > 1 {
-        let text = format!("host {peer} is the peer and one of the {n} hosts that post");
-        return refuse(path("peer"), text, "name a host outside of them");
-    }
-    if n > 1 && p.initiator == Initiator::CpuProxy {
-        let text = "`hosts` with a proxy".to_owned();
-        return refuse(path("hosts"), text, "write a program for each host");
-    }
-    Ok(())
-}

@@ -10,6 +10,7 @@ mod check_aggregate;
 mod check_congestion;
 pub(crate) mod check_faults;
 mod check_flows;
+mod check_hosts;
 mod check_kinds;
 mod check_link;
 mod check_srq;

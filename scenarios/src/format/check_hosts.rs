@@ -1,0 +1,46 @@
+//! Hosts and NICs that a program names: they are there.
+
+use super::check::{Checked, refuse};
+use super::{Initiator, Program, Scenario, Topology};
+use crate::profile::Profile;
+use crate::run::network::nics_of_hosts;
+
+/// What to do about a NIC that is not there.
+pub(super) const OTHER_NIC: &str = "name another, or raise `topology.nics`";
+
+/// What is wrong where one of the hosts has no NIC of this number.
+pub(super) fn no_such_nic(
+    t: &Topology,
+    profile: &Profile,
+    nic: u64,
+    mut hosts: impl Iterator<Item = u64>,
+) -> Option<String> {
+    let nics = nics_of_hosts(t, profile);
+    let host = hosts.find(|host| nic >= nics(*host) as u64)?;
+    Some(format!("NIC {nic} of host {host}, which has {}, from 0 on", nics(host)))
+}
+
+/// All hosts from `host` on exist.
+pub(super) fn check_range(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Checked {
+    let (all, first, n) = (s.topology.hosts.value(), p.host.value(), p.hosts.value());
+    if first + n > all {
+        let text = format!("`hosts` is {n} from host {first} on, and the last host is {}", all - 1);
+        return refuse(path("hosts"), text, "raise `topology.hosts`, or lower it");
+    }
+    Ok(())
+}
+
+/// Hosts that post: all of them exist, and the peer is none of them.
+pub(super) fn check_hosts(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Checked {
+    check_range(s, p, &path)?;
+    let (first, n, peer) = (p.host.value(), p.hosts.value(), p.peer.value());
+    if (first..first + n).contains(&peer) && n > 1 {
+        let text = format!("host {peer} is the peer and one of the {n} hosts that post");
+        return refuse(path("peer"), text, "name a host outside of them");
+    }
+    if n > 1 && p.initiator == Initiator::CpuProxy {
+        let text = "`hosts` with a proxy".to_owned();
+        return refuse(path("hosts"), text, "write a program for each host");
+    }
+    Ok(())
+}
