@@ -539,6 +539,11 @@ fn timers_that_contradict_their_mode() {
         (&["timeout_mode=floor", "timeout_least=2ms"], ""),
         (&["timeout_mode=floor", "timeout_most=2"], "set the mode to \"fixed\""),
         (&["timeout_mode=floor", "timeout_ceiling=2ms"], "set the mode to \"adaptive\""),
+        // The first has the value that the profile has anyway: no request.
+        (
+            &["timeout_mode=floor", "timeout_most=1", "timeout_ceiling=2ms"],
+            "set the mode to \"adaptive\"",
+        ),
         (&["timeout_most=4"], ""),
         (&["timeout_least=1ms"], "set the mode to \"floor\" or \"adaptive\""),
     ] {

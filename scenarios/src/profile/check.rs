@@ -1,5 +1,6 @@
 //! Conditions on parameters.
 
+use std::cell::LazyCell;
 use std::fmt::Display;
 
 use doorbell_core::units::{Bytes, Span};
@@ -74,14 +75,13 @@ pub(crate) fn unused_timer(
         ("rc.timeout_ceiling", &[Adaptive], "\"adaptive\""),
     ];
     let set = |path: &str| p.provenance.get(path).is_some_and(|f| f.confidence == Confidence::Set);
+    let base = LazyCell::new(base);
+    let value = |p: &Profile, path: &str| p.values().into_iter().find(|(at, _)| *at == path);
     let unused = |(path, modes, _): &&(&str, &[TimeoutKind], &str)| {
-        set(path) && !modes.contains(&p.rc.timeout_mode)
+        let without = !modes.contains(&p.rc.timeout_mode);
+        set(path) && without && base.as_ref().is_none_or(|b| value(b, path) != value(p, path))
     };
     let (path, _, modes) = users.iter().find(unused)?;
-    let value = |p: &Profile| p.values().into_iter().find(|(at, _)| at == path);
-    if base().is_some_and(|base| value(&base) == value(p)) {
-        return None;
-    }
     let message = format!(
         "`{path}` has no effect with `rc.timeout_mode` \"{}\": leave it out, or set the mode to \
          {modes}",

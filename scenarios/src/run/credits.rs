@@ -5,7 +5,7 @@ use doorbell_sim::fabric::Starvation;
 use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 
-use super::bottleneck::{self, Reason, Ways};
+use super::bottleneck::{self, Port, Reason, Ways};
 use super::{Metric, Note, NoteKind, Outcome};
 
 /// Share of the run, in percent, from which a starving lane is named.
@@ -24,8 +24,9 @@ struct Lane {
     suffered: Starvation,
 }
 
-/// Metrics of credit starvation; networks without credits have none.
-pub(super) fn starvation(world: &World, out: &mut Outcome) {
+/// Metrics of credit starvation; networks without credits have none. Returns the port of the lane
+/// that starved most, and why, if that is worth a note.
+pub(super) fn starvation(world: &World, out: &mut Outcome) -> Option<(Port, Reason)> {
     let (fabric, now) = (world.fabric(), world.now());
     let mut lanes = Vec::new();
     for (node, port) in fabric.ports() {
@@ -33,7 +34,7 @@ pub(super) fn starvation(world: &World, out: &mut Outcome) {
         let suffered = (0..egress.lanes()).filter_map(|l| Some((l, egress.starvation(now, l)?)));
         lanes.extend(suffered.map(|(lane, suffered)| Lane { at: (node, port), lane, suffered }));
     }
-    let Some(least) = lanes.iter().map(|l| l.suffered.least).min() else { return };
+    let least = lanes.iter().map(|l| l.suffered.least).min()?;
     let all = lanes.iter().fold(Span::ZERO, |sum, l| sum + l.suffered.starved);
     let waits = lanes.iter().map(|l| l.suffered.times).sum();
     lanes.sort_by_key(|l| std::cmp::Reverse(l.suffered.starved));
@@ -47,9 +48,7 @@ pub(super) fn starvation(world: &World, out: &mut Outcome) {
     let percent =
         |l: &Lane| (u128::from(l.suffered.starved.as_ps()) * 100 / u128::from(run)) as u64;
     lanes.retain(|l| percent(l) >= ALARM_PERCENT);
-    if lanes.is_empty() {
-        return;
-    }
+    let worst = lanes.first()?.at;
     let ways = Ways::of(world);
     let mut by_reason: Vec<(Reason, Vec<Lane>)> = Vec::new();
     for lane in lanes {
@@ -59,6 +58,7 @@ pub(super) fn starvation(world: &World, out: &mut Outcome) {
             None => by_reason.push((reason, vec![lane])),
         }
     }
+    let first = by_reason[0].0;
     for (reason, of) in by_reason.into_iter().take(NAMED) {
         let text = alarm(world, reason, &of, percent(&of[0]));
         let (name, count) = (NAME.to_owned(), of.iter());
@@ -69,31 +69,24 @@ pub(super) fn starvation(world: &World, out: &mut Outcome) {
         };
         out.notes.push(Note { kind, name, text, count });
     }
+    Some((worst, first))
 }
 
 /// Where no resource is busy: a port that sends or is held back for lack of credit nearly all the
-/// time, while nothing behind it is full, is limited by the credits of its far end. `share`: from
-/// so many parts per million of `duration`, the measured time.
-pub(super) fn limiting(world: &World, share: u128, duration: Span, out: &mut Outcome) {
-    if out.limiting.is_some() || !out.notes.iter().any(|n| n.name == NAME) {
-        return;
-    }
-    let (fabric, run) = (world.fabric(), u128::from(duration.as_ps()));
-    let starved = |at: &(NodeId, PortId)| {
-        let egress = fabric.egress_of(at.0, at.1);
-        let lanes = 0..egress.lanes();
-        lanes.filter_map(|l| Some(egress.starvation(world.now(), l)?.starved)).max()
-    };
-    let starving = fabric.ports().filter(|at| starved(at).is_some_and(|t| t > Span::ZERO));
-    let all: Vec<_> = starving.map(|at| (starved(&at), at)).collect();
-    let Some((_, worst)) = all.into_iter().max() else { return };
-    let works = u128::from(bottleneck::work(world, worst).as_ps());
-    if works * 1_000_000 < run * share {
-        return;
-    }
-    if let Reason::Room(port) = Ways::of(world).reason(world, worst) {
-        let (peer, at) = fabric.egress_of(port.0, port.1).peer();
-        out.limiting = Some(format!("link credits of {}", port_name(fabric, peer, at)));
+/// time, while nothing behind it is full, is limited by the credits of its far end. `worst`: what
+/// [`starvation`] found. `share`: from so many parts per million of `duration`, the measured time.
+pub(super) fn limiting(
+    world: &World,
+    worst: Option<(Port, Reason)>,
+    share: u128,
+    duration: Span,
+    out: &mut Outcome,
+) {
+    let Some((at, Reason::Room(port))) = worst else { return };
+    let works = u128::from(bottleneck::work(world, at).as_ps());
+    if out.limiting.is_none() && works * 1_000_000 >= u128::from(duration.as_ps()) * share {
+        let (peer, at) = world.fabric().egress_of(port.0, port.1).peer();
+        out.limiting = Some(format!("link credits of {}", port_name(world.fabric(), peer, at)));
     }
 }
 

@@ -1,9 +1,7 @@
 //! Packets that the network dropped or put out of order, each with the setting behind it and what
 //! helps.
 
-use doorbell_sim::fabric::{
-    DropCause, FabricConfig, PAUSE_FRAME_BYTES, PauseCounters, SharedConfig, StormAction,
-};
+use doorbell_sim::fabric::{DropCause, FabricConfig, PAUSE_FRAME_BYTES, SharedConfig, StormAction};
 use doorbell_sim::world::{World, port_name};
 
 use super::network::network_of;
@@ -71,9 +69,8 @@ fn lossless(point: &Point, world: &World, out: &Outcome) -> Option<(String, u64)
     if noted("little-headroom") {
         why.push("headroom is too small: see the note `little-headroom`".to_owned());
     }
-    let storms = |c: PauseCounters| c.storms > 0;
     let passed = watchdog.is_some_and(|w| w.action == StormAction::Ignore);
-    if passed && world.fabric().ports().any(|at| storms(super::switches::pauses_of(world, at))) {
+    if passed && noted("pause-storm") {
         why.push(
             "watchdogs passed over pauses: raise `switch.watchdog`, or write `switch.storm = \
              \"report\"`"
@@ -109,15 +106,16 @@ fn full(point: &Point, world: &World) -> Option<(String, u64)> {
     }
     let s = &point.scenario;
     let mode = s.topology.switch_mode();
-    let marks: Vec<u64> =
-        classes(&s.switch, mode).each.iter().filter_map(|c| c.ecn.map(|e| e.kmin)).collect();
+    let classes = classes(&s.switch, mode);
+    let lossy = classes.each.iter().filter(|c| !c.lossless);
+    let marks = lossy.filter_map(|c| c.ecn.map(|e| e.kmin)).min();
     let queue = counters(worst).max_queue_bytes;
     let (node, port) = worst;
     let (peer, at) = fabric.egress_of(node, port).peer();
-    let marked = match marks.iter().min() {
+    let marked = match marks {
         None => String::new(),
         Some(kmin) => {
-            let kmin = Metric::bytes(*kmin).text();
+            let kmin = Metric::bytes(kmin).text();
             let why = match s.congestion.control.word() {
                 "none" => "and nobody slows down for marks: set `congestion.control`".to_owned(),
                 word => format!(
@@ -152,8 +150,7 @@ fn out_of_order(point: &Point, world: &World, out: &Outcome) -> Option<(String, 
         return None;
     }
     let of = |name: &str| out.counters.get(name).copied().unwrap_or(0);
-    let dropped = world.fabric().dropped();
-    let lost: u64 = DropCause::ALL.iter().map(|cause| dropped.of(*cause).packets).sum();
+    let lost = world.fabric().dropped().total().packets;
     let (naks, again) = (of("packet_seq_err"), of("retransmitted_packets"));
     if naks <= lost {
         return None;

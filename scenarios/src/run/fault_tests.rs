@@ -387,6 +387,8 @@ fn a_fault_that_another_one_always_decides_before_names_it() {
         let named = "matched, and fault \"f\", which stands before it in the file, decided";
         assert!(o.exit.reason.contains(named), "{}", o.exit.reason);
     }
+    let o = run(RC, "kind = 'drop'\nclass = 'send'\nnth = 99", &[]);
+    assert!(o.exit.reason.contains("neither number nor chance"), "{}", o.exit.reason);
 }
 
 #[test]
@@ -399,6 +401,12 @@ fn a_packet_that_is_kept_beyond_the_limit_is_not_waited_for() {
     sound(&o);
     assert_eq!((o.exit.kind, number(&o, "fault.f.held")), (ExitKind::Ok, 1.0), "{}", o.exit.reason);
     assert_eq!(number(&o, "messages"), 8.0);
+    let within = run(
+        RC,
+        "kind = 'delay'\ndelay = '4ms'\nclass = 'send'\nnth = 2",
+        &["qp.timeout=5", "run.limit=5ms"],
+    );
+    assert_eq!((within.exit.kind, number(&within, "fault.f.held")), (ExitKind::Ok, 0.0));
     // Nothing resends it: the run waits for it, and says for what.
     let o = run(
         RC,
@@ -420,6 +428,14 @@ fn copies_are_not_copied_again_on_their_way() {
     assert_eq!((fired(&o), number(&o, "counter.rx_packets")), (2.0, 7.0));
     let o = run(switch, "kind = 'duplicate'\ncopies = 1000\nclass = 'write'", &[]);
     assert_eq!(number(&o, "counter.rx_packets"), 2001.0);
+    assert!(o.notes.iter().all(|n| n.name != "copies-left-out"), "{:?}", o.notes);
+    // More than may be under way at once: what was not copied is told.
+    let many = switch.replace("iterations = 1\n", "iterations = 300\n");
+    let o = run(&many, "kind = 'duplicate'\ncopies = 1000\nclass = 'write'", &[]);
+    let note = o.notes.iter().find(|n| n.name == "copies-left-out").expect("a note");
+    // At the first link and at the second.
+    let all = 300.0 * 2001.0;
+    assert_eq!(number(&o, "counter.rx_packets") + note.count as f64, all, "{}", note.text);
 }
 
 /// Two queue pairs, and the NIC stops at the second error, at the first, or never.

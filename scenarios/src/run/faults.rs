@@ -243,6 +243,15 @@ pub(super) fn collect(world: &World, out: &mut Outcome) {
         if u.fired == 0 && !u.maybe {
             silent.push(format!("fault \"{}\" ({}) never fired: {}", u.id, u.kind, why(&u)));
         }
+        if u.left_out > 0 {
+            let text = format!(
+                "fault \"{}\" made {} copies less than it should: so many packets were under way \
+                 that more would have filled the memory; lower `copies`, or give it a `budget`",
+                u.id, u.left_out
+            );
+            let name = "copies-left-out".to_owned();
+            out.notes.push(Note { kind: NoteKind::Warning, name, text, count: u.left_out });
+        }
         out.faults.push(FaultRow {
             id: u.id,
             kind: u.kind.to_owned(),

@@ -168,9 +168,9 @@ pub(super) fn timers(world: &World, first: Time, out: &mut Outcome) {
     let mut worst: Option<(Span, u32, &NicQp)> = None;
     let mut count = 0;
     for (h, host) in (0..).zip(world.hosts()) {
-        for (_, q) in host.qps().filter(|(_, q)| !lost(h, q)) {
+        for (_, q) in host.qps() {
             let stood = q.stats.ack_timer_waited + q.stats.rnr_waited;
-            if stood > Span::ZERO && stood * 2 >= run {
+            if stood > Span::ZERO && stood * 2 >= run && !lost(h, q) {
                 count += 1;
                 if worst.is_none_or(|(most, ..)| stood > most) {
                     worst = Some((stood, h, q));

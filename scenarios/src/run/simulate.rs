@@ -216,12 +216,12 @@ fn collect(
     receives::metrics(world, &all, &mut out);
     congestion::metrics(world, &mut out);
     switch_links(world, &mut out);
-    credits::starvation(world, &mut out);
+    let starving = credits::starvation(world, &mut out);
     oversize(world, &mut out);
     switches::collect(point, world, &mut out);
     drops::collect(point, world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
-    credits::limiting(world, LIMITING_PPM, last.since(first), &mut out);
+    credits::limiting(world, starving, LIMITING_PPM, last.since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
     limits::collect(world, point, last.since(first), &mut out);

@@ -3,6 +3,7 @@
 use doorbell_core::policy::aggregate::{Chunks, Load, Plan};
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::Mtu;
+use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
 
 use super::figures::{Member, by_name};
@@ -24,14 +25,14 @@ pub(super) fn collect(
     for (prefix, group) in by_name(point, members) {
         counts(&prefix, &group, out);
     }
-    for (index, p) in point.scenario.program.iter().enumerate() {
-        if p.kind == ProgramKind::Aggregate
-            && let Ok(plan) = plan_of(point, index)
-        {
-            let bound = Metric::time(byte_bound(point, world, p, &plan));
-            let name = if p.name.is_empty() { String::new() } else { format!("{}.", p.name) };
-            out.metrics.insert(format!("{name}byte_bound"), bound);
-        }
+    let programs = point.scenario.program.iter().enumerate();
+    let bounds = programs.filter(|(_, p)| p.kind == ProgramKind::Aggregate).map(|(index, p)| {
+        let plan = plan_of(point, index).expect("it was planned before the run");
+        (index, byte_bound(point, world, p, &plan))
+    });
+    for (prefix, group) in by_name(point, bounds) {
+        let most = group.into_iter().max().unwrap_or(Span::ZERO);
+        out.metrics.insert(format!("{prefix}byte_bound"), Metric::time(most));
     }
 }
 
@@ -74,9 +75,10 @@ fn byte_bound(point: &Point, world: &World, p: &Program, plan: &Plan) -> Span {
         let way_up = plan.load(m, &cut, false);
         let both: Load = if a.broadcast { plan.load(m, &cut, true) } else { way_up };
         let of = |up_bytes: u64, all: u64| wire(up, up_bytes) + wire(Op::WriteImm, all - up_bytes);
-        of(way_up.sent, both.sent).max(of(way_up.received, both.received))
+        let most = of(way_up.sent, both.sent).max(of(way_up.received, both.received));
+        let host = HostId(p.host.value() as u32 + m);
+        let port = world.hosts()[host.index()].nic(p.nic.value() as usize).port();
+        world.fabric().tx_port(host, port).rate().time_for(most)
     };
-    let most = (0..plan.members()).map(port).max().unwrap_or(0);
-    let rate = point.scenario.topology.rate.map_or(point.profile.port.rate, |r| r.0);
-    rate.time_for(most)
+    (0..plan.members()).map(port).max().unwrap_or(Span::ZERO)
 }

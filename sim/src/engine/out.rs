@@ -26,13 +26,14 @@ impl<E> Out<E> {
         self.entries.push((t, class, ev));
     }
 
-    /// Takes all entries in the order of their addition and keeps the memory.
+    /// As [`take_each`](Self::take_each).
+    #[cfg(test)]
     pub fn drain(&mut self) -> std::vec::Drain<'_, (Time, Class, E)> {
         self.entries.drain(..)
     }
 
-    /// Takes all entries in the order of their addition and keeps the memory, as
-    /// [`drain`](Self::drain), without an iterator that has to be able to stop half-way.
+    /// Takes all entries in the order of their addition and keeps the memory, without an iterator
+    /// that has to be able to stop half-way.
     #[inline]
     pub fn take_each(&mut self, mut f: impl FnMut(Time, Class, E))
     where

@@ -120,7 +120,7 @@ pub struct EgressPort {
     dropped: Box<Drops>,
     /// Most bytes in the queue since a recorder last asked; decides nothing.
     peak: u64,
-    /// Time up to which `counters.waited` is right.
+    /// Time up to which `done.waited` is right.
     settled: Time,
 }
 
@@ -437,9 +437,7 @@ impl EgressPort {
     }
 
     fn take_credits(&mut self, now: Time) {
-        if let Some(bytes) = self.ahead.take(now) {
-            self.credits += bytes;
-        }
+        self.credits += self.ahead.take(now);
     }
 
     /// What waits is held back by the far end from now on: the port wants to hear of room.

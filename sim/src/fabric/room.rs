@@ -58,10 +58,10 @@ impl RoomAhead {
 
     /// Takes what has come by `now`: its bytes.
     #[inline]
-    pub fn take(&mut self, now: Time) -> Option<u64> {
-        let mut come = None;
+    pub fn take(&mut self, now: Time) -> u64 {
+        let mut come = 0;
         while let Some(&(_, bytes)) = self.due.front().filter(|(at, _)| *at <= now) {
-            come = Some(come.unwrap_or(0) + u64::from(bytes));
+            come += u64::from(bytes);
             self.due.pop_front();
         }
         come
@@ -92,11 +92,11 @@ mod tests {
         for (ps, bytes) in [(30, 3), (10, 1), (20, 2), (20, 4)] {
             assert!(room.expect(at(ps), bytes, false));
         }
-        assert_eq!((room.take(at(9)), room.by(at(9))), (None, 0));
+        assert_eq!((room.take(at(9)), room.by(at(9))), (0, 0));
         assert_eq!(room.by(at(20)), 7);
-        assert_eq!((room.take(at(20)), room.take(at(20))), (Some(7), None));
+        assert_eq!((room.take(at(20)), room.take(at(20))), (7, 0));
         assert_eq!((room.last_by(at(29)), room.last_by(at(30))), (None, Some(at(30))));
-        assert_eq!(room.take(Time::MAX), Some(3));
+        assert_eq!(room.take(Time::MAX), 3);
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub struct FaultUse {
     pub first: Option<Time>,
     /// Packets that it still keeps from arriving.
     pub held: u64,
+    /// Copies that it did not make, since too many packets were under way.
+    pub left_out: u64,
     /// The fault that decided about the first packet, step or doorbell that this one would have
     /// decided about: of several faults, the first one in the plan decides.
     pub decided_by: Option<String>,
@@ -83,6 +85,7 @@ struct Active {
     matched: u64,
     fired: u64,
     first: Option<Time>,
+    left_out: u64,
     /// An earlier fault of the plan that decided in its place.
     decided_by: Option<usize>,
     /// Of a hold: whether it holds no more.
@@ -198,6 +201,7 @@ impl FaultState {
                 matched: 0,
                 fired: 0,
                 first: None,
+                left_out: 0,
                 decided_by: None,
                 released: false,
                 since: None,
@@ -346,6 +350,11 @@ impl FaultState {
     /// The packets that are kept.
     pub fn kept(&self) -> BTreeSet<u32> {
         self.held.values().map(|h| h.packet.0).collect()
+    }
+
+    /// A fault has made so many copies less than it is asked for.
+    pub fn leave_out(&mut self, fault: u32, copies: u32) {
+        self.faults[fault as usize].left_out += u64::from(copies);
     }
 
     /// Whether packets are kept.
@@ -615,6 +624,7 @@ impl FaultState {
                 budget: a.fault.budget,
                 first: a.first.filter(|_| a.fired + open > 0),
                 held: self.held.values().filter(|h| h.fault == i).count() as u64,
+                left_out: a.left_out,
                 decided_by: a.decided_by.map(|by| self.faults[by].fault.id.clone()),
                 maybe: a.fault.maybe,
                 synthetic: a.fault.what.synthetic(),

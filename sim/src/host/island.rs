@@ -615,7 +615,6 @@ impl Host {
         }
     }
 
-    /// A completion queue has become ready, for who waits for solicited completions too or not.
     /// An entry has landed in a completion queue, or is shown again, or the queue is lost.
     fn wake_cq(&mut self, s: &mut Shared, now: Time, (nic, cq): (u8, u32)) {
         let Some(q) = self.devices[usize::from(nic)].nic.cq_mut(cq) else { return };

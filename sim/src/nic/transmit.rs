@@ -114,10 +114,6 @@ impl Nic {
         let count = self.pus.len() as u16;
         let first = self.next_pu;
         for pu in (first..count).chain(0..first) {
-            // Most have nothing to do, and this is asked with every packet that leaves.
-            if self.pus[usize::from(pu)].ready.is_empty() {
-                continue;
-            }
             self.kick(env, pu);
             if self.tx_blocked {
                 // The one that found no room goes first next time, so that none waits for ever.

@@ -51,14 +51,20 @@ pub trait LossRecovery: Debug + Send {
 
     /// After [`on_loss`](Self::on_loss), where what was lost may be a response: the READ or ATOMIC
     /// that the `count` PSNs from `first` on belong to has no answer yet, and one that comes before
-    /// that of `flight.una` is thrown away. Called for each of them, oldest first. Without effect
-    /// in a recovery that sends everything again.
-    fn on_unanswered(&mut self, _flight: Flight, _first: Psn, _count: u32) {}
+    /// that of `flight.una` is thrown away. Called for each of them, oldest first, unless
+    /// it [sends everything again](Self::sends_all_again).
+    fn on_unanswered(&mut self, _flight: Flight, _first: Psn) {}
 
     /// After [`on_loss`](Self::on_loss): a response that passed by `flight.una` tells that the peer
-    /// has executed the SENDs and WRITEs of the `count` PSNs from `first` on. Without effect in a
-    /// recovery that sends everything again.
+    /// has executed the SENDs and WRITEs of the `count` PSNs from `first` on. Not called either
+    /// where everything is sent again.
     fn on_executed(&mut self, _flight: Flight, _first: Psn, _count: u32) {}
+
+    /// Whether it sends everything again from `flight.una` on. Such a one is not told of what is
+    /// unanswered or executed, nor what the peer keeps beyond a response that passed by.
+    fn sends_all_again(&self) -> bool {
+        false
+    }
 
     /// `flight.una` has moved on.
     fn on_ack(&mut self, flight: Flight);
@@ -184,11 +190,14 @@ impl LossRecovery for State {
     fn on_sack(&mut self, flight: Flight, first: Psn, count: u32) -> bool {
         each!(self, r => r.on_sack(flight, first, count))
     }
-    fn on_unanswered(&mut self, flight: Flight, first: Psn, count: u32) {
-        each!(self, r => r.on_unanswered(flight, first, count));
+    fn on_unanswered(&mut self, flight: Flight, first: Psn) {
+        each!(self, r => r.on_unanswered(flight, first));
     }
     fn on_executed(&mut self, flight: Flight, first: Psn, count: u32) {
         each!(self, r => r.on_executed(flight, first, count));
+    }
+    fn sends_all_again(&self) -> bool {
+        each!(self, r => r.sends_all_again())
     }
     fn on_ack(&mut self, flight: Flight) {
         each!(self, r => r.on_ack(flight));
@@ -223,6 +232,10 @@ impl LossRecovery for GoBackN {
     /// A peer that keeps packets meets a requester that resends all: only the gap counts.
     fn on_sack(&mut self, flight: Flight, _first: Psn, _count: u32) -> bool {
         self.on_loss(flight, RecoverCause::SequenceNak)
+    }
+
+    fn sends_all_again(&self) -> bool {
+        true
     }
 
     fn on_ack(&mut self, flight: Flight) {
@@ -338,7 +351,7 @@ impl LossRecovery for Selective {
         !flight.is_empty()
     }
 
-    fn on_unanswered(&mut self, _flight: Flight, first: Psn, _count: u32) {
+    fn on_unanswered(&mut self, _flight: Flight, first: Psn) {
         self.ask.push_back(first);
     }
 

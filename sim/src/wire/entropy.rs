@@ -6,7 +6,6 @@
 pub const UDP_SOURCE_PORT_MIN: u16 = 0xC000;
 
 use super::id::{HostId, PortId, address};
-use super::packet::Packet;
 
 const FLOW_LABEL_MASK: u64 = 0xF_FFFF;
 
@@ -31,17 +30,12 @@ pub const fn udp_source_port(label: u32, local_qpn: u32, remote_qpn: u32) -> u16
     ((fl & 0x3FFF) ^ ((fl & 0xF_C000) >> 14)) as u16 | UDP_SOURCE_PORT_MIN
 }
 
-/// What differs between the five-tuples of packets, without loss: source address in bits 63 to 40,
+/// What differs between the five-tuples of packets that ports send each other, without loss: source address in bits 63 to 40,
 /// destination address in 39 to 16, UDP source port below. Protocol (17) and destination port
 /// (4791) are the same for every packet.
 ///
 /// The label is the same in both directions of a connection, the five-tuple is not: requests and
 /// acknowledgements may take different ways.
-pub fn five_tuple(p: &Packet) -> u64 {
-    five_tuple_of((p.src, p.src_port), (p.dst, p.dst_port), p.udp_source_port)
-}
-
-/// [`five_tuple`] of the packets that a port sends to another from a UDP source port.
 pub fn five_tuple_of(from: (HostId, PortId), to: (HostId, PortId), udp_source_port: u16) -> u64 {
     let (src, dst) = (address(from.0, from.1), address(to.0, to.1));
     u64::from(src) << 40 | u64::from(dst) << 16 | u64::from(udp_source_port)

@@ -27,7 +27,7 @@ impl Head {
         Self { src, dst, src_port, dst_port, udp_source_port, sl }
     }
 
-    /// As [`five_tuple`](super::five_tuple) of the packet.
+    /// See [`five_tuple_of`].
     pub fn five_tuple(&self) -> u64 {
         five_tuple_of((self.src, self.src_port), (self.dst, self.dst_port), self.udp_source_port)
     }
@@ -128,7 +128,7 @@ impl IndexMut<u32> for Packets {
 mod tests {
     use super::*;
     use crate::rc::{Ext, PacketDesc};
-    use crate::wire::{Encapsulation, Payload, five_tuple};
+    use crate::wire::{Encapsulation, Payload};
     use doorbell_core::verbs::{Opcode, Psn, Qpn};
 
     fn packet(n: u32) -> Packet {
@@ -159,7 +159,9 @@ mod tests {
         for (index, n) in [(b, 2), (c, 3)] {
             let head = packets.head(index);
             assert_eq!((head.dst, head.dst_port), (HostId(n + 7), PortId(3)));
-            assert_eq!((head.sl, head.five_tuple()), (n as u8, five_tuple(&packet(n))));
+            let p = packet(n);
+            let tuple = five_tuple_of((p.src, p.src_port), (p.dst, p.dst_port), p.udp_source_port);
+            assert_eq!((head.sl, head.five_tuple()), (n as u8, tuple));
         }
         assert!(packets.iter().map(|(i, p)| (i, p.src.0)).eq([(0, 3), (1, 2)]));
         assert!(packets.get(2).is_none());

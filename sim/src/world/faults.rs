@@ -319,7 +319,11 @@ impl World {
                 let mut copy = self.shared.packets[packet.0].clone();
                 copy.copied = true;
                 let room = MAX_PACKETS_WITH_COPIES.saturating_sub(self.shared.packets.len());
-                let copies = copies.min(u32::try_from(room).unwrap_or(u32::MAX));
+                let asked = copies;
+                let copies = asked.min(u32::try_from(room).unwrap_or(u32::MAX));
+                if let (Some(fault), Some(faults)) = (fault, self.faults.as_deref_mut()) {
+                    faults.state.leave_out(fault, asked - copies);
+                }
                 self.arrive(now, (node, port), packet, wire_bytes);
                 for _ in 0..copies {
                     let packet = PacketId(self.shared.packets.insert(copy.clone()));

@@ -289,7 +289,8 @@ impl World {
     fn stopped_by(&self, event: Event) -> bool {
         let host = match event {
             Event::Host(host, _) | Event::Bootstrap { host, .. } => host.index(),
-            Event::Fabric(_) | Event::Watch => return false,
+            Event::Fabric(ev) => ev.node().index(),
+            Event::Watch => return false,
             Event::Ended { .. } | Event::Fault(_) => {
                 return self.hosts.iter().any(|h| h.fault().is_some());
             }
@@ -452,7 +453,8 @@ impl World {
             capture.advance(now);
         }
         let pauses = matches!(ev, FabricEvent::Refresh { .. } | FabricEvent::PauseEnd { .. });
-        // A host may go on pausing when there is nothing left to pause.
+        // An overtaken one means nothing, and a host may go on pausing when there is nothing left
+        // to pause.
         if pauses && (s.fabric.is_overtaken(now, ev) || self.is_over()) {
             self.unheard += 1;
             return false;
@@ -461,7 +463,7 @@ impl World {
         self.reached = now;
         // What was heard may have set a deadline.
         self.nothing_due = false;
-        self.hosts.get(ev.node().index()).is_some_and(|h| h.fault().is_some())
+        self.stopped_by(Event::Fabric(ev))
     }
 
     fn on_fabric(&mut self, now: Time, ev: FabricEvent) {

@@ -12,6 +12,7 @@ use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
 
 use super::facts::round_trip;
+use super::verdict::receive_status;
 use super::words::{between, counter_of, plural, qp_name, refused_word, time};
 use super::{QpRow, port_counters};
 use crate::run::{ExitKind, Note, NoteKind, Outcome};
@@ -109,11 +110,8 @@ fn dropped_text(
             "the receive has no room for the payload and the 40 bytes of the GRH before it",
             WcStatus::LocLenErr,
         ),
-        Refused::Request(why @ BadRequest::ShortReceive) => {
-            ends(&why.to_string(), WcStatus::LocLenErr)
-        }
-        Refused::Request(why @ BadRequest::LocalMemory) => {
-            ends(&why.to_string(), WcStatus::LocProtErr)
+        Refused::Request(why @ (BadRequest::ShortReceive | BadRequest::LocalMemory)) => {
+            ends(&why.to_string(), receive_status(why))
         }
         why => format!("{} ({})", refused_word(&why), counter_of(d)),
     };

@@ -112,33 +112,6 @@ fn a_second_fault_stands_against_the_promise() {
     }
 }
 
-/// Of two faults about the same packets the first one decides, and the report says so.
-#[test]
-fn a_fault_that_never_had_a_turn_names_the_one_that_took_it() {
-    let down = "kind = 'link-down'\nlink = 'host0-switch0'\nafter = '0ns'\nbefore = '1ms'\n";
-    let o = run(ONE, &format!("[[fault]]\nid = 'f'\n{down}[[fault]]\nid = 'g'\n{down}"), &[]);
-    assert_eq!(o.exit.kind, ExitKind::FaultNotFired);
-    let text = "fault \"g\" (link-down) never fired: 1 matched, and fault \"f\"";
-    assert!(o.exit.reason.contains(text), "{}", o.exit.reason);
-    let never = "kind = 'drop'\nsource = 0\nnth = 9\n";
-    let o = run(ONE, &format!("[[fault]]\nid = 'f'\n{never}"), &[]);
-    assert!(o.exit.reason.contains("neither number nor chance"), "{}", o.exit.reason);
-}
-
-/// What a fault keeps for longer than the run may last, and nobody waits for, is no lack of
-/// progress.
-#[test]
-fn a_packet_that_is_kept_beyond_the_limit_does_not_fail_a_run_that_is_done() {
-    let late = |by: &str| fault(&format!("'delay'\nsource = 0\nnth = 1\ndelay = '{by}'"));
-    for by in ["90ms", "110ms"] {
-        let o = run("'post write 8B x4', 'ring', 'wait'", &late(by), &["qp.timeout=5"]);
-        assert_eq!((o.exit.kind, &*o.exit.reason), (ExitKind::Ok, ""), "{by}");
-    }
-    // One that somebody waits for does: there is no timer.
-    let o = run(ONE, &late("110ms"), &["qp.timeout=0"]);
-    assert_eq!(o.exit.kind, ExitKind::NoProgress);
-}
-
 /// Counts go on beyond what the explanation remembers packet by packet.
 #[test]
 fn no_count_of_an_explanation_is_saturated() {
@@ -819,14 +792,4 @@ fn a_reset_of_this_side_alone_is_told_from_a_slow_peer() {
     let o = run(&format!("'post write 8B x3', 'ring', 'wait', {again}"), "", &[]);
     let d = died(&o, "wrong-connection-data", "psn");
     assert!(d.verdict.contains("this side was reset and connected again"), "{}", d.verdict);
-}
-
-#[test]
-fn a_queue_pair_that_the_device_gave_up_names_the_fault() {
-    let named = |kind: &str| format!("[[fault]]\nid = 'spoilt'\n{kind}\n");
-    let o = run(ONE, &named("kind = 'bad-doorbell'\nhost = 0"), &[]);
-    let d = died(&o, "device", "spoilt");
-    assert!(d.verdict.ends_with("a planned fault did it (fault `spoilt`)"), "{}", d.verdict);
-    let o = run(ONE, &named("kind = 'qp-error'\nhost = 0\nqp = 16\nafter = '101us'"), &[]);
-    died(&o, "device", "spoilt");
 }

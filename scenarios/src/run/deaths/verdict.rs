@@ -637,7 +637,7 @@ fn unequal_mtu(f: &Facts, status: WcStatus) -> Option<Verdict> {
 }
 
 /// With what a receive ends that could not take its message.
-const fn receive_status(why: BadRequest) -> WcStatus {
+pub(super) const fn receive_status(why: BadRequest) -> WcStatus {
     match why {
         BadRequest::LocalMemory => WcStatus::LocProtErr,
         _ => WcStatus::LocLenErr,

@@ -4,7 +4,7 @@ use doorbell_core::units::Time;
 use doorbell_core::verbs::{Msn, NakCode, Opcode, Psn, QpType, Syndrome, WcStatus, WrOpcode};
 
 use super::super::packet::{DropReason, Ext, PacketDesc, distance, read_response};
-use super::super::recovery::{LossRecovery, State};
+use super::super::recovery::LossRecovery;
 use super::super::rules::SequenceNak;
 use super::{Received, RecoverCause, Requester};
 
@@ -27,9 +27,12 @@ impl Requester {
         if let Ext::Aeth { syndrome, msn } | Ext::AtomicAck { syndrome, msn, .. } = pkt.ext {
             self.take_credits(syndrome, msn);
         }
-        let (nak, before) = (self.count_nak(pkt), self.naks_used());
+        if !self.count_nak(pkt) {
+            return self.on_response(now, pkt);
+        }
+        let before = self.naks_used();
         let received = self.on_response(now, pkt);
-        if nak && self.naks_used() == before {
+        if self.naks_used() == before {
             self.counters.unused_naks += 1;
         }
         received
@@ -137,7 +140,7 @@ impl Requester {
     /// A sequence NAK that names a packet beyond the gap.
     fn on_sack(&mut self, now: Time, ahead: u32, held: Psn) -> Received {
         let passed = self.acknowledge(now, ahead, self.reload_by_nak()).err();
-        if self.failed || passed.is_some() && matches!(self.recovery, State::GoBackN(_)) {
+        if self.failed || passed.is_some() && self.recovery.sends_all_again() {
             return passed.unwrap_or(Received::Nothing);
         }
         if held == self.una || !self.flight().contains(held) {
@@ -145,7 +148,7 @@ impl Requester {
             return Received::Drop(DropReason::Stale);
         }
         let (first, count) = self.held_by_peer(held);
-        if self.recovery.on_sack(self.flight(), first, count) {
+        if self.recovery.on_sack(self.flight(), first, count) && passed.is_none() {
             return self.begin_round(now, RecoverCause::SequenceNak);
         }
         if let Some(passed) = passed {

@@ -5,7 +5,7 @@ use doorbell_core::verbs::{Opcode, Psn, QpType, RnrTimer, WcStatus};
 
 use super::super::config::packets_for;
 use super::super::packet::{Ext, PacketDesc, distance};
-use super::super::recovery::{LossRecovery, State};
+use super::super::recovery::LossRecovery;
 use super::super::rules::SequenceNak;
 use super::super::timeout::{AckTimeoutMode, retry_limit};
 use super::{Received, RecoverCause, Requester, Round, Stall, Timer};
@@ -173,20 +173,19 @@ impl Requester {
     /// lost. One that sends all again need not know.
     fn tell_unanswered(&mut self, cause: RecoverCause) {
         let request = matches!(cause, RecoverCause::SequenceNak | RecoverCause::Rnr(_));
-        if request || matches!(self.recovery, State::GoBackN(_)) {
+        if request || self.recovery.sends_all_again() {
             return;
         }
         let flight = self.flight();
         for entry in self.queue.range(self.done..self.cursor).filter(|entry| entry.answered()) {
             let first = if flight.contains(entry.first) { entry.first } else { self.una };
-            let count = distance(first, entry.first.add(entry.packets));
-            self.recovery.on_unanswered(flight, first, count);
+            self.recovery.on_unanswered(flight, first);
         }
     }
 
     /// The recovery hears of the SENDs and WRITEs before `end` that it has not heard of.
     pub(super) fn tell_executed(&mut self, end: Psn) {
-        if self.failed || matches!(self.recovery, State::GoBackN(_)) {
+        if self.failed || self.recovery.sends_all_again() {
             return;
         }
         let flight = self.flight();

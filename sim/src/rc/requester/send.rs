@@ -5,7 +5,7 @@ use doorbell_core::verbs::{Operation, Psn, QpType, Rkey, SendFlags, WcStatus, Wr
 use super::super::config::{AckReqLast, MAX_UNACKED};
 use super::super::packet::{Ext, PacketDesc, distance, opcode};
 use super::super::reason::Reason;
-use super::super::recovery::{LossRecovery, State};
+use super::super::recovery::LossRecovery;
 use super::super::rules::{Fence, LimitedWqe};
 use super::{Entry, Requester, Round, SendJob, Stall, Timer};
 
@@ -57,7 +57,7 @@ impl Requester {
         self.recovery.on_sent(self.flight(), psn, takes);
         let round_over = self.recovery.next(self.flight()).is_none();
         // Packets apart from each other do not tell how far the peer has come: it is asked.
-        let apart = psn == self.una && !matches!(self.recovery, State::GoBackN(_));
+        let apart = psn == self.una && !self.recovery.sends_all_again();
         desc.ack_req = ends || round_over || apart || self.counts_out();
         self.sent(desc.ack_req);
         self.counters.retransmitted_packets += 1;

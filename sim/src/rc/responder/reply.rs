@@ -169,13 +169,11 @@ impl Responder {
             let age = self.age_of(self.jobs[later].first);
             let job = &mut self.jobs[later];
             let passed = !job.owes() && owed_last.is_some_and(|last| age > last);
-            if passed {
-                job.again = true;
-            }
             if passed || job.owes() {
                 job.sent = 0;
             }
             if passed {
+                job.again = true;
                 self.enqueue(later);
             }
         }
