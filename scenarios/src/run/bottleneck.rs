@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use doorbell_core::units::Span;
-use doorbell_sim::fabric::Fabric;
+use doorbell_sim::fabric::SwitchNode;
 use doorbell_sim::nic::{Nic, NicQp};
 use doorbell_sim::wire::{HostId, NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
@@ -65,12 +65,11 @@ impl Ways {
         Self { next }
     }
 
-    /// The outputs behind a port; where a switch chooses by load, all of it.
-    fn behind(&self, fabric: &Fabric, port: Port) -> Vec<Port> {
-        let (peer, _) = fabric.egress_of(port.0, port.1).peer();
+    /// The outputs behind a port that leads to a switch; where it chooses by load, all of it.
+    fn behind(&self, switch: &SwitchNode, port: Port) -> Vec<Port> {
         match self.next.get(&port) {
             Some(next) => next.iter().copied().collect(),
-            None => fabric.ports().filter(|(node, _)| *node == peer).collect(),
+            None => (0..switch.ports() as u16).map(|p| (switch.id(), PortId(p))).collect(),
         }
     }
 
@@ -97,10 +96,8 @@ impl Ways {
     fn explains(&self, world: &World, port: Port) -> Option<Port> {
         let fabric = world.fabric();
         let (peer, _) = fabric.egress_of(port.0, port.1).peer();
-        if peer.index() < fabric.hosts().len() {
-            return None;
-        }
-        let outputs = self.behind(fabric, port).into_iter();
+        let switch = peer.index().checked_sub(fabric.hosts().len())?;
+        let outputs = self.behind(&fabric.switches()[switch], port).into_iter();
         let (most, next) = outputs.map(|p| (work(world, p), p)).max()?;
         let (most, mine) = (u128::from(most.as_ps()), u128::from(work(world, port).as_ps()));
         (most * 100 >= mine * u128::from(EXPLAINS_PERCENT)).then_some(next)

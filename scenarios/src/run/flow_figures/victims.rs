@@ -35,10 +35,15 @@ pub(super) fn note(
         return;
     }
     let ways = Ways::of(world);
+    // Many victims met the same few ports.
+    let mut reasons: BTreeMap<Port, Reason> = BTreeMap::new();
     let mut groups: BTreeMap<Option<Reason>, Group> = BTreeMap::new();
     for (row, way) in ways_of_victims(world, rows, first, all).into_values() {
         let reason = busiest(world, &way).filter(|p| lasted(world, row, *p)).map(|port| {
-            if is_held(world, port) { ways.reason(world, port) } else { Reason::Link(port) }
+            *reasons.entry(port).or_insert_with(|| match is_held(world, port) {
+                true => ways.reason(world, port),
+                false => Reason::Link(port),
+            })
         });
         let group = groups.entry(reason).or_default();
         group.flows += 1;
