@@ -49,6 +49,7 @@ struct Roles {
 impl Roles {
     fn of(plan: &Plan, me: u32, config: &AggregateConfig, window: u64) -> Self {
         let mut roles = Self { needs: vec![], lanes: vec![] };
+        let hops = plan.hops();
         for lane in 0..plan.lanes() {
             let up = plan.parent(lane, me);
             let parent = up.map(|m| roles.need(Class::ToParent, m));
@@ -65,7 +66,7 @@ impl Roles {
             });
             let children: Vec<Child> = children.collect();
             let tally = Tally::new(config.order, children.len());
-            let above = plan.hops() + plan.depth(lane, me).max(1);
+            let above = hops + plan.depth(lane, me).max(1);
             let patience = Patience { below: plan.height(lane, me), above };
             let (sent, done, since) = (0, 0, Time::ZERO);
             roles.lanes.push(Lane {
