@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::channel::{Channel, Class, announce, is_ready, link, publish};
 use super::chunks::Chunks;
-use super::config::{AggregateConfig, Method};
+use super::config::{AggregateConfig, Method, RIGHTS};
 use super::error::AggregateError;
 use super::plan::Plan;
 use super::reduce::Tally;
@@ -17,7 +17,7 @@ use crate::transport::{
     Transport, WaitSet,
 };
 use crate::units::Time;
-use crate::verbs::{AccessFlags, QpType};
+use crate::verbs::QpType;
 
 /// Completions taken by one poll. Higher: fewer calls; a burst is handled later.
 const POLL_BATCH: usize = 64;
@@ -187,9 +187,7 @@ impl Aggregate {
         let roles = Roles::of(plan, me, &config, window.into());
         let sizes = Sizes::of(&config, &cut, &roles, window)?;
         let pd = t.create_pd()?;
-        let rights =
-            AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
-        let mr = t.alloc_mr(pd, sizes.region, config.memory, rights, Contents::Data)?;
+        let mr = t.alloc_mr(pd, sizes.region, config.memory, RIGHTS, Contents::Data)?;
         let objects =
             Objects { pd, cq: t.create_cq(sizes.cq)?, srq: t.create_srq(pd, sizes.receives)? };
         let mut member = Self {

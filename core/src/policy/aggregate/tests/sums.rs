@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::transport::QpAttr;
+use crate::verbs::AccessFlags;
 
 fn done(members: &[Member]) {
     for (rank, m) in members.iter().enumerate() {
@@ -29,6 +31,18 @@ fn eight_members_in_two_groups_sum_by_every_method() {
         assert_eq!(stats(0).reads, reads);
         // Up, and down to three members.
         assert_eq!((stats(4).sent, stats(5).sent), (4 * 39, 39));
+    }
+}
+
+#[test]
+fn rights_are_filled_in() {
+    let plan = Plan::direct(3, 1).unwrap();
+    for method in [Method::Send, Method::Write, Method::Read] {
+        let config = AggregateConfig { method, ..config(256, 64) };
+        let attr = QpAttr { access: AccessFlags::empty(), ..config.attr };
+        let mut all = members(AggregateConfig { attr, ..config }, &plan, 2);
+        run_all(&mut all);
+        done(&all);
     }
 }
 
