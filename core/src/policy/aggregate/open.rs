@@ -62,7 +62,10 @@ impl Roles {
             let sinks = sinks.collect();
             let children = plan.children(lane, me).into_iter().map(|m| {
                 let (channel, nth) = roles.need(Class::FromChild, m);
-                Child { channel, slot: nth * window, heard: 0, read: 0, held: VecDeque::new() }
+                // Only SENDs take buffers of the pool, no more than the window.
+                let most = if config.method == Method::Send { window as usize } else { 0 };
+                let held = VecDeque::with_capacity(most);
+                Child { channel, slot: nth * window, heard: 0, read: 0, held }
             });
             let children: Vec<Child> = children.collect();
             let tally = Tally::new(config.order, children.len());
@@ -120,6 +123,8 @@ impl Roles {
 struct Sizes {
     /// Receives for contributions.
     receives: u32,
+    /// Announced chunks that may wait to be read.
+    pulls: u32,
     /// Where the buffers begin, and the distance of two of them.
     buffers: u64,
     stride: u64,
@@ -141,6 +146,7 @@ impl Sizes {
         // Beside its chunks a child may say that it gives up.
         let most = slots + children().count() as u32;
         let by_send = config.method == Method::Send;
+        let pulls = if config.method == Method::Read { slots } else { 0 };
         let receives = if by_send { config.receives(most.max(1))? } else { most.max(1) };
         let count = u64::from(if by_send { receives } else { slots });
         let buffers = cut.bytes().next_multiple_of(64);
@@ -150,7 +156,7 @@ impl Sizes {
             sends + receives
         });
         let cq = receives + queues.sum::<u32>();
-        Ok(Self { receives, buffers, stride, region: buffers + count * stride, cq })
+        Ok(Self { receives, pulls, buffers, stride, region: buffers + count * stride, cq })
     }
 }
 
@@ -210,7 +216,7 @@ impl Aggregate {
             turn: 0,
             polled: Completions::with_capacity(POLL_BATCH),
             free: vec![],
-            pulls: VecDeque::new(),
+            pulls: VecDeque::with_capacity(sizes.pulls as usize),
             reading: 0,
             failed: None,
             stats: AggregateStats::default(),

@@ -47,6 +47,25 @@ fn rights_are_filled_in() {
 }
 
 #[test]
+fn no_queue_grows_after_it_was_opened() {
+    let room = |a: &Aggregate| {
+        let held = a.lanes.iter().flat_map(|l| &l.children).map(|c| c.held.capacity());
+        (held.sum::<usize>(), a.pulls.capacity(), a.free.capacity())
+    };
+    let plan = Plan::direct(4, 1).unwrap();
+    for method in [Method::Send, Method::Write, Method::Read] {
+        let config = AggregateConfig { method, window: 3, ..config(640, 64) };
+        let mut all = members(config, &plan, 2);
+        run_all(&mut all);
+        let mut ideal = Ideal::new(4);
+        for (rank, m) in all.iter().enumerate() {
+            let new = Aggregate::open(&mut ideal.at(rank), config, &plan).unwrap();
+            assert_eq!(room(m.state.as_ref().unwrap()), room(&new), "{method:?}, rank {rank}");
+        }
+    }
+}
+
+#[test]
 fn a_sum_of_floats_has_the_bits_of_the_plan() {
     let plan = Plan::two_hop(&Group::by_place(&[0, 1, 0, 1, 2], 8, 2), 3).unwrap();
     let config = AggregateConfig { op: Reduce::SumF32, ..config(1000, 40) };
