@@ -5,7 +5,7 @@ use doorbell_core::noop::NoOp;
 use doorbell_core::policy::*;
 use doorbell_core::transport::*;
 use doorbell_core::units::Span;
-use doorbell_core::verbs::{Lkey, Rkey, SendFlags};
+use doorbell_core::verbs::SendFlags;
 
 /// Messages of a round.
 pub const MESSAGES: u32 = 24;
@@ -144,10 +144,7 @@ impl Receiving {
 /// # Panics
 /// When they come to no end.
 pub fn round_on_nothing() -> ((u64, u64), (u64, u64)) {
-    let mr = |addr| {
-        let (id, kind) = (MrId::new(0, 0, 0), MemKind::Host { numa: 0 });
-        Mr { id, addr, len: 1 << 16, lkey: Lkey(1), rkey: Rkey(2), kind }
-    };
+    let mr = |addr| NoOp::mr(addr, 1 << 16);
     // Two handles, as two ranks have.
     let (mut a, mut b) = (NoOp::new(64), NoOp::new(64));
     let (from_qp, to_qp) = (a.add_qp(NoOp::caps(16), None), b.add_qp(NoOp::caps(16), None));

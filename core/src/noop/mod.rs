@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 
 use crate::transport::*;
 use crate::units::Time;
-use crate::verbs::{QpState, WcOpcode, WcStatus};
+use crate::verbs::{Lkey, QpState, Rkey, WcOpcode, WcStatus};
 
 use queues::{Cq, Rq, Sq};
 
@@ -118,6 +118,12 @@ impl NoOp {
             atomics: true,
             max_rd_atomic: 16,
         }
+    }
+
+    /// A region of `len` bytes at `addr` of host memory, which is nowhere. Its keys are 1 and 2.
+    pub const fn mr(addr: u64, len: u64) -> Mr {
+        let (id, kind) = (MrId::new(0, 0, 0), MemKind::Host { numa: 0 });
+        Mr { id, addr, len, lkey: Lkey(1), rkey: Rkey(2), kind }
     }
 
     /// Adds a queue pair in RTS.

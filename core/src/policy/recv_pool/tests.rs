@@ -9,12 +9,6 @@ use super::super::{CqBudget, CreditGate, CreditIssuer};
 use super::*;
 use crate::noop::NoOp;
 use crate::transport::*;
-use crate::verbs::Rkey;
-
-fn mr(len: u64) -> Mr {
-    let (id, kind) = (MrId::new(0, 0, 0), MemKind::Host { numa: 0 });
-    Mr { id, addr: 0x1000, len, lkey: Lkey(1), rkey: Rkey(2), kind }
-}
 
 fn share(entries: u32) -> CqShare {
     CqBudget::new(entries).take(entries).unwrap()
@@ -34,7 +28,8 @@ impl Rig {
         let qp = t.add_qp(NoOp::caps(slots), srq);
         let queue = srq.map_or(RecvQueue::Qp(qp), RecvQueue::Srq);
         let config = RecvPoolConfig { queue, slots, slot_bytes: 100, batch, low_watermark };
-        let pool = RecvPool::new(config, &mr(100 * u64::from(slots)), share(slots)).unwrap();
+        let mr = NoOp::mr(0x1000, 100 * u64::from(slots));
+        let pool = RecvPool::new(config, &mr, share(slots)).unwrap();
         Self { t, qp, queue, pool }
     }
 
@@ -64,7 +59,7 @@ fn bad_configurations_name_the_remedy() {
         let queue = RecvQueue::Qp(QpId::new(0, 0, 0));
         let (batch, low_watermark) = (1, 0);
         let config = RecvPoolConfig { queue, slots, slot_bytes: 100, batch, low_watermark };
-        RecvPool::new(config, &mr(bytes), share(entries)).map(|_| ())
+        RecvPool::new(config, &NoOp::mr(0x1000, bytes), share(entries)).map(|_| ())
     };
     assert_eq!([of(4, 400, 4), of(0, 400, 4)], [Ok(()), Err(RecvPoolError::NoSlots)]);
     assert_eq!(of(4, 399, 4), Err(RecvPoolError::RegionTooShort { needed: 400, got: 399 }));
