@@ -110,7 +110,8 @@ impl Receiving {
             RecvPoolConfig { queue, slots: SLOTS, slot_bytes: BYTES, batch: 3, low_watermark: 2 };
         let mut pool = RecvPool::new(config, mr, share).unwrap_or_else(|e| panic!("{e}"));
         pool.fill(t).unwrap_or_else(|e| panic!("{e}"));
-        let (issuer, polled) = (CreditIssuer::new(SLOTS, 2), Completions::with_capacity(3));
+        let issuer = CreditIssuer::of_pool(&config, 2);
+        let polled = Completions::with_capacity(3);
         Self { pool, issuer, polled, total: SLOTS, taken: 0 }
     }
 
