@@ -13,8 +13,7 @@ use super::reduce::Tally;
 use super::{Aggregate, AggregateStats, Child, Lane, Patience, Progress, Sink};
 use crate::policy::Batcher;
 use crate::transport::{
-    Completions, Contents, Control, CqId, PdId, QpInit, QpSize, RecvQueue, RecvWr, Remote, SrqId,
-    Transport, WaitSet,
+    Completions, Contents, Control, QpInit, QpSize, RecvQueue, RecvWr, Remote, Transport, WaitSet,
 };
 use crate::units::Time;
 use crate::verbs::QpType;
@@ -169,13 +168,6 @@ const fn depths(class: Class, chunks: u32) -> (u32, u32) {
     }
 }
 
-/// What the queue pairs of a member share.
-struct Objects {
-    pd: PdId,
-    cq: CqId,
-    srq: SrqId,
-}
-
 impl Aggregate {
     /// Creates the objects of this member and publishes its endpoints.
     ///
@@ -194,8 +186,7 @@ impl Aggregate {
         let sizes = Sizes::of(&config, &cut, &roles, window)?;
         let pd = t.create_pd()?;
         let mr = t.alloc_mr(pd, sizes.region, config.memory, RIGHTS, Contents::Data)?;
-        let objects =
-            Objects { pd, cq: t.create_cq(sizes.cq)?, srq: t.create_srq(pd, sizes.receives)? };
+        let (cq, srq) = (t.create_cq(sizes.cq)?, t.create_srq(pd, sizes.receives)?);
         let mut member = Self {
             rank,
             cut,
@@ -203,8 +194,8 @@ impl Aggregate {
             fingerprint: config.fingerprint(plan),
             pd,
             mr,
-            cq: objects.cq,
-            srq: objects.srq,
+            cq,
+            srq,
             buffers: sizes.buffers,
             stride: sizes.stride,
             channels: vec![],
@@ -224,7 +215,7 @@ impl Aggregate {
         };
         let first = roles.first_slots(window.into());
         for (need, slot) in roles.needs.iter().zip(first) {
-            member.add_channel(t, need, &objects, slot)?;
+            member.add_channel(t, need, slot)?;
         }
         member.lanes = roles.lanes;
         member.free = (0..sizes.receives).map(|n| member.receive_into(n.into())).collect();
@@ -236,17 +227,16 @@ impl Aggregate {
         &mut self,
         t: &mut T,
         need: &Need,
-        objects: &Objects,
         slot: u64,
     ) -> Result<(), AggregateError> {
         let depth = need.lanes * self.window as u32;
         let (max_send_wr, max_recv_wr) = depths(need.class, depth);
         let qp = t.create_qp(&QpInit {
             ty: QpType::Rc,
-            pd: objects.pd,
-            send_cq: objects.cq,
-            recv_cq: objects.cq,
-            srq: (need.class == Class::FromChild).then_some(objects.srq),
+            pd: self.pd,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            srq: (need.class == Class::FromChild).then_some(self.srq),
             size: QpSize { max_send_wr, max_recv_wr, max_send_sge: 1, max_inline: 0 },
             sq_sig_all: true,
             queue_memory: self.config.queue_memory,
