@@ -1,6 +1,6 @@
 //! Work requests of which most fields stay.
 
-use crate::transport::{Data, Mr, Remote, SendOp, SendWr, Sge};
+use crate::transport::{Data, Mr, SendOp, SendWr, Sge};
 use crate::verbs::SendFlags;
 
 /// A work request made once, of which each use sets the number, the place and the length.
@@ -62,7 +62,7 @@ impl WrTemplate {
 
     #[inline]
     fn aim(&mut self, offset: u64) {
-        if let Some(remote) = remote_of(&mut self.op) {
+        if let Some(remote) = self.op.remote_mut() {
             remote.addr = self.remote.wrapping_add(offset);
         }
     }
@@ -82,22 +82,11 @@ impl WrTemplate {
     }
 }
 
-#[inline]
-const fn remote_of(op: &mut SendOp) -> Option<&mut Remote> {
-    match op {
-        SendOp::Write(remote)
-        | SendOp::WriteImm(remote, _)
-        | SendOp::Read(remote)
-        | SendOp::CmpSwap { remote, .. }
-        | SendOp::FetchAdd { remote, .. } => Some(remote),
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::noop::NoOp;
+    use crate::transport::Remote;
     use crate::verbs::Rkey;
 
     fn mr(len: u64) -> Mr {
