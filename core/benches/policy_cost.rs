@@ -120,8 +120,7 @@ struct Bed {
 
 impl Bed {
     fn new(batch: u32, mode: BatchMode) -> Self {
-        let (id, kind) = (MrId::new(0, 0, 0), MemKind::Host { numa: 0 });
-        let mr = Mr { id, addr: 0x1000, len: 1 << 16, lkey: Lkey(1), rkey: Rkey(2), kind };
+        let mr = NoOp::mr(0x1000, 1 << 16);
         let to = SendOp::Write(Remote { addr: 0x8000, rkey: Rkey(7) });
         let batch = BatchConfig {
             mode,

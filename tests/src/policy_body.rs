@@ -5,7 +5,7 @@ use doorbell_core::noop::NoOp;
 use doorbell_core::policy::*;
 use doorbell_core::transport::*;
 use doorbell_core::units::Span;
-use doorbell_core::verbs::{Lkey, Rkey, SendFlags};
+use doorbell_core::verbs::SendFlags;
 
 /// Messages of a round.
 pub const MESSAGES: u32 = 24;
@@ -110,7 +110,8 @@ impl Receiving {
             RecvPoolConfig { queue, slots: SLOTS, slot_bytes: BYTES, batch: 3, low_watermark: 2 };
         let mut pool = RecvPool::new(config, mr, share).unwrap_or_else(|e| panic!("{e}"));
         pool.fill(t).unwrap_or_else(|e| panic!("{e}"));
-        let (issuer, polled) = (CreditIssuer::new(SLOTS, 2), Completions::with_capacity(3));
+        let issuer = CreditIssuer::of_pool(&config, 2);
+        let polled = Completions::with_capacity(3);
         Self { pool, issuer, polled, total: SLOTS, taken: 0 }
     }
 
@@ -144,10 +145,7 @@ impl Receiving {
 /// # Panics
 /// When they come to no end.
 pub fn round_on_nothing() -> ((u64, u64), (u64, u64)) {
-    let mr = |addr| {
-        let (id, kind) = (MrId::new(0, 0, 0), MemKind::Host { numa: 0 });
-        Mr { id, addr, len: 1 << 16, lkey: Lkey(1), rkey: Rkey(2), kind }
-    };
+    let mr = |addr| NoOp::mr(addr, 1 << 16);
     // Two handles, as two ranks have.
     let (mut a, mut b) = (NoOp::new(64), NoOp::new(64));
     let (from_qp, to_qp) = (a.add_qp(NoOp::caps(16), None), b.add_qp(NoOp::caps(16), None));

@@ -7,7 +7,7 @@ use doorbell_core::noop::NoOp;
 use doorbell_core::policy::*;
 use doorbell_core::transport::*;
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{Lkey, Rkey, SendFlags};
+use doorbell_core::verbs::SendFlags;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -16,8 +16,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const DEPTH: u32 = 64;
 
 fn mr() -> Mr {
-    let (id, kind) = (MrId::new(0, 0, 0), MemKind::Host { numa: 0 });
-    Mr { id, addr: 0x1000, len: 1 << 20, lkey: Lkey(1), rkey: Rkey(2), kind }
+    NoOp::mr(0x1000, 1 << 20)
 }
 
 #[test]

@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 
 use crate::transport::*;
 use crate::units::Time;
-use crate::verbs::{QpState, WcOpcode, WcStatus};
+use crate::verbs::{Lkey, QpState, Rkey, WcOpcode, WcStatus};
 
 use queues::{Cq, Rq, Sq};
 
@@ -118,6 +118,12 @@ impl NoOp {
             atomics: true,
             max_rd_atomic: 16,
         }
+    }
+
+    /// A region of `len` bytes at `addr` of host memory, which is nowhere. Its keys are 1 and 2.
+    pub const fn mr(addr: u64, len: u64) -> Mr {
+        let (id, kind) = (MrId::new(0, 0, 0), MemKind::Host { numa: 0 });
+        Mr { id, addr, len, lkey: Lkey(1), rkey: Rkey(2), kind }
     }
 
     /// Adds a queue pair in RTS.
@@ -211,7 +217,7 @@ impl NoOp {
     }
 
     /// `qp` goes to ERR: its oldest outstanding WQE fails with `status`, all others and the
-    /// receives of the QP are flushed.
+    /// receives of the QP are flushed. A ring for what is staged then fails.
     pub fn fail_qp(&mut self, qp: QpId, status: WcStatus) {
         self.sqs[qp.index() as usize].fail(status, qp, &mut self.cq);
         let rq = &mut self.rqs[qp.index() as usize].0;
@@ -235,12 +241,12 @@ impl NoOp {
         }
     }
 
-    /// A ring that a planned fault ends after `posted` WQEs.
+    /// A ring that a planned fault, or the state, ends after `posted` WQEs.
     #[cold]
     fn broken_ring(&mut self, qp: QpId, posted: u32, cause: RingCause) -> RingError {
         let sq = &mut self.sqs[qp.index() as usize];
         let posted = if cause == RingCause::Indeterminate { 0 } else { posted };
-        let posted = posted.min(sq.staged().count() as u32);
+        let posted = posted.min(sq.staged_count());
         if let Some(log) = &mut self.log {
             let fate = |i| if i < posted { Fate::Rung } else { Fate::Lost };
             log.extend((0..).zip(sq.staged()).map(|(i, id)| (id, fate(i))));
@@ -295,6 +301,9 @@ impl Transport for NoOp {
         let Some(sq) = self.sqs.get_mut(qp.index() as usize) else {
             return Err(RingError { posted: 0, discarded: 0, cause: RingCause::BadHandle });
         };
+        // A device takes nothing from a queue in ERR, whatever else was to go wrong.
+        let dead = sq.failed() && sq.staged_count() > 0;
+        let fault = if dead { Some((0, RingCause::BadState(QpState::Err))) } else { fault };
         if let Some((posted, cause)) = fault {
             return Err(self.broken_ring(qp, posted, cause));
         }

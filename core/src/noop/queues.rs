@@ -69,6 +69,11 @@ impl Sq {
         self.caps.max_send_wr - self.used()
     }
 
+    #[inline]
+    pub(super) fn failed(&self) -> bool {
+        self.failed
+    }
+
     pub(super) fn outstanding(&self) -> u32 {
         self.rung.wrapping_sub(self.done)
     }

@@ -65,6 +65,25 @@ fn an_error_flushes_what_was_not_signalled_too() {
 }
 
 #[test]
+fn what_is_staged_when_the_queue_pair_fails_is_discarded() {
+    let mut t = NoOp::new(8);
+    t.keep_log();
+    let qp = t.add_qp(NoOp::caps(4), None);
+    for id in 0..2 {
+        t.stage(qp, &wr(id, &[], true)).unwrap();
+    }
+    t.fail_qp(qp, WcStatus::RetryExcErr);
+    // A planned fault posts nothing either.
+    t.fail_ring(Some((1, RingCause::Full)));
+    let cause = RingCause::BadState(QpState::Err);
+    let bad = Err(RingError { posted: 0, discarded: 2, cause });
+    assert_eq!(t.ring(qp, Ring::Auto), bad);
+    assert_eq!(t.log(), [(0, Fate::Lost), (1, Fate::Lost)]);
+    assert_eq!((polled(&mut t).len(), t.sq_free(qp), t.stats().rings), (0, 4, 0));
+    assert_eq!(t.ring(qp, Ring::Auto), Ok(Rung { wqes: 0, by: RungBy::Nothing }));
+}
+
+#[test]
 fn a_completion_queue_overruns_by_one_too_many() {
     for (wqes, lost) in [(4, false), (5, true)] {
         let mut t = NoOp::new(4);

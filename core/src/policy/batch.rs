@@ -334,6 +334,8 @@ impl Batcher {
     ) -> Result<Pushed, PushError> {
         let no_room = matches!(why, StageError::SqFull | StageError::StagedFull);
         if !no_room || self.held == 0 {
+            // What was announced is not to come, unless something follows this one in turn.
+            self.more = cue == Cue::More;
             return Err(PushError::Refused(why));
         }
         let failed = |error| PushError::Ring { error, rung: 0, staged: false };

@@ -1,6 +1,8 @@
 //! Application-level credits: a sender never has more messages under way than its peer has
 //! receives for.
 
+use super::RecvPoolConfig;
+
 /// The sending side: how many messages it may still send.
 ///
 /// The receiver says a *total*: how many messages it has had receives for since the beginning. So a
@@ -77,11 +79,20 @@ impl CreditIssuer {
     /// `initial` receives are posted. A grant is due after `every` more. Higher: fewer messages
     /// that carry nothing else; above half of `initial` the peer may run dry before it hears.
     /// 0 counts as 1, and it is lowered to `initial`, since a peer without credits sends nothing.
-    /// Behind a [`RecvPool`](super::RecvPool) it must be at most `slots` + 1 - `batch`: up to
-    /// `batch` - 1 receives wait there to be posted, and a grant that waits for them never comes.
+    /// For receives of a [`RecvPool`](super::RecvPool) take [`of_pool`](CreditIssuer::of_pool).
     pub const fn new(initial: u32, every: u32) -> Self {
         let every = if every > initial { initial } else { every };
         Self { total: initial, said: initial, every: if every == 0 { 1 } else { every } }
+    }
+
+    /// For a filled pool with these settings, and one peer. `every` is lowered to `slots` + 1 -
+    /// `batch`: up to `batch` - 1 receives wait in the pool to be posted, and a grant that waits
+    /// for them never comes.
+    pub const fn of_pool(pool: &RecvPoolConfig, every: u32) -> Self {
+        let RecvPoolConfig { slots, batch, .. } = *pool;
+        let waiting = batch.saturating_sub(1);
+        let told = if waiting < slots { slots - waiting } else { 1 };
+        Self::new(slots, if every > told { told } else { every })
     }
 
     /// `n` receives were posted again. The total to tell the peer, if that is due.

@@ -1,18 +1,17 @@
 //! Work requests of which most fields stay.
 
-use crate::transport::{Data, Mr, Remote, SendOp, SendWr, Sge};
+use crate::transport::{Data, Mr, SendOp, SendWr, Sge};
 use crate::verbs::SendFlags;
 
 /// A work request made once, of which each use sets the number, the place and the length.
 ///
 /// ```
+/// use doorbell_core::noop::NoOp;
 /// use doorbell_core::policy::WrTemplate;
 /// use doorbell_core::transport::*;
 /// use doorbell_core::verbs::{Lkey, Rkey, SendFlags};
 ///
-/// # let kind = MemKind::Host { numa: 0 };
-/// let mr = Mr { id: MrId::new(0, 0, 0), addr: 0x1000, len: 4096, lkey: Lkey(1), rkey: Rkey(2),
-///     kind };
+/// let mr = NoOp::mr(0x1000, 4096);
 /// let to = SendOp::Write(Remote { addr: 0x8000, rkey: Rkey(9) });
 /// let mut template = WrTemplate::new(to, &mr, SendFlags::empty());
 /// let wr = template.wr(7, 64, 32, 128).unwrap();
@@ -63,7 +62,7 @@ impl WrTemplate {
 
     #[inline]
     fn aim(&mut self, offset: u64) {
-        if let Some(remote) = remote_of(&mut self.op) {
+        if let Some(remote) = self.op.remote_mut() {
             remote.addr = self.remote.wrapping_add(offset);
         }
     }
@@ -83,27 +82,15 @@ impl WrTemplate {
     }
 }
 
-#[inline]
-const fn remote_of(op: &mut SendOp) -> Option<&mut Remote> {
-    match op {
-        SendOp::Write(remote)
-        | SendOp::WriteImm(remote, _)
-        | SendOp::Read(remote)
-        | SendOp::CmpSwap { remote, .. }
-        | SendOp::FetchAdd { remote, .. } => Some(remote),
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::{MemKind, MrId};
-    use crate::verbs::{Lkey, Rkey};
+    use crate::noop::NoOp;
+    use crate::transport::Remote;
+    use crate::verbs::Rkey;
 
     fn mr(len: u64) -> Mr {
-        let (id, kind) = (MrId::new(0, 0, 0), MemKind::Host { numa: 0 });
-        Mr { id, addr: 0x1000, len, lkey: Lkey(1), rkey: Rkey(2), kind }
+        NoOp::mr(0x1000, len)
     }
 
     #[test]

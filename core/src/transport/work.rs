@@ -71,6 +71,16 @@ impl SendOp {
             Self::Send | Self::SendImm(_) | Self::SendInv(_) => None,
         }
     }
+
+    /// The same, to aim it elsewhere.
+    #[inline]
+    pub const fn remote_mut(&mut self) -> Option<&mut Remote> {
+        match self {
+            Self::Write(r) | Self::WriteImm(r, _) | Self::Read(r) => Some(r),
+            Self::CmpSwap { remote, .. } | Self::FetchAdd { remote, .. } => Some(remote),
+            Self::Send | Self::SendImm(_) | Self::SendInv(_) => None,
+        }
+    }
 }
 
 /// Local data of a send work request.

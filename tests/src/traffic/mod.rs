@@ -9,6 +9,7 @@
 mod arrivals;
 mod taker;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub use arrivals::{Arrival, poisson};
@@ -65,9 +66,19 @@ struct Flow {
     sender: Sender,
     buffers: SendBuffers,
     template: WrTemplate,
+    /// When each message that its batcher holds was accepted, oldest first.
+    held: VecDeque<Time>,
     /// Its first message that was not handed over, and how many completions have told of.
     next: usize,
     done: usize,
+}
+
+impl Flow {
+    /// After a call of the sender: the longest that a message which it rang for had been held.
+    fn rang(&mut self, now: Time) -> Span {
+        let rung = self.held.len() - self.sender.held() as usize;
+        self.held.drain(..rung).map(|since| now.since(since)).max().unwrap_or_default()
+    }
 }
 
 /// What a pusher saw.
@@ -81,6 +92,8 @@ pub struct Pushed {
     pub rings: BatchStats,
     /// Most that a tick came after its deadline.
     pub late: Span,
+    /// Longest from the push that accepted a message to the end of the call that rang for it.
+    pub longest_held: Span,
     /// Longest step.
     pub longest_step: Span,
     /// Most messages outstanding on a QP.
@@ -155,6 +168,7 @@ impl Pusher {
                 sender,
                 buffers: SendBuffers::new(c.buffers, SLOT, max_wrs),
                 template: WrTemplate::new(op, &local.mr, SendFlags::empty()),
+                held: VecDeque::new(),
                 next: i,
                 done: i,
             });
@@ -294,16 +308,12 @@ impl Pusher {
         let inlines = self.choice.is_some_and(|c| c.inlines(len, cue));
         let wr = if inlines {
             if !f.buffers.skip() {
-                f.sender.flush(t).map_err(|e| e.to_string())?;
-                return Ok(false);
+                return self.flush(t, i);
             }
             f.template.set_flags(flag(last));
             f.template.inline(n as u64, &self.scratch[..len], 0)
         } else {
-            let Some(at) = f.buffers.take() else {
-                f.sender.flush(t).map_err(|e| e.to_string())?;
-                return Ok(false);
-            };
+            let Some(at) = f.buffers.take() else { return self.flush(t, i) };
             if labelled {
                 let range = self.client.local().mr.range(base + at, len as u64).expect("a slot");
                 t.copy_in(range, &self.scratch[..len]).map_err(|e| e.to_string())?;
@@ -312,7 +322,10 @@ impl Pusher {
             f.template.set_flags(flag(last || f.buffers.free() == 0));
             f.template.wr(n as u64, base + at, a.bytes, 0).expect("a slot")
         };
-        match f.sender.push(t, now, &wr, cue) {
+        let pushed = f.sender.push(t, now, &wr, cue);
+        f.held.extend(pushed.is_ok().then_some(now));
+        self.seen.longest_held = self.seen.longest_held.max(f.rang(t.now()));
+        match pushed {
             Ok(_) => {
                 assert!(self.gate.spend(), "asked before");
                 self.seen.most = self.seen.most.max(f.sender.window().used());
@@ -326,6 +339,14 @@ impl Pusher {
         }
     }
 
+    /// There is no buffer: what is held has some. Always false.
+    fn flush<T: Control>(&mut self, t: &mut T, i: usize) -> Result<bool, String> {
+        let f = &mut self.flows[i];
+        f.sender.flush(t).map_err(|e| e.to_string())?;
+        self.seen.longest_held = self.seen.longest_held.max(f.rang(t.now()));
+        Ok(false)
+    }
+
     fn tick<T: Control>(&mut self, t: &mut T) -> Result<Option<Time>, String> {
         let now = t.now();
         let mut next: Option<Time> = None;
@@ -334,6 +355,7 @@ impl Pusher {
                 self.seen.late = self.seen.late.max(now.since(late));
             }
             let due = f.sender.tick(t, now).map_err(|e| e.to_string())?;
+            self.seen.longest_held = self.seen.longest_held.max(f.rang(t.now()));
             next = next.into_iter().chain(due).min();
         }
         Ok(next)

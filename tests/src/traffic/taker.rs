@@ -40,7 +40,7 @@ pub struct Taker {
     pool: Option<RecvPool>,
     mr: Option<Mr>,
     sender: Option<Sender>,
-    issuer: CreditIssuer,
+    issuer: Option<CreditIssuer>,
     polled: Completions,
     /// Receives that the program has, with the time until which it keeps them.
     kept: std::collections::VecDeque<(Time, u64)>,
@@ -72,14 +72,12 @@ impl Taker {
             srq_depth: config.srq.then_some(config.slots),
             ..LocalConfig::default()
         };
-        // What waits for a full batch is not told of: a grant must not wait for it.
-        let told = config.slots + 1 - config.batch.clamp(1, config.slots);
         Self {
             client: Client::new(local, link),
             pool: None,
             mr: None,
             sender: None,
-            issuer: CreditIssuer::new(config.slots, config.grant_every.min(told)),
+            issuer: None,
             polled: Completions::with_capacity(8),
             kept: std::collections::VecDeque::new(),
             unsaid: None,
@@ -95,6 +93,7 @@ impl Taker {
     fn up<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, String> {
         let (c, slots) = (self.config, self.config.slots);
         let (pool, mr, sender) = (&mut self.pool, &mut self.mr, &mut self.sender);
+        let issuer = &mut self.issuer;
         let linked = |t: &mut T, l: &doorbell::workloads::connect::Local, lanes: &[_]| {
             let lane: &doorbell::workloads::connect::Lane = &lanes[0];
             let bytes = u64::from(slots * SLOT);
@@ -110,6 +109,7 @@ impl Taker {
             };
             let made = RecvPool::new(config, &region, share).expect("sizes that fit");
             pool.insert(made).fill(t)?;
+            *issuer = Some(CreditIssuer::of_pool(&config, c.grant_every));
             let caps = t.qp_caps(lane.qp).expect("just connected");
             let share = CqBudget::new(GRANTS).take(GRANTS).expect("all of it");
             let batch = BatchConfig { mode: BatchMode::ADAPTIVE, ..BatchConfig::default() };
@@ -175,11 +175,11 @@ impl Taker {
 
     fn give_back<T: Control>(&mut self, t: &mut T) -> Result<(), String> {
         let now = t.now();
-        let pool = self.pool.as_mut().expect("up");
+        let (pool, issuer) = self.pool.as_mut().zip(self.issuer.as_mut()).expect("up");
         while let Some((_, wr_id)) = self.kept.front().copied().filter(|k| k.0 <= now) {
             self.kept.pop_front();
             let posted = pool.release(t, wr_id).map_err(|e| e.to_string())?;
-            self.unsaid = self.issuer.reposted(posted).or(self.unsaid);
+            self.unsaid = issuer.reposted(posted).or(self.unsaid);
         }
         self.say(t)
     }
@@ -202,12 +202,12 @@ impl Taker {
     }
 
     fn arm<T: Control>(&mut self, t: &mut T) -> Result<(), String> {
-        let pool = self.pool.as_mut().expect("up");
+        let (pool, issuer) = self.pool.as_mut().zip(self.issuer.as_mut()).expect("up");
         while let Some(e) = t.next_event() {
             if e.kind == AsyncEventKind::SrqLimitReached {
                 self.limits += 1;
                 let posted = pool.limit_reached(t).map_err(|e| e.to_string())?;
-                self.unsaid = self.issuer.reposted(posted).or(self.unsaid);
+                self.unsaid = issuer.reposted(posted).or(self.unsaid);
             }
         }
         if let (Some(srq), Some(limit)) =

@@ -1,6 +1,6 @@
 //! Connections between members: one queue pair for contributions and one for sums.
 
-use super::config::AggregateConfig;
+use super::config::{AggregateConfig, RIGHTS};
 use super::error::AggregateError;
 use crate::policy::Batcher;
 use crate::transport::{Control, Endpoint, QpAttr, QpId, RcParams, Remote, Transport};
@@ -132,7 +132,7 @@ pub(super) fn link<T: Control>(
     }
     let mine = t.endpoint(channel.qp)?;
     let path_mtu = config.path_mtu.unwrap_or(mine.mtu.min(card.endpoint.mtu));
-    let attr = QpAttr { path_mtu, ..config.attr };
+    let attr = QpAttr { path_mtu, access: RIGHTS, ..config.attr };
     for (attr, mask) in (RcParams { attr }).steps(&mine, &card.endpoint) {
         t.modify_qp(channel.qp, &attr, mask)?;
     }

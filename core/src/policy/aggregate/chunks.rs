@@ -10,6 +10,8 @@ pub struct Chunks {
     bytes: u64,
     chunk: u32,
     lanes: u32,
+    /// Chunks of the vector: asked for with every message, so divided once.
+    count: u32,
 }
 
 /// Most chunks of a vector: their number travels in 24 bits of an immediate.
@@ -31,8 +33,9 @@ impl Chunks {
     /// When one of the three is 0, or there are more than [`MAX_CHUNKS`].
     pub const fn new(bytes: u64, chunk: u32, lanes: u32) -> Self {
         assert!(bytes > 0 && chunk > 0 && lanes > 0, "nothing to cut");
-        assert!(bytes.div_ceil(chunk as u64) <= MAX_CHUNKS, "more chunks than can be numbered");
-        Self { bytes, chunk, lanes }
+        let count = bytes.div_ceil(chunk as u64);
+        assert!(count <= MAX_CHUNKS, "more chunks than can be numbered");
+        Self { bytes, chunk, lanes, count: count as u32 }
     }
 
     /// Bytes of the vector.
@@ -42,7 +45,7 @@ impl Chunks {
 
     /// Chunks of the vector.
     pub const fn count(&self) -> u32 {
-        self.bytes.div_ceil(self.chunk as u64) as u32
+        self.count
     }
 
     /// Lanes.
@@ -52,15 +55,15 @@ impl Chunks {
 
     /// Chunks of a lane in one round.
     pub const fn of_lane(&self, lane: u32) -> u64 {
-        self.count().saturating_sub(lane).div_ceil(self.lanes) as u64
+        self.count.saturating_sub(lane).div_ceil(self.lanes) as u64
     }
 
     /// Bytes of a lane in one round.
     pub const fn bytes_of_lane(&self, lane: u32) -> u64 {
         let full = self.of_lane(lane) * self.chunk as u64;
-        let last = self.count() - 1;
+        let last = self.count - 1;
         // The last chunk of the vector is short by so much.
-        let short = self.count() as u64 * self.chunk as u64 - self.bytes;
+        let short = self.count as u64 * self.chunk as u64 - self.bytes;
         if last % self.lanes == lane { full - short } else { full }
     }
 

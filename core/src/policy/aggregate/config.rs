@@ -10,6 +10,10 @@ use crate::transport::{MemKind, QpAttr, Reduce};
 use crate::units::Span;
 use crate::verbs::{AccessFlags, Mtu};
 
+/// Rights of the region and of the queue pairs: peers write chunks and sums, and read chunks.
+pub(super) const RIGHTS: AccessFlags =
+    AccessFlags::LOCAL_WRITE.union(AccessFlags::REMOTE_WRITE).union(AccessFlags::REMOTE_READ);
+
 /// How a contribution reaches the one that adds it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Method {
@@ -89,9 +93,7 @@ impl Default for AggregateConfig {
     /// AllReduce of 1 MiB of `f32` in fixed order by WRITE, 64 KiB chunks, 8 of them under way,
     /// 100 ms for a chunk, 1 s for a round and for the exchange of endpoints.
     fn default() -> Self {
-        let (host, rights) = (MemKind::Host { numa: 0 }, AccessFlags::LOCAL_WRITE);
-        let rights = rights | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
-        let attr = QpAttr { access: rights, ..QpAttr::default() };
+        let host = MemKind::Host { numa: 0 };
         Self {
             bytes: 1 << 20,
             op: Reduce::SumF32,
@@ -107,7 +109,7 @@ impl Default for AggregateConfig {
             connect_deadline: Span::from_ms(1000),
             memory: host,
             queue_memory: host,
-            attr: QpAttr { max_rd_atomic: 16, max_dest_rd_atomic: 16, ..attr },
+            attr: QpAttr { max_rd_atomic: 16, max_dest_rd_atomic: 16, ..QpAttr::default() },
             path_mtu: None,
             batch: BatchConfig { max_delay: Span::from_ms(1), ..BatchConfig::default() },
             first_rank: 0,

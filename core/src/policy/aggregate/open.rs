@@ -6,18 +6,17 @@ use alloc::vec::Vec;
 
 use super::channel::{Channel, Class, announce, is_ready, link, publish};
 use super::chunks::Chunks;
-use super::config::{AggregateConfig, Method};
+use super::config::{AggregateConfig, Method, RIGHTS};
 use super::error::AggregateError;
 use super::plan::Plan;
 use super::reduce::Tally;
 use super::{Aggregate, AggregateStats, Child, Lane, Patience, Progress, Sink};
 use crate::policy::Batcher;
 use crate::transport::{
-    Completions, Contents, Control, CqId, PdId, QpInit, QpSize, RecvQueue, RecvWr, Remote, SrqId,
-    Transport, WaitSet,
+    Completions, Contents, Control, QpInit, QpSize, RecvQueue, RecvWr, Remote, Transport, WaitSet,
 };
 use crate::units::Time;
-use crate::verbs::{AccessFlags, QpType};
+use crate::verbs::QpType;
 
 /// Completions taken by one poll. Higher: fewer calls; a burst is handled later.
 const POLL_BATCH: usize = 64;
@@ -49,6 +48,7 @@ struct Roles {
 impl Roles {
     fn of(plan: &Plan, me: u32, config: &AggregateConfig, window: u64) -> Self {
         let mut roles = Self { needs: vec![], lanes: vec![] };
+        let hops = plan.hops();
         for lane in 0..plan.lanes() {
             let up = plan.parent(lane, me);
             let parent = up.map(|m| roles.need(Class::ToParent, m));
@@ -61,11 +61,14 @@ impl Roles {
             let sinks = sinks.collect();
             let children = plan.children(lane, me).into_iter().map(|m| {
                 let (channel, nth) = roles.need(Class::FromChild, m);
-                Child { channel, slot: nth * window, heard: 0, read: 0, held: VecDeque::new() }
+                // Only SENDs take buffers of the pool, no more than the window.
+                let most = if config.method == Method::Send { window as usize } else { 0 };
+                let held = VecDeque::with_capacity(most);
+                Child { channel, slot: nth * window, heard: 0, read: 0, held }
             });
             let children: Vec<Child> = children.collect();
             let tally = Tally::new(config.order, children.len());
-            let above = plan.hops() + plan.depth(lane, me).max(1);
+            let above = hops + plan.depth(lane, me).max(1);
             let patience = Patience { below: plan.height(lane, me), above };
             let (sent, done, since) = (0, 0, Time::ZERO);
             roles.lanes.push(Lane {
@@ -119,6 +122,8 @@ impl Roles {
 struct Sizes {
     /// Receives for contributions.
     receives: u32,
+    /// Announced chunks that may wait to be read.
+    pulls: u32,
     /// Where the buffers begin, and the distance of two of them.
     buffers: u64,
     stride: u64,
@@ -140,6 +145,7 @@ impl Sizes {
         // Beside its chunks a child may say that it gives up.
         let most = slots + children().count() as u32;
         let by_send = config.method == Method::Send;
+        let pulls = if config.method == Method::Read { slots } else { 0 };
         let receives = if by_send { config.receives(most.max(1))? } else { most.max(1) };
         let count = u64::from(if by_send { receives } else { slots });
         let buffers = cut.bytes().next_multiple_of(64);
@@ -149,7 +155,7 @@ impl Sizes {
             sends + receives
         });
         let cq = receives + queues.sum::<u32>();
-        Ok(Self { receives, buffers, stride, region: buffers + count * stride, cq })
+        Ok(Self { receives, pulls, buffers, stride, region: buffers + count * stride, cq })
     }
 }
 
@@ -160,13 +166,6 @@ const fn depths(class: Class, chunks: u32) -> (u32, u32) {
         Class::FromSource => (1, chunks + 1),
         Class::FromChild | Class::ToParent | Class::ToSink => (chunks + 2, 1),
     }
-}
-
-/// What the queue pairs of a member share.
-struct Objects {
-    pd: PdId,
-    cq: CqId,
-    srq: SrqId,
 }
 
 impl Aggregate {
@@ -186,11 +185,8 @@ impl Aggregate {
         let roles = Roles::of(plan, me, &config, window.into());
         let sizes = Sizes::of(&config, &cut, &roles, window)?;
         let pd = t.create_pd()?;
-        let rights =
-            AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
-        let mr = t.alloc_mr(pd, sizes.region, config.memory, rights, Contents::Data)?;
-        let objects =
-            Objects { pd, cq: t.create_cq(sizes.cq)?, srq: t.create_srq(pd, sizes.receives)? };
+        let mr = t.alloc_mr(pd, sizes.region, config.memory, RIGHTS, Contents::Data)?;
+        let (cq, srq) = (t.create_cq(sizes.cq)?, t.create_srq(pd, sizes.receives)?);
         let mut member = Self {
             rank,
             cut,
@@ -198,8 +194,8 @@ impl Aggregate {
             fingerprint: config.fingerprint(plan),
             pd,
             mr,
-            cq: objects.cq,
-            srq: objects.srq,
+            cq,
+            srq,
             buffers: sizes.buffers,
             stride: sizes.stride,
             channels: vec![],
@@ -211,7 +207,7 @@ impl Aggregate {
             turn: 0,
             polled: Completions::with_capacity(POLL_BATCH),
             free: vec![],
-            pulls: VecDeque::new(),
+            pulls: VecDeque::with_capacity(sizes.pulls as usize),
             reading: 0,
             failed: None,
             stats: AggregateStats::default(),
@@ -219,7 +215,7 @@ impl Aggregate {
         };
         let first = roles.first_slots(window.into());
         for (need, slot) in roles.needs.iter().zip(first) {
-            member.add_channel(t, need, &objects, slot)?;
+            member.add_channel(t, need, slot)?;
         }
         member.lanes = roles.lanes;
         member.free = (0..sizes.receives).map(|n| member.receive_into(n.into())).collect();
@@ -231,17 +227,16 @@ impl Aggregate {
         &mut self,
         t: &mut T,
         need: &Need,
-        objects: &Objects,
         slot: u64,
     ) -> Result<(), AggregateError> {
         let depth = need.lanes * self.window as u32;
         let (max_send_wr, max_recv_wr) = depths(need.class, depth);
         let qp = t.create_qp(&QpInit {
             ty: QpType::Rc,
-            pd: objects.pd,
-            send_cq: objects.cq,
-            recv_cq: objects.cq,
-            srq: (need.class == Class::FromChild).then_some(objects.srq),
+            pd: self.pd,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            srq: (need.class == Class::FromChild).then_some(self.srq),
             size: QpSize { max_send_wr, max_recv_wr, max_send_sge: 1, max_inline: 0 },
             sq_sig_all: true,
             queue_memory: self.config.queue_memory,

@@ -160,6 +160,18 @@ fn full_queues_ring_first() {
 }
 
 #[test]
+fn a_refused_work_request_is_not_waited_for() {
+    let bad = StageError::TooLong { got: 9, max: 8 };
+    for (cue, next) in [(Cue::Last, None), (Cue::Urgent, None), (Cue::More, Some(at(500)))] {
+        let mut r = Rig::new(64, 64, adaptive(4));
+        r.push(at(0), (0, 1), Cue::More).unwrap();
+        r.t.fail_stage(Some(bad));
+        assert_eq!(r.push(at(1), (1, 9), cue), Err(PushError::Refused(bad)));
+        assert_eq!((r.b.held(), r.tick(at(2))), (1, Ok(next)), "{cue:?}");
+    }
+}
+
+#[test]
 fn failed_rings_are_accounted_for() {
     let mut all = outcomes();
     all.sort();

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::transport::QpAttr;
+use crate::verbs::AccessFlags;
 
 fn done(members: &[Member]) {
     for (rank, m) in members.iter().enumerate() {
@@ -29,6 +31,37 @@ fn eight_members_in_two_groups_sum_by_every_method() {
         assert_eq!(stats(0).reads, reads);
         // Up, and down to three members.
         assert_eq!((stats(4).sent, stats(5).sent), (4 * 39, 39));
+    }
+}
+
+#[test]
+fn rights_are_filled_in() {
+    let plan = Plan::direct(3, 1).unwrap();
+    for method in [Method::Send, Method::Write, Method::Read] {
+        let config = AggregateConfig { method, ..config(256, 64) };
+        let attr = QpAttr { access: AccessFlags::empty(), ..config.attr };
+        let mut all = members(AggregateConfig { attr, ..config }, &plan, 2);
+        run_all(&mut all);
+        done(&all);
+    }
+}
+
+#[test]
+fn no_queue_grows_after_it_was_opened() {
+    let room = |a: &Aggregate| {
+        let held = a.lanes.iter().flat_map(|l| &l.children).map(|c| c.held.capacity());
+        (held.sum::<usize>(), a.pulls.capacity(), a.free.capacity())
+    };
+    let plan = Plan::direct(4, 1).unwrap();
+    for method in [Method::Send, Method::Write, Method::Read] {
+        let config = AggregateConfig { method, window: 3, ..config(640, 64) };
+        let mut all = members(config, &plan, 2);
+        run_all(&mut all);
+        let mut ideal = Ideal::new(4);
+        for (rank, m) in all.iter().enumerate() {
+            let new = Aggregate::open(&mut ideal.at(rank), config, &plan).unwrap();
+            assert_eq!(room(m.state.as_ref().unwrap()), room(&new), "{method:?}, rank {rank}");
+        }
     }
 }
 
