@@ -82,7 +82,7 @@ fn lookup(o: &Json, name: &str) -> Option<String> {
     }
     if let Some(rest) = name.strip_prefix("port.") {
         let mut ports = o["network_ports"].as_array()?.iter();
-        let figure = |p: &Json| Some(rest.strip_prefix(p["name"].as_str()?)?.strip_prefix('.')?);
+        let figure = |p: &Json| rest.strip_prefix(p["name"].as_str()?)?.strip_prefix('.');
         let port = ports.find(|p| figure(p).is_some())?;
         return match figure(port)? {
             // By cause, and absent where there is none; so is starvation where nothing pushes back.
