@@ -130,8 +130,8 @@ pub struct QpStats {
     pub rnr_waits: u64,
     /// Expiries of the ack timer after which it went on.
     pub ack_timer_waits: u64,
-    /// Requests that this QP took, copies and those beyond a gap included, and of UC those for which
-    /// there was no place: not the others that it dropped.
+    /// Requests that this QP took, copies and those beyond a gap included, and of UC those for
+    /// which there was no place: not the others that it dropped.
     pub rx_requests: u64,
     /// Responses that a receive unit took for it.
     pub rx_responses: u64,

@@ -30,9 +30,9 @@ pub const fn udp_source_port(label: u32, local_qpn: u32, remote_qpn: u32) -> u16
     ((fl & 0x3FFF) ^ ((fl & 0xF_C000) >> 14)) as u16 | UDP_SOURCE_PORT_MIN
 }
 
-/// What differs between the five-tuples of packets that ports send each other, without loss: source address in bits 63 to 40,
-/// destination address in 39 to 16, UDP source port below. Protocol (17) and destination port
-/// (4791) are the same for every packet.
+/// What differs between the five-tuples of packets from a port to another, without loss: source
+/// address in bits 63 to 40, destination address in 39 to 16, UDP source port below. Protocol (17)
+/// and destination port (4791) are the same for every packet.
 ///
 /// The label is the same in both directions of a connection, the five-tuple is not: requests and
 /// acknowledgements may take different ways.
