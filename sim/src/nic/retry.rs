@@ -2,7 +2,7 @@
 
 use doorbell_core::transport::WorkQueue;
 use doorbell_core::units::Time;
-use doorbell_core::verbs::WcStatus;
+use doorbell_core::verbs::{Psn, WcStatus};
 
 use super::env::{Env, NicEvent, kind};
 use super::{Nic, NicQp};
@@ -62,11 +62,13 @@ impl Nic {
         self.timers
     }
 
-    /// Whether a message to the QP at `index` would find a receive, or an end of another kind. One
-    /// that has come in part holds its receive already: its rest needs no other.
-    pub fn has_receive(&self, index: u32) -> bool {
-        let Some(q) = self.qp(index).filter(|q| q.responder.is_some()) else { return true };
-        if q.current_recv.is_some() {
+    /// Whether the packet `psn` to the QP at `index` would change something: it came before and is
+    /// answered again, finds a receive, or an end of another kind. A message that has come in part
+    /// holds its receive already: its rest needs no other.
+    pub fn would_answer(&self, index: u32, psn: Psn) -> bool {
+        let Some(q) = self.qp(index) else { return true };
+        let Some(responder) = &q.responder else { return true };
+        if q.current_recv.is_some() || responder.expected_psn() != psn {
             return true;
         }
         match q.srq {

@@ -373,7 +373,7 @@ impl World {
             };
             let peer = Nic::qp_index(q.attr.dest_qpn);
             let there = self.hosts[q.peer.index()].nic(q.peer_port.index());
-            let ready = peer.is_none_or(|p| there.has_receive(p));
+            let ready = peer.is_none_or(|p| there.would_answer(p, r.unacked_psn()));
             if ready || !r.waits_without_end() {
                 return None;
             }

@@ -73,7 +73,7 @@ fn reliable_plans() -> impl Strategy<Value = Plan> {
     plans().prop_filter("not RC", |plan| plan.ty == QpType::Rc)
 }
 
-fn run_under(plan: &Arc<Plan>, faults: &FaultPlan, selective: bool) -> World {
+pub(super) fn run_under(plan: &Arc<Plan>, faults: &FaultPlan, selective: bool) -> World {
     let mut host = machine::quiet_host();
     if selective {
         host.rc.recovery = Recovery::SelectiveRepeat(SelectiveRepeat { hold: 256, cap: 64 });

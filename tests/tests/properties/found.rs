@@ -6,10 +6,16 @@ use doorbell_core::transport::Ring;
 use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, Psn, QpType, SendFlags};
 use doorbell_sim::engine::NoiseTable;
+use doorbell_sim::fault::{
+    Chance, Fault, FaultPlan, HostAction, HostFault, Matcher, PacketClass, PacketFault,
+    PacketVerdict, What, Window,
+};
+use doorbell_sim::wire::HostId;
 use doorbell_sim::world::{RunEnd, WorldConfig};
 use doorbell_tests::machine;
 use doorbell_tests::plan::{Kind, Op, Plan, Side};
 
+use super::faults::run_under;
 use super::{LIMIT, idealise, records_of, same, same_records, simulate_on, together};
 
 fn op(kind: Kind, len: u32, place: u64) -> Op {
@@ -128,4 +134,36 @@ fn packets_that_wait_for_a_context_stay_behind_those_that_wait_for_room() {
     for (first, plan) in [(0, &plans[0]), (2, &plans[1])] {
         same_records(records_of(&world, first), idealise(plan)).unwrap_or_else(|e| panic!("{e}"));
     }
+}
+
+fn packets(class: PacketClass, nth: Option<u64>, verdict: PacketVerdict) -> What {
+    let matcher = Matcher { class: Some(class), nth, ..Matcher::default() };
+    What::Packets(PacketFault { matcher, chance: Chance::Always, verdict })
+}
+
+#[test]
+fn a_late_rnr_nak_for_what_was_executed_is_no_stall() {
+    // The SEND takes the last receive, and its ACK is lost: the sender waits and resends to a peer
+    // without receives, which answers all the same.
+    let plan = plan((0, 0), [vec![op(Kind::Send, 100, 0)], vec![]]);
+    let us = Span::from_us;
+    let late = |delay| {
+        let window = Window { after: Time::ZERO, before: Time::ZERO + us(60) };
+        let action = HostAction::Rnr { qp: None };
+        let none = What::Host(HostFault { host: HostId(1), nic: None, window, action });
+        let naks = packets(PacketClass::RnrNak, None, PacketVerdict::Delay(delay));
+        let lost = packets(PacketClass::Ack, Some(1), PacketVerdict::Drop);
+        let whats = [none, naks, lost];
+        let fault = |(i, what)| {
+            let (id, budget, maybe) = (format!("fault {i}"), None, true);
+            Fault { id, what, budget, maybe }
+        };
+        let faults = FaultPlan { faults: (0..).zip(whats).map(fault).collect() };
+        let world = run_under(&plan, &faults, false);
+        same(&world, idealise(&plan)).unwrap_or_else(|e| panic!("{e}"));
+        let sides = [0, 1].map(|h: usize| world.hosts()[h].nic(0).hw_counters());
+        u32::from(sides[0].rnr_nak_retry_err > 0 && sides[1].duplicate_request > 0)
+    };
+    let met: u32 = (5..120).step_by(5).map(|n| late(us(n))).sum();
+    assert!(met > 0, "no RNR NAK came last");
 }

@@ -149,6 +149,8 @@ pub struct Requester {
     expired: u32,
     retries: u32,
     rnr_retries: u32,
+    /// PSN that the last RNR NAK named.
+    refused: Psn,
     /// A missing response was reacted to, and nothing has moved since.
     gap_seen: bool,
     /// The peer has executed what lies before it, as a response told that passed by a READ or
@@ -197,6 +199,7 @@ impl Requester {
             expired: 0,
             retries: 0,
             rnr_retries: 0,
+            refused: cfg.sq_psn,
             gap_seen: false,
             passed: cfg.sq_psn,
             began: Time::ZERO,

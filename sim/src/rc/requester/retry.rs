@@ -20,10 +20,12 @@ impl Requester {
         }
     }
 
-    /// Whether the QP goes on by itself for ever: it retries a peer that has no receive, without
-    /// limit.
-    pub const fn waits_without_end(&self) -> bool {
-        matches!(self.timer, Timer::Wait(_, Stall::Rnr)) && self.cfg.rnr_retry.is_infinite()
+    /// Whether the QP goes on by itself for ever: its oldest packet was refused for want of a
+    /// receive, and it retries without limit. An answer that has come during the wait moves it on
+    /// to a packet that may need none.
+    pub fn waits_without_end(&self) -> bool {
+        let rnr = matches!(self.timer, Timer::Wait(_, Stall::Rnr));
+        rnr && self.refused == self.una && self.cfg.rnr_retry.is_infinite()
     }
 
     /// The deadline has come: `Recover` with [`RecoverCause::Timeout`], `Error` when that was the
@@ -256,6 +258,7 @@ impl Requester {
     pub(super) fn on_rnr(&mut self, now: Time, timer: RnrTimer) -> Received {
         let cause = RecoverCause::Rnr(timer);
         let told = Received::Recover { psn: self.una, cause };
+        self.refused = self.una;
         if matches!(self.timer, Timer::Wait(_, Stall::Rnr)) {
             self.count(cause);
             return told;

@@ -141,6 +141,25 @@ fn it_stops_during_an_rnr_wait_and_starts_with_the_retransmission() {
 }
 
 #[test]
+fn a_wait_for_receives_is_endless_only_while_the_refused_packet_is_the_oldest() {
+    let endless = doorbell_core::verbs::RnrRetry::new(7).unwrap();
+    let mut requester = rc_with(|cfg| cfg.rnr_retry = endless);
+    (0..2).for_each(|wqe| requester.push(job(wqe, WrOpcode::Send, 1)));
+    poll(&mut requester);
+    assert!(!requester.waits_without_end());
+    let timer = doorbell_core::verbs::RnrTimer::new(12).unwrap();
+    let refused = |psn| ack(psn, Syndrome::RnrNak { timer });
+    requester.on_packet(us(2), &refused(0));
+    assert!(requester.waits_without_end());
+    // An earlier copy was executed after all; the next may need no receive.
+    requester.on_packet(us(3), &ack(0, ACK));
+    assert_eq!(requester.blocked_by(), Some(Stall::Rnr));
+    assert!(!requester.waits_without_end());
+    requester.on_packet(us(4), &refused(1));
+    assert!(requester.waits_without_end());
+}
+
+#[test]
 fn selective_repeat_keeps_the_timer_of_what_is_not_sent_again() {
     let mut requester = rc_with(|cfg| {
         cfg.timeout = AckTimeout::new(1).unwrap();
