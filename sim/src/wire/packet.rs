@@ -81,8 +81,6 @@ pub struct Packet {
     pub dst: HostId,
     /// and its port.
     pub dst_port: PortId,
-    /// Bytes on the wire, everything included.
-    pub wire_bytes: u32,
     /// UDP source port of RoCEv2, the entropy of the path choice; native InfiniBand: unused.
     pub udp_source_port: u16,
     /// Sending QP as its NIC numbers it; for records only, it does not travel.
