@@ -39,8 +39,10 @@ struct Run {
     ticks: u64,
     /// What passed by an unanswered request since something has moved.
     passed: bool,
-    /// A sequence NAK has named the oldest PSN since something has moved or was lost.
+    /// A sequence NAK that left after the last loss has named the oldest PSN since it has moved.
     named: bool,
+    /// The tick by which one arrives that left after the last loss.
+    lost_by: u64,
     done: Vec<SendDone>,
 }
 
@@ -91,6 +93,7 @@ impl Plan {
             ticks: 0,
             passed: false,
             named: false,
+            lost_by: 0,
             done: Vec::new(),
         };
         if lossy {
@@ -157,8 +160,8 @@ impl Run {
             self.passed |= 0 < ahead && (ahead as u32) < out;
             let nak = Syndrome::Nak { code: NakCode::PsnSequenceError };
             self.named |= match desc.ext {
-                Ext::Sack { .. } => true,
-                Ext::Aeth { syndrome, .. } => syndrome == nak,
+                Ext::Sack { .. } => tick >= self.lost_by,
+                Ext::Aeth { syndrome, .. } => syndrome == nak && tick >= self.lost_by,
                 _ => false,
             };
             self.requester.on_packet(now, &desc);
@@ -170,7 +173,8 @@ impl Run {
             let Some(desc) = self.requester.poll_transmit() else { break };
             self.requester.on_departure(&desc, now);
             if desc.psn == new && self.lost_requests.remove(&desc.psn.value()) {
-                (self.losses, self.named) = (self.losses + 1, false);
+                self.losses += 1;
+                (self.named, self.lost_by) = (false, tick + 2 * WAY);
             } else {
                 self.forth.push_back((tick + WAY, desc));
             }
@@ -179,7 +183,8 @@ impl Run {
             let answer = desc.opcode != Opcode::RcAcknowledge;
             self.sent += u64::from(answer);
             if answer && self.lost.remove(&desc.psn.value()) {
-                (self.losses, self.named) = (self.losses + 1, false);
+                self.losses += 1;
+                (self.named, self.lost_by) = (false, tick + 2 * WAY);
             } else {
                 self.back.push_back((tick + WAY, desc));
             }
