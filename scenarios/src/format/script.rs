@@ -738,6 +738,7 @@ impl fmt::Display for Step {
                     RingMode::Doorbell => "ring doorbell",
                     RingMode::Blueflame => "ring blueflame",
                     RingMode::Combined => "ring combined",
+                    RingMode::Ordered => "ring ordered",
                 })?;
                 option(f, "qp", *qp)
             }

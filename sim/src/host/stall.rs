@@ -99,6 +99,19 @@ pub enum StallReason {
         /// What for.
         on: String,
     },
+    /// Posters wait for their turn behind slots of a shared QP that nobody announces in order.
+    TurnNeverCame {
+        /// Host.
+        host: u32,
+        /// QP.
+        qpn: Qpn,
+        /// First slot that is not announced in order.
+        ready: u32,
+        /// First slot of those that wait.
+        next: u32,
+        /// Posters that wait.
+        waiting: usize,
+    },
     /// A program blocked inside a step.
     BlockedInStep {
         /// Its rank.
@@ -176,6 +189,14 @@ impl fmt::Display for StallReason {
             Self::Waiting { rank, who, since, on } => {
                 write!(f, "program {rank} ({}) waits for {on} since {since}", name_of(*who))
             }
+            Self::TurnNeverCame { host, qpn, ready, next, waiting } => write!(
+                f,
+                "host {host}, QP {}: {waiting} posters wait for their turn from slot {next} on, and \
+                 the ready index stands at {ready}: the slots between were taken by a poster that \
+                 does not submit in order, so the index never passes them; let all posters of the \
+                 queue pair ring `ordered`, or none",
+                qpn.value()
+            ),
             Self::BlockedInStep { rank } => write!(f, "program {rank} is blocked inside a step"),
             Self::CallBudget { rank } => write!(
                 f,
@@ -207,6 +228,7 @@ impl StallReason {
     pub const fn rank_of_cause(&self) -> u8 {
         match self {
             Self::CallBudget { .. } | Self::IdleSteps { .. } | Self::Barren { .. } => 0,
+            Self::TurnNeverCame { .. } => 0,
             Self::UnrungWqes { .. } | Self::StaleWqes { .. } => 1,
             Self::NoReceivePosted { .. } => 2,
             Self::FullUnsignalled { .. }
@@ -271,6 +293,13 @@ impl Host {
             let waiting = q.sq.prod().wrapping_sub(q.sq.started);
             if q.state == QpState::Sqd && waiting > 0 {
                 out.push(StallReason::Draining { host, qpn, waiting });
+            }
+        }
+        for ((nic, qp), lock) in &self.locks {
+            let first = lock.in_order.keys().next();
+            if let (Some(&next), Some(q)) = (first, self.nic((*nic).into()).qp(*qp)) {
+                let (ready, waiting, qpn) = (lock.ready, lock.in_order.len(), q.qpn);
+                out.push(StallReason::TurnNeverCame { host, qpn, ready, next, waiting });
             }
         }
         for i in &self.initiators {
