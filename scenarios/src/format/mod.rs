@@ -54,6 +54,8 @@ mod expand_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod initiator_tests;
+#[cfg(test)]
 mod link_tests;
 #[cfg(test)]
 mod switch_tests;

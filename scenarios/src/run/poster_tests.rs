@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::simulate_tests::{number, outcome};
+use super::simulate_tests::{number, outcome, run};
 use super::{ExitKind, NoteKind, Outcome};
 
 /// What the NIC finds of one entry.
@@ -214,4 +214,22 @@ fn a_proxy_looks_and_works() {
     let work = "program.0.proxy_work=1us";
     let rate = number(&through(&[&rounds[..], &[work]].concat()), "message_rate");
     assert!(rate < 1e6 && rate > 0.85e6, "{rate}");
+}
+
+/// Both sides of each limit: what fits runs, and one more is refused by the limit's name.
+#[test]
+fn limits_of_the_device_are_refused_by_name() {
+    let two = "[[program]]\nname = 'one'\nkind = 'message-rate'\nqps = 8\niterations = 16\n\
+               [[program]]\nname = 'two'\nkind = 'message-rate'\nqps = 8\niterations = 16\n";
+    for (limit, fits, message) in [
+        ("nic.max_qp", 16, "create: max_qp = 16, the device allows 1 to 15"),
+        ("nic.max_cq", 4, "create: max_cq = 4, the device allows 1 to 3"),
+    ] {
+        let set = |n: u32| format!("{limit}={n}");
+        assert_eq!(number(&outcome(two, &[&set(fits)]), "one.messages"), 16.0);
+        let error = run(two, &[&set(fits - 1)]).unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+        let help = format!("{error:?}");
+        assert!(help.contains("fewer `qps`, `threads` or programs"), "{help}");
+    }
 }

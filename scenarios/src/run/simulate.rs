@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use doorbell_core::policy::aggregate::AggregateError;
+use doorbell_core::transport::CreateError;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState};
 use doorbell_sim::fabric::{DropCause, FabricConfig};
@@ -160,6 +161,11 @@ fn failure(placed: &Placed, f: &Failure) -> Option<RunError> {
         })
     };
     match f {
+        Failure::Create(CreateError::Limit { field: "max_qp" | "max_cq", .. }) => {
+            let help = "fewer `qps`, `threads` or programs, or raise the limit of the profile \
+                        under [settings]: \"nic.max_qp\", \"nic.max_cq\"";
+            bad("", help)
+        }
         Failure::Create(_) => {
             bad("", "ask for less in [qp], or raise the limit of the profile under [settings]")
         }
