@@ -29,7 +29,8 @@ fn the_steps_are_files_in_their_order() {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     assert!(commands.iter().all(|file| here.join(file).is_file()), "{commands:?}");
     // Scenarios that the table names.
-    let named = PAGE.split('`').filter(|word| word.contains('_') && !word.contains([' ', '.', '=']));
+    let named =
+        PAGE.split('`').filter(|word| word.contains('_') && !word.contains([' ', '.', '=']));
     for name in named.filter(|n| n.starts_with(['a', 'd', 'c']) && n.matches('_').count() > 1) {
         assert!(here.join(format!("library/{name}.toml")).is_file(), "{name}");
     }

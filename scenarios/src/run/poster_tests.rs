@@ -127,8 +127,8 @@ fn an_old_entry_is_a_silent_duplicate() {
 }
 
 const POSTERS: &str = "[[program]]\nkind = 'message-rate'\ninitiator = 'gpu'\nmemory = 'gpu'\n\
-                       size = '64B'\ninline = '0B'\niterations = 200\nshare_qp = true\n\
-                       threads = 16\n";
+                       size = '64B'\ninline = '0B'\niterations = 100\nshare_qp = true\n\
+                       threads = 32\n";
 
 fn posters(set: &[&str]) -> Outcome {
     outcome(POSTERS, set)

@@ -191,18 +191,12 @@ impl fmt::Display for StallReason {
             }
             Self::TurnNeverCame { host, qpn, ready, next, waiting } => write!(
                 f,
-                "host {host}, QP {}: {waiting} posters wait for their turn from slot {next} on, and \
-                 the ready index stands at {ready}: the slots between were taken by a poster that \
-                 does not submit in order, so the index never passes them; let all posters of the \
-                 queue pair ring `ordered`, or none",
+                "host {host}, QP {}: {waiting} posters wait for their turn from slot {next} on, \
+                 and the ready index stands at {ready}: {BYPASSED}",
                 qpn.value()
             ),
             Self::BlockedInStep { rank } => write!(f, "program {rank} is blocked inside a step"),
-            Self::CallBudget { rank } => write!(
-                f,
-                "program {rank} made more than a million calls in one step: a loop that waits \
-                 inside a step never ends; return Next::Wait"
-            ),
+            Self::CallBudget { rank } => write!(f, "program {rank} {ENDLESS}"),
             Self::IdleSteps { rank } => {
                 write!(f, "program {rank} stepped a million times and did nothing")
             }
@@ -213,6 +207,15 @@ impl fmt::Display for StallReason {
         }
     }
 }
+
+/// What a program that does not return did, and what to do.
+const ENDLESS: &str = "made more than a million calls in one step: a loop that waits inside a step \
+                       never ends; return Next::Wait";
+
+/// Why a turn never comes, and what to do.
+const BYPASSED: &str = "the slots between were taken by a poster that does not submit in order, so \
+                        the index never passes them; let all posters of the queue pair ring \
+                        `ordered`, or none";
 
 /// An initiator as reports call it.
 fn name_of(who: Initiator) -> String {
@@ -242,6 +245,18 @@ impl StallReason {
 }
 
 impl Host {
+    /// Posters of shared QPs whose turn to announce their slots never comes.
+    fn missed_turns(&self, out: &mut Vec<StallReason>) {
+        let host = self.id.0;
+        for ((nic, qp), lock) in &self.locks {
+            let first = lock.in_order.keys().next();
+            if let (Some(&next), Some(q)) = (first, self.nic((*nic).into()).qp(*qp)) {
+                let (ready, waiting, qpn) = (lock.ready, lock.in_order.len(), q.qpn);
+                out.push(StallReason::TurnNeverCame { host, qpn, ready, next, waiting });
+            }
+        }
+    }
+
     /// Everything in this host that keeps it from going on.
     pub fn stall_reasons(&self, out: &mut Vec<StallReason>) {
         if self.dead {
@@ -295,13 +310,7 @@ impl Host {
                 out.push(StallReason::Draining { host, qpn, waiting });
             }
         }
-        for ((nic, qp), lock) in &self.locks {
-            let first = lock.in_order.keys().next();
-            if let (Some(&next), Some(q)) = (first, self.nic((*nic).into()).qp(*qp)) {
-                let (ready, waiting, qpn) = (lock.ready, lock.in_order.len(), q.qpn);
-                out.push(StallReason::TurnNeverCame { host, qpn, ready, next, waiting });
-            }
-        }
+        self.missed_turns(out);
         for i in &self.initiators {
             let rank = i.rank;
             match i.activity {

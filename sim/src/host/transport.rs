@@ -186,6 +186,31 @@ impl<'a> SimTransport<'a> {
         c.post_wqe + c.post_block * (blocks - 1) + c.post_sge * sges + copy + far
     }
 
+    /// Cost of building all that is staged on a shared QP and under no ring.
+    fn build_costs(&self, l: &LocalQp, index: u32) -> Span {
+        let space = self.nic().qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
+        let staged = l.staged.iter().skip(l.ringing as usize);
+        let first = staged.step_by(self.costs().lanes as usize);
+        let cost = first.map(|(w, _)| self.build_cost(w, space));
+        cost.fold(Span::ZERO, |sum, span| sum + span)
+    }
+
+    /// Waits for the right to ring a shared QP, and builds its WQEs.
+    fn enter(&mut self, qp: u32, count: u32, build: Span, ordered: bool) {
+        let (lock, ticket) = (self.costs().lock, self.costs().ticket);
+        if ordered {
+            // Slots first, so that all write theirs at the same time.
+            self.spend(ticket);
+            self.effect(Effect::Ticket { qp, count });
+            self.spend(build);
+            self.effect(Effect::Turn { qp });
+        } else {
+            self.spend(lock);
+            self.effect(Effect::Lock { qp, count });
+            self.spend(build);
+        }
+    }
+
     /// Whether this initiator's access to `space` crosses sockets.
     fn is_remote(&self, space: RegionKind) -> bool {
         matches!(space, RegionKind::Host { numa } if numa != self.init().numa)
@@ -420,28 +445,11 @@ impl Transport for SimTransport<'_> {
         }
         let blueflame = self.blueflame_bytes(l, count, how);
         let cost = self.ring_cost(blueflame);
-        let c = self.costs();
         let before = self.local;
         let ordered = shared && how == Ring::Ordered;
         if shared {
-            let space =
-                self.nic().qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
-            let staged = l.staged.iter().skip(l.ringing as usize);
-            let first = staged.step_by(c.lanes as usize);
-            let cost = first.map(|(w, _)| self.build_cost(w, space));
-            let build = cost.fold(Span::ZERO, |sum, span| sum + span);
-            let (lock, ticket) = (c.lock, c.ticket);
-            if ordered {
-                // Slots first, so that all write theirs at the same time.
-                self.spend(ticket);
-                self.effect(Effect::Ticket { qp: index, count });
-                self.spend(build);
-                self.effect(Effect::Turn { qp: index });
-            } else {
-                self.spend(lock);
-                self.effect(Effect::Lock { qp: index, count });
-                self.spend(build);
-            }
+            let build = self.build_costs(l, index);
+            self.enter(index, count, build, ordered);
         }
         let start = self.local;
         if shared && count == 1 && how == Ring::Combined {
