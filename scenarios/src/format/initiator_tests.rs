@@ -87,8 +87,9 @@ fn a_fence_has_a_scope_or_is_a_truth_value() {
     for fence in ["none", "device", "system", "true", "false"] {
         assert!(expanded(GPU, &[&format!("program.0.fence={fence}")]).is_ok(), "{fence}");
     }
-    let e = refused(GPU, &["program.0.fence=gpu"]).to_string();
-    assert!(e.contains("\"none\", \"device\", \"system\""), "{e}");
+    let e = refused(GPU, &["program.0.fence=gpu"]);
+    let remedy = e.remedy().unwrap_or("");
+    assert!(remedy.contains("\"none\", \"device\", \"system\""), "{e}: {remedy}");
 }
 
 /// A cable has two ends; over a switch a host hears itself.

@@ -433,6 +433,19 @@ pub enum RingMode {
     Ordered,
 }
 
+impl RingMode {
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Doorbell => "doorbell",
+            Self::Blueflame => "blueflame",
+            Self::Combined => "combined",
+            Self::Ordered => "ordered",
+        }
+    }
+}
+
 /// Which GPU threads ring.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -283,8 +283,8 @@ parameters! {
         atomic: Span => [short],
         /// Atomics per WQE: reserving its slot, publishing it in order.
         wqe_atomics: u64 => [within(0, 64)],
-        /// Pieces in which an unfenced WQE becomes visible to the NIC. 1: all of it or nothing; more:
-        /// the NIC may read a part, which asks for nothing that it can do.
+        /// Pieces in which an unfenced WQE becomes visible to the NIC. 1: all of it or nothing;
+        /// more: the NIC may read a part, which asks for nothing that it can do.
         wqe_pieces: u64 => [within(1, 4)],
         /// Handing a lock, or the turn of posters that submit in order, to another block.
         lock_handoff: Span => [short],

@@ -9,7 +9,7 @@ use doorbell_sim::world::World;
 use super::programs::{Placed, Role};
 use super::switches;
 use super::{Effective, Point};
-use crate::format::{Initiator, ProgramKind, QpKind, RingMode, TopologyKind};
+use crate::format::{Initiator, ProgramKind, QpKind, TopologyKind};
 use crate::quantity::Unit;
 use crate::workloads::Results;
 
@@ -99,13 +99,7 @@ fn rings(point: &Point, world: &World, p: &Placed, r: &Results, out: &mut Vec<Ef
     }
     let stats = world.hosts()[p.host as usize].nic(p.nic.into()).stats;
     let (bf, all) = (stats.blueflames, stats.blueflames + stats.doorbells);
-    let requested = match program.ring {
-        RingMode::Auto => "auto",
-        RingMode::Doorbell => "doorbell",
-        RingMode::Blueflame => "blueflame",
-        RingMode::Combined => "combined",
-        RingMode::Ordered => "ordered",
-    };
+    let requested = program.ring.word();
     let effective = format!("{bf} of {all} by BlueFlame");
     let reason = match program.initiator {
         Initiator::Gpu if !program.falls_back(&point.profile) => "GPU blocks store doorbells only",

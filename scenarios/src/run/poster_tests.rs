@@ -128,7 +128,7 @@ fn an_old_entry_is_a_silent_duplicate() {
 
 const POSTERS: &str = "[[program]]\nkind = 'message-rate'\ninitiator = 'gpu'\nmemory = 'gpu'\n\
                        size = '64B'\ninline = '0B'\niterations = 100\nshare_qp = true\n\
-                       threads = 32\n";
+                       threads = 32\nsignal_every = 2\n";
 
 fn posters(set: &[&str]) -> Outcome {
     outcome(POSTERS, set)

@@ -250,6 +250,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_fence_lands_what_is_late_and_leaves_what_has_landed() {
+        let t = Time::from_ps;
+        let at = |first, last| Landing { first: t(first), last: t(last) };
+        for (before, after) in
+            [(at(5, 9), at(5, 7)), (at(7, 7), at(7, 7)), (at(8, 9), at(7, 7)), (at(3, 4), at(3, 4))]
+        {
+            let mut landing = before;
+            landing.fence(t(7));
+            assert_eq!(landing, after);
+        }
+        assert_eq!(Landing::from(t(5)).delayed(Span::from_ps(2)), at(7, 7));
+    }
+
+    #[test]
     fn pieces_cross_elements() {
         let sge = |addr, len| Sge { addr, len, ..Sge::default() };
         let d = WqeData::Many(Box::new([sge(100, 10), sge(200, 0), sge(300, 10)]));
