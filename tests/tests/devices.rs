@@ -3,8 +3,9 @@
 use doorbell::format::NicPlace;
 use doorbell::run::hardware;
 use doorbell_core::transport::*;
-use doorbell_core::verbs::WcStatus;
+use doorbell_core::verbs::{QpType, WcStatus};
 use doorbell_sim::fault::FaultPlan;
+use doorbell_sim::host::InitiatorConfig;
 use doorbell_sim::nic::{FIRST_QPN, Nic};
 use doorbell_sim::wire::PortId;
 use doorbell_sim::world::{BuildError, World, WorldConfig};
@@ -105,6 +106,38 @@ fn keys_of_one_device_are_unknown_to_another() {
     assert_eq!(status(&far), WcStatus::RemAccessErr, "the peer's NIC 1 and a key of its NIC 0");
     let local = write(&mut lab, 0, a, b.sge(0, 8), c.remote(0));
     assert_eq!(status(&local), WcStatus::LocProtErr);
+}
+
+/// Queue pairs of a GPU block need a device that takes its doorbell, be they its own or shared.
+#[test]
+fn a_gpu_holds_queue_pairs_where_it_can_ring() {
+    for able in [true, false] {
+        let mut config = world(1);
+        config.hosts.iter_mut().for_each(|host| host.nic.gpu_doorbell = able);
+        let block = Initiator::GpuBlock { gpu: 0, block: 0 };
+        let block = InitiatorConfig { who: block, ..machine::core(0) };
+        let initiators = [(0, machine::core(0)), (0, block)];
+        let mut lab = Lab::with_initiators(config, &initiators, &FaultPlan::default());
+        lab.call(0, |t| {
+            let side = Side::open(t, &Spec::default());
+            t.share_qp(side.qp, 5).unwrap();
+        });
+        let (known, created, attached) = lab.call(1, |t| {
+            let (pd, cq) = (t.create_pd().unwrap(), t.create_cq(16).unwrap());
+            let size = Spec::default().size;
+            let queue_memory = MemKind::Gpu { gpu: 0 };
+            let (ty, srq, sq_sig_all) = (QpType::Rc, None, false);
+            let (send_cq, recv_cq) = (cq, cq);
+            let init = QpInit { ty, pd, send_cq, recv_cq, srq, size, sq_sig_all, queue_memory };
+            (t.device_caps().gpu_doorbell, t.create_qp(&init), t.attach_qp(0, 5))
+        });
+        assert_eq!((known, created.is_ok(), attached.is_ok()), (able, able, able));
+        if let (Err(created), Err(attached)) = (created, attached) {
+            for text in [created.to_string(), attached.to_string()] {
+                assert!(text.contains("let a CPU core post for the GPU"), "{text}");
+            }
+        }
+    }
 }
 
 #[test]

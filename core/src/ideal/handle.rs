@@ -221,7 +221,7 @@ impl Transport for Handle<'_> {
         let by = match how {
             Ring::BlueFlame => RungBy::BlueFlame,
             Ring::Auto if wqes == 1 => RungBy::BlueFlame,
-            Ring::Auto | Ring::Doorbell | Ring::Combined => RungBy::Doorbell,
+            Ring::Auto | Ring::Doorbell | Ring::Combined | Ring::Ordered => RungBy::Doorbell,
         };
         Ok(Rung { wqes, by })
     }

@@ -50,6 +50,7 @@ impl Default for Limits {
             max_inline: 956,
             max_msg_bytes: MAX_MESSAGE_BYTES,
             active_mtu: Mtu::B4096,
+            gpu_doorbell: true,
         };
         Self { device, max_staged: 64, bf_bytes: 256 }
     }

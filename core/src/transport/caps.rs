@@ -54,6 +54,9 @@ pub struct DeviceCaps {
     pub max_msg_bytes: u32,
     /// Largest path MTU of the port.
     pub active_mtu: Mtu,
+    /// Whether a GPU block may hold queue pairs and ring by itself. Without it such a handle is
+    /// refused queue pairs; a CPU core that posts for the GPU is the way out.
+    pub gpu_doorbell: bool,
 }
 
 /// What was granted to one QP. Policies keep a copy.

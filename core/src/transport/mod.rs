@@ -67,6 +67,12 @@ pub enum Ring {
     /// that waits to post behind it, whose doorbell announces both. Fewer doorbells under
     /// contention, and a WQE may be announced later. A back end may ring all the same.
     Combined,
+    /// A doorbell; but on a shared queue pair the ring takes its slots first and announces them in
+    /// the order in which they were taken, instead of holding a lock while it writes the WQEs. All
+    /// who post on the queue pair have to ring so: slots that were taken otherwise are never
+    /// passed over, and whoever comes behind them waits for ever. A back end may use its lock all
+    /// the same.
+    Ordered,
 }
 
 /// Data path, memory and time.

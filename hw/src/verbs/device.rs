@@ -406,6 +406,8 @@ pub(super) fn caps(attr: &ibv_device_attr, max_msg_bytes: u32, active_mtu: Mtu) 
         max_inline: MAX_INLINE_ASKED,
         max_msg_bytes,
         active_mtu,
+        // Plain verbs map neither queues nor the doorbell register into a GPU.
+        gpu_doorbell: false,
     }
 }
 

@@ -9,6 +9,7 @@ use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
 use super::check_flows::check_flows;
 use super::check_hosts::{OTHER_NIC, check_hosts, no_such_nic};
+use super::check_initiator::check_initiator;
 use super::check_kinds::{check_kind_limits, unused_keys};
 use super::check_link::check_link;
 use super::check_srq::{check_receiver, check_srq};
@@ -16,8 +17,8 @@ use super::check_switch::check_switch;
 use super::check_topology::check_topology;
 use super::qp::MTUS;
 use super::{
-    ALL_QPS, Initiator, Memory, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, RingMode,
-    Scenario, StateStep, Step, StepEvent, StepState, TopologyKind,
+    ALL_QPS, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, Scenario, StateStep, Step,
+    StepEvent, StepState, TopologyKind,
 };
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;
@@ -82,7 +83,7 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
 
 /// Which keys of a program differ from their defaults, to tell a default from a wish. A default
 /// that is written out is no wish: the expanded configuration of a report must read back.
-struct Given {
+pub(super) struct Given {
     index: usize,
     program: Json,
     default: Json,
@@ -95,11 +96,11 @@ impl Given {
         Self { index, program: json(program), default: json(&default) }
     }
 
-    fn path(&self, key: &str) -> String {
+    pub(super) fn path(&self, key: &str) -> String {
         format!("program.{}.{key}", self.index)
     }
 
-    fn has(&self, key: &str) -> bool {
+    pub(super) fn has(&self, key: &str) -> bool {
         self.program.get(key) != self.default.get(key)
     }
 }
@@ -216,9 +217,11 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
             return refuse(given.path(key), text, "raise `topology.hosts` or name another host");
         }
     }
-    if p.host.value() == p.peer.value() {
+    // Over a switch a host's own packets come back to it.
+    if p.host.value() == p.peer.value() && s.topology.kind == TopologyKind::BackToBack {
         let text = format!("`host` and `peer` are both {}", p.host.value());
-        return refuse(given.path("peer"), text, "name two hosts");
+        let help = "name two hosts, or write `topology.kind = \"switch\"` to loop back over it";
+        return refuse(given.path("peer"), text, help);
     }
     check_hosts(s, p, |key| given.path(key))?;
     check_nic(s, profile, p, given)?;
@@ -294,38 +297,6 @@ fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> 
     if qps > profile.nic.max_qp {
         let text = format!("{qps} queue pairs, and the profile allows {}", profile.nic.max_qp);
         return refuse(given.path("qps"), text, "lower `qps` or `threads`");
-    }
-    Ok(())
-}
-
-fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> Checked {
-    if given.has("ring_by") && p.initiator != Initiator::Gpu {
-        let text = "`ring_by` is about GPU threads, and the initiator is a CPU".to_owned();
-        return refuse(given.path("ring_by"), text, "write `initiator = \"gpu\"`");
-    }
-    if given.has("ring_by") && p.kind != ProgramKind::Produce {
-        let text = format!("`ring_by` has no use in `{}`", p.kind.word());
-        return refuse(given.path("ring_by"), text, "`batch` says how many messages a ring has");
-    }
-    if given.has("numa") && p.initiator == Initiator::Gpu {
-        let text = "`numa` is about CPU cores, and the initiator is a GPU".to_owned();
-        return refuse(given.path("numa"), text, "leave it out");
-    }
-    let in_gpu = [p.memory, p.peer_memory].contains(&Memory::Gpu);
-    if given.has("gpu") && p.initiator != Initiator::Gpu && !in_gpu {
-        let text = format!("`gpu` is {}, and the program has nothing in a GPU", p.gpu.value());
-        let help = "write `memory = \"gpu\"` or `initiator = \"gpu\"`, or leave it out";
-        return refuse(given.path("gpu"), text, help);
-    }
-    // A profile without GPUs is refused where one is asked for.
-    let (gpu, gpus) = (p.gpu.value(), profile.gpu.count);
-    if gpus > 0 && gpu >= gpus {
-        let text = format!("there is no GPU {gpu}: `gpu.count` is {gpus}");
-        return refuse(given.path("gpu"), text, "raise \"gpu.count\" in [settings]");
-    }
-    if p.ring == RingMode::Blueflame && profile.nic.bf_bytes == Bytes(0) {
-        let text = format!("profile \"{}\" has no BlueFlame", profile.name);
-        return refuse(given.path("ring"), text, "write `ring = \"doorbell\"` or \"auto\"");
     }
     Ok(())
 }

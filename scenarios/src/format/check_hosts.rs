@@ -1,7 +1,7 @@
 //! Hosts and NICs that a program names: they are there.
 
 use super::check::{Checked, refuse};
-use super::{Initiator, Program, Scenario, Topology};
+use super::{Fallback, Initiator, Program, Scenario, Topology};
 use crate::profile::Profile;
 use crate::run::network::nics_of_hosts;
 
@@ -38,7 +38,8 @@ pub(super) fn check_hosts(s: &Scenario, p: &Program, path: impl Fn(&str) -> Stri
         let text = format!("host {peer} is the peer and one of the {n} hosts that post");
         return refuse(path("peer"), text, "name a host outside of them");
     }
-    if n > 1 && p.initiator == Initiator::CpuProxy {
+    let proxy = p.initiator == Initiator::CpuProxy || p.fallback == Fallback::CpuProxy;
+    if n > 1 && proxy {
         let text = "`hosts` with a proxy".to_owned();
         return refuse(path("hosts"), text, "write a program for each host");
     }

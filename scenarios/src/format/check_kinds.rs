@@ -3,20 +3,22 @@
 use doorbell_core::units::Bytes;
 
 use super::check::{Checked, refuse};
-use super::{Initiator, Op, Payload, PeerPoll, Program, ProgramKind, Receives, Scenario};
+use super::{Fallback, Initiator, Op, Payload, PeerPoll, Program, ProgramKind, Receives, Scenario};
 use crate::quantity::Unit;
 use crate::workloads::payload::HEADER_BYTES;
 
-const PRODUCE: [&str; 3] = ["per_round", "work", "slots"];
+const PRODUCE: [&str; 4] = ["per_round", "work", "proxy_work", "slots"];
 
 /// Keys of one pair of programs, which flows between many hosts have not.
-const FLOWS_HAVE_NOT: [&str; 31] = [
+const FLOWS_HAVE_NOT: [&str; 33] = [
     "peer_nic",
     "initiator",
+    "fallback",
     "gpu",
     "numa",
     "threads",
     "share_qp",
+    "bypass",
     "iterations",
     "warmup",
     "window",
@@ -45,12 +47,14 @@ const FLOWS_HAVE_NOT: [&str; 31] = [
 ];
 
 /// Keys of one pair of programs, which an aggregation has not.
-const AGGREGATE_HAS_NOT: [&str; 29] = [
+const AGGREGATE_HAS_NOT: [&str; 31] = [
     "peer",
     "peer_nic",
     "threads",
     "qps",
     "share_qp",
+    "bypass",
+    "fallback",
     "warmup",
     "window",
     "batch",
@@ -112,16 +116,7 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
         ProgramKind::Flows => FLOWS_HAVE_NOT.to_vec(),
         ProgramKind::Aggregate => AGGREGATE_HAS_NOT.to_vec(),
         ProgramKind::Produce => {
-            vec![
-                "warmup",
-                "window",
-                "batch",
-                "batch_delay",
-                "poll_batch",
-                "poll_interval",
-                "handshake",
-                "steps",
-            ]
+            vec!["warmup", "window", "batch", "batch_delay", "poll_batch", "handshake", "steps"]
         }
     };
     if kind != ProgramKind::Flows {
@@ -270,7 +265,7 @@ fn check_produce(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Ch
         let text = "`signal_every` is more than can be outstanding".to_owned();
         return refuse(path("signal_every"), text, "at most `slots` and `qp.sq_depth`");
     }
-    if p.initiator != Initiator::CpuProxy {
+    if p.initiator != Initiator::CpuProxy && p.fallback != Fallback::CpuProxy {
         return Ok(());
     }
     if p.threads.value() > MAX_PRODUCERS {

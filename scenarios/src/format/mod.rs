@@ -11,6 +11,7 @@ mod check_congestion;
 pub(crate) mod check_faults;
 mod check_flows;
 mod check_hosts;
+mod check_initiator;
 mod check_kinds;
 mod check_link;
 mod check_srq;
@@ -21,6 +22,7 @@ pub mod expand;
 mod expect;
 mod expect_check;
 mod fault;
+mod fence;
 pub mod flow_file;
 mod flows;
 pub mod keys;
@@ -52,6 +54,8 @@ mod expand_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod initiator_tests;
+#[cfg(test)]
 mod link_tests;
 #[cfg(test)]
 mod switch_tests;
@@ -65,11 +69,12 @@ pub use expect::{
     MonotoneExpect, Names, PairExpect, RangeExpect, Target, Where,
 };
 pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
+pub use fence::Fence;
 pub use flows::{Flows, Pattern};
 pub use link::{CreditChange, Credits, LinkLayer};
 pub use program::{
-    Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives, RingBy,
-    RingMode,
+    Fallback, Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives,
+    RingBy, RingMode,
 };
 pub use protect::{KeyWord, RecvBuffer, Right, Spot};
 pub use qp::{Qp, QpKind};

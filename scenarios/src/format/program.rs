@@ -4,7 +4,8 @@ use doorbell_core::units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, Flows, Right, Step};
+use super::{Aggregate, Fence, Flows, Right, Step};
+use crate::profile::Profile;
 use crate::quantity::{Count, Positive, Quantity};
 
 /// One program: who sends what to whom, and how it posts, rings and polls.
@@ -37,6 +38,10 @@ pub struct Program {
     /// Who posts and polls.
     #[serde(default)]
     pub initiator: Initiator,
+    /// What becomes of `initiator = "gpu"` where the device takes no doorbell of a GPU
+    /// (`nic.gpu_doorbell`).
+    #[serde(default)]
+    pub fallback: Fallback,
     /// GPU of `initiator = "gpu"` and of memory in a GPU, from 0, on both sides. Which NIC it is
     /// near says `[[topology.nic]]`.
     #[serde(default)]
@@ -50,9 +55,14 @@ pub struct Program {
     /// Queue pairs per thread, or of all threads together with `share_qp`.
     #[serde(default)]
     pub qps: Count<1, 65536>,
-    /// Whether all threads use the same queue pairs, under a lock.
+    /// Whether all threads use the same queue pairs, under a lock, or each in its turn with `ring
+    /// = "ordered"`.
     #[serde(default)]
     pub share_qp: bool,
+    /// Threads, the last ones, that take the lock of shared queue pairs where the others submit in
+    /// order: a mistake to be shown. Slots that they take are never passed over.
+    #[serde(default)]
+    pub bypass: Count<0, 1023>,
     /// The operation.
     #[serde(default)]
     pub op: Op,
@@ -90,6 +100,10 @@ pub struct Program {
     /// Computation in front of each round of `produce`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Positive<Span>>,
+    /// Time of a proxy's core for each message beside what the verbs cost: taking the command,
+    /// decoding it. Higher: fewer messages of all its producers together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_work: Option<Positive<Span>>,
     /// Buffers of `produce`; without it, as many as the send queue holds. Fewer: rounds wait for
     /// completions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,9 +120,11 @@ pub struct Program {
     /// Which GPU threads ring (`produce` on GPU initiators only; elsewhere `batch` says it).
     #[serde(default)]
     pub ring_by: RingBy,
-    /// Whether WQE stores are fenced before the doorbell.
-    #[serde(default = "yes")]
-    pub fence: bool,
+    /// What orders a GPU's stores before its doorbell, or before the flag that a proxy watches:
+    /// `"none"`, `"device"` or `"system"`; `true` and `false` stand for `"system"` and `"none"`. A
+    /// core's doorbell orders its stores by itself.
+    #[serde(default)]
+    pub fence: Fence,
     /// How completions are waited for.
     #[serde(default)]
     pub poll: Poll,
@@ -118,7 +134,7 @@ pub struct Program {
     /// Completions taken per poll call.
     #[serde(default = "default_poll_batch")]
     pub poll_batch: Count<1, 65536>,
-    /// Time between two polls; without it, at once.
+    /// Time between two polls, in `produce` of the proxy; without it, at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll_interval: Option<Positive<Span>>,
     /// Whether bytes really move, or only their number.
@@ -182,11 +198,13 @@ impl Program {
             nic: Count::default(),
             peer_nic: None,
             initiator: Initiator::default(),
+            fallback: Fallback::default(),
             gpu: Count::default(),
             numa: Numa::default(),
             threads: Count::default(),
             qps: Count::default(),
             share_qp: false,
+            bypass: Count::default(),
             op: Op::default(),
             size: default_size(),
             iterations: default_iterations(),
@@ -198,12 +216,13 @@ impl Program {
             start_spread: None,
             per_round: Count::default(),
             work: None,
+            proxy_work: None,
             slots: None,
             signal_every: Count::default(),
             inline: None,
             ring: RingMode::default(),
             ring_by: RingBy::default(),
-            fence: yes(),
+            fence: Fence::default(),
             poll: Poll::default(),
             peer_poll: PeerPoll::default(),
             poll_batch: default_poll_batch(),
@@ -227,6 +246,12 @@ impl Program {
 }
 
 impl Program {
+    /// Whether a core posts in the place of the GPU, since the device takes no doorbell of it.
+    pub fn falls_back(&self, profile: &Profile) -> bool {
+        let gpu = self.initiator == Initiator::Gpu && self.kind == ProgramKind::Produce;
+        gpu && self.fallback == Fallback::CpuProxy && !profile.nic.gpu_doorbell
+    }
+
     /// NIC of the peer.
     pub fn nic_of_peer(&self) -> u8 {
         self.peer_nic.map_or(self.nic.value(), |n| n.value()) as u8
@@ -251,10 +276,6 @@ const fn default_poll_batch() -> Count<1, 65536> {
 
 const fn default_repost_batch() -> Count<1, 65536> {
     Count::of(16)
-}
-
-const fn yes() -> bool {
-    true
 }
 
 /// What a program measures.
@@ -293,6 +314,17 @@ pub enum Initiator {
     /// GPU blocks, with queues and doorbell mapped into the GPU.
     Gpu,
     /// GPU blocks produce, a CPU core sees a flag, posts and polls (`produce` only).
+    CpuProxy,
+}
+
+/// What becomes of a GPU's posting where the device takes no doorbell of it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fallback {
+    /// The scenario is refused.
+    #[default]
+    Refuse,
+    /// A CPU core posts for the GPU (`produce` only), and the report says so.
     CpuProxy,
 }
 
@@ -396,6 +428,22 @@ pub enum RingMode {
     /// The doorbell, but with `share_qp` a thread that posts one message leaves it to the next one
     /// that waits for the lock.
     Combined,
+    /// The doorbell, but with `share_qp` each thread takes its slots first and announces them when
+    /// all before them are, instead of holding the lock while it writes them.
+    Ordered,
+}
+
+impl RingMode {
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Doorbell => "doorbell",
+            Self::Blueflame => "blueflame",
+            Self::Combined => "combined",
+            Self::Ordered => "ordered",
+        }
+    }
 }
 
 /// Which GPU threads ring.

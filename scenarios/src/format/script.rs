@@ -733,12 +733,10 @@ impl fmt::Display for Step {
                 self.print_end(f)
             }
             Self::Ring { mode, qp } => {
-                f.write_str(match mode {
-                    RingMode::Auto => "ring",
-                    RingMode::Doorbell => "ring doorbell",
-                    RingMode::Blueflame => "ring blueflame",
-                    RingMode::Combined => "ring combined",
-                })?;
+                match mode {
+                    RingMode::Auto => f.write_str("ring")?,
+                    mode => write!(f, "ring {}", mode.word())?,
+                }
                 option(f, "qp", *qp)
             }
             Self::Poll { max } => write!(f, "poll {max}"),

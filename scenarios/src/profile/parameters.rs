@@ -248,8 +248,12 @@ parameters! {
         clock: ClockSteps,
         /// Largest inline payload granted.
         max_inline: Bytes,
+        /// Whether a GPU may hold queue pairs and ring by itself. false: a core has to post for it.
+        gpu_doorbell: bool,
         /// QPs that can be made.
         max_qp: u64 => [at_least(2)],
+        /// Completion queues that can be made.
+        max_cq: u64 => [at_least(1)],
         /// Deepest send queue, in WQEs.
         max_sq_depth: u64 => [at_least(1)],
         /// Deepest receive queue, in WQEs.
@@ -279,6 +283,13 @@ parameters! {
         atomic: Span => [short],
         /// Atomics per WQE: reserving its slot, publishing it in order.
         wqe_atomics: u64 => [within(0, 64)],
+        /// Pieces in which an unfenced WQE becomes visible to the NIC. 1: all of it or nothing;
+        /// more: the NIC may read a part, which asks for nothing that it can do.
+        wqe_pieces: u64 => [within(1, 4)],
+        /// Handing a lock, or the turn of posters that submit in order, to another block.
+        lock_handoff: Span => [short],
+        /// More for each further block that waits for it: their atomics queue up at one word.
+        lock_contention: Span => [short],
         /// Atomics per ring beside those of its WQEs: the lock, the producer index.
         ring_atomics: u64 => [within(0, 64)],
         /// System-scope fences that a ring makes by itself. 0: the program has to fence, or the NIC

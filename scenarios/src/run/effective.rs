@@ -9,7 +9,7 @@ use doorbell_sim::world::World;
 use super::programs::{Placed, Role};
 use super::switches;
 use super::{Effective, Point};
-use crate::format::{Initiator, ProgramKind, QpKind, RingMode, TopologyKind};
+use crate::format::{Initiator, ProgramKind, QpKind, TopologyKind};
 use crate::quantity::Unit;
 use crate::workloads::Results;
 
@@ -24,12 +24,17 @@ pub fn values(point: &Point, world: &World, placed: &[Placed]) -> Vec<Effective>
     if let Some(caps) = results.and_then(|r| r.granted) {
         granted(point, &caps, &mut out);
     }
+    fallbacks(point, &mut out);
     if let (Some(p), Some(r)) = (sender, results) {
         rings(point, world, p, r, &mut out);
     }
     recovery(point, world, &mut out);
     out
 }
+
+/// Why a core posts for a GPU.
+pub(super) const FALLBACK: &str =
+    "`fallback`: the device takes no doorbell of a GPU (`nic.gpu_doorbell`)";
 
 pub(super) fn row(name: &str, requested: String, effective: String, reason: &str) -> Effective {
     Effective { name: name.into(), requested, effective, reason: reason.into() }
@@ -77,6 +82,15 @@ fn granted(point: &Point, caps: &QpCaps, out: &mut Vec<Effective>) {
     }
 }
 
+/// GPUs in whose place a core posts.
+fn fallbacks(point: &Point, out: &mut Vec<Effective>) {
+    for p in point.scenario.program.iter().filter(|p| p.falls_back(&point.profile)) {
+        let name = if p.name.is_empty() { "program" } else { &p.name };
+        let name = format!("{name}.initiator");
+        out.push(row(&name, "gpu".into(), "cpu-proxy".into(), FALLBACK));
+    }
+}
+
 /// How the first program's rings reached the NIC.
 fn rings(point: &Point, world: &World, p: &Placed, r: &Results, out: &mut Vec<Effective>) {
     let program = &point.scenario.program[p.program];
@@ -85,15 +99,10 @@ fn rings(point: &Point, world: &World, p: &Placed, r: &Results, out: &mut Vec<Ef
     }
     let stats = world.hosts()[p.host as usize].nic(p.nic.into()).stats;
     let (bf, all) = (stats.blueflames, stats.blueflames + stats.doorbells);
-    let requested = match program.ring {
-        RingMode::Auto => "auto",
-        RingMode::Doorbell => "doorbell",
-        RingMode::Blueflame => "blueflame",
-        RingMode::Combined => "combined",
-    };
+    let requested = program.ring.word();
     let effective = format!("{bf} of {all} by BlueFlame");
     let reason = match program.initiator {
-        Initiator::Gpu => "GPU blocks store doorbells only",
+        Initiator::Gpu if !program.falls_back(&point.profile) => "GPU blocks store doorbells only",
         _ => "BlueFlame carries exactly one WQE that fits its buffer",
     };
     out.push(row("program.ring", requested.into(), effective, if bf < all { reason } else { "" }));

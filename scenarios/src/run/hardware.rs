@@ -117,6 +117,8 @@ fn free() -> InitiatorCosts {
         remote_mmio: none,
         lock: none,
         lock_transfer: none,
+        contention: none,
+        ticket: none,
         recv_call: none,
         recv_wqe: none,
         poll_call: none,
@@ -133,6 +135,7 @@ fn free() -> InitiatorCosts {
         reduce_rate: FAST,
         wc_buffers: u32::MAX,
         store_delay: None,
+        wqe_pieces: 1,
         interrupt: none,
         interrupt_work: none,
         jitter: None,
@@ -172,6 +175,9 @@ fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
         remote_mmio: c.numa_mmio,
         lock: c.lock,
         lock_transfer: c.lock_handoff,
+        contention: Span::ZERO,
+        // An atomic of its own line costs what the lock's does.
+        ticket: c.lock,
         recv_call: c.post_recv_call,
         recv_wqe: c.post_recv,
         poll_call: c.poll_miss,
@@ -188,6 +194,7 @@ fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
         reduce_rate: c.reduce_rate,
         wc_buffers: c.wc_buffers as u32,
         store_delay: store_delay(c.memory_model, c.store_lag),
+        wqe_pieces: 1,
         interrupt: c.interrupt,
         interrupt_work: c.interrupt_work,
         jitter: noise_table(&c.jitter, noise),
@@ -212,7 +219,10 @@ fn gpu(p: &Profile, noise: bool) -> InitiatorCosts {
         remote_mmio: Span::ZERO,
         // One to take it, one to give it back.
         lock: g.atomic * 2,
-        lock_transfer: Span::ZERO,
+        lock_transfer: g.lock_handoff,
+        contention: g.lock_contention,
+        // Reserving and publishing are among the atomics of a WQE.
+        ticket: Span::ZERO,
         recv_call: g.store,
         recv_wqe: g.store,
         poll_call: g.poll,
@@ -230,6 +240,7 @@ fn gpu(p: &Profile, noise: bool) -> InitiatorCosts {
         reduce_rate: g.reduce_rate,
         wc_buffers: u32::MAX,
         store_delay: store_delay(g.memory_model, g.store_lag),
+        wqe_pieces: g.wqe_pieces as u32,
         // A block does not sleep: event mode is a poll for it.
         interrupt: g.poll,
         interrupt_work: Span::ZERO,
@@ -239,6 +250,7 @@ fn gpu(p: &Profile, noise: bool) -> InitiatorCosts {
 
 fn nic(n: &Nic) -> NicConfig {
     NicConfig {
+        gpu_doorbell: n.gpu_doorbell,
         pkeys: vec![PKey::DEFAULT],
         doorbell: n.doorbell,
         doorbell_line: n.doorbell_line,
@@ -284,7 +296,7 @@ fn nic(n: &Nic) -> NicConfig {
             max_qp: n.max_qp.min(1 << 18) as u32,
             max_qp_wr: n.max_sq_depth.min(n.max_rq_depth).min(1 << 20) as u32,
             max_sge: n.max_sge.min(64) as u32,
-            max_cq: 1 << 18,
+            max_cq: n.max_cq.min(1 << 18) as u32,
             max_cqe: n.max_cq_depth.min(u32::MAX.into()) as u32,
             max_inline: n.max_inline.0.min(1024) as u32,
             max_rd_atomic: n.max_rd_atomic as u8,

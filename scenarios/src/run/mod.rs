@@ -11,6 +11,7 @@ mod effective;
 #[cfg(test)]
 mod end_tests;
 mod error;
+mod fallback;
 #[cfg(test)]
 mod fault_tests;
 mod faults;
@@ -36,6 +37,8 @@ mod nic_tests;
 mod outcome;
 mod places;
 mod ports;
+#[cfg(test)]
+mod poster_tests;
 mod programs;
 #[cfg(test)]
 mod rate_tests;

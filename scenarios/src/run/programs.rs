@@ -8,6 +8,8 @@ mod script;
 pub(crate) use aggregate::plan_of;
 pub(crate) use flows::{FlowShape, epoch, flow_shape};
 
+use std::borrow::Cow;
+
 use doorbell_core::transport::{Initiator, MemKind};
 use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::SimRng;
@@ -68,6 +70,7 @@ pub struct Planned {
 /// # Errors
 /// What the profile cannot give.
 pub fn plan(point: &Point, deadline: Span) -> Result<Vec<Planned>, RunError> {
+    let point = &with_fallback(point);
     let mut planner = Planner {
         point,
         deadline,
@@ -83,6 +86,18 @@ pub fn plan(point: &Point, deadline: Span) -> Result<Vec<Planned>, RunError> {
     }
     planner.shared_peers()?;
     Ok(planner.planned)
+}
+
+/// The point as it is run: a core posts where the device takes no doorbell of a GPU, and the
+/// program names that as its fallback. Without one the scenario was refused.
+fn with_fallback(point: &Point) -> Cow<'_, Point> {
+    let mut point = Cow::Borrowed(point);
+    for i in 0..point.scenario.program.len() {
+        if point.scenario.program[i].falls_back(&point.profile) {
+            point.to_mut().scenario.program[i].initiator = format::Initiator::CpuProxy;
+        }
+    }
+    point
 }
 
 /// Senders whose messages are taken from one shared receive queue by one program.
@@ -210,7 +225,8 @@ impl Planner<'_> {
                     (true, 0) => Sharing::Owner { sharers: (base + 1..base + threads).collect() },
                     (true, _) => Sharing::Attached { owner: base },
                 };
-                let sender = self.sender(index, p, to, sharing)?;
+                let bypass = u64::from(t) + p.bypass.value() >= p.threads.value();
+                let sender = self.sender(index, p, to, (sharing, bypass))?;
                 self.add((index, host, Role::Sender), on, sender)?;
             }
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use doorbell_core::policy::aggregate::AggregateError;
+use doorbell_core::transport::CreateError;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState, RetryCnt};
 use doorbell_sim::fabric::{DropCause, FabricConfig};
@@ -22,8 +23,8 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    congestion, credits, deaths, drops, effective, faults, flow_figures, limits, ports, receives,
-    series, sums, switches, timeline, waiting, watch,
+    congestion, credits, deaths, drops, effective, fallback, faults, flow_figures, limits, ports,
+    receives, series, sums, switches, timeline, waiting, watch,
 };
 use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
@@ -160,6 +161,11 @@ fn failure(placed: &Placed, f: &Failure) -> Option<RunError> {
         })
     };
     match f {
+        Failure::Create(CreateError::Limit { field: "max_qp" | "max_cq", .. }) => {
+            let help = "fewer `qps`, `threads` or programs, or raise the limit of the profile \
+                        under [settings]: \"nic.max_qp\", \"nic.max_cq\"";
+            bad("", help)
+        }
         Failure::Create(_) => {
             bad("", "ask for less in [qp], or raise the limit of the profile under [settings]")
         }
@@ -224,6 +230,7 @@ fn collect(
     credits::limiting(world, starving, LIMITING_PPM, last.since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
+    fallback::collect(point, &mut out);
     limits::collect(world, point, last.since(first), &mut out);
     receives::lost_completions(world, &mut out);
     receives::cq_rule(&point.scenario, &mut out);
@@ -561,16 +568,19 @@ fn unreliable(point: &Point, world: &World, (first, last): (Time, Time), out: &m
 /// Findings of the oracles that watch every run.
 fn oracles(world: &World, out: &mut Outcome) {
     let (mut unordered, mut stale, mut stale_payloads, mut in_use) = (0, 0, 0, 0);
+    let mut torn = 0;
     for host in world.hosts() {
         in_use += host.nics().map(|n| n.stats.regions_in_use).sum::<u64>();
         for (_, q) in host.qps() {
             unordered += q.stats.unordered_rings;
             stale += q.stats.stale_wqes;
+            torn += q.stats.torn_wqes;
             stale_payloads += q.stats.stale_payloads;
         }
     }
     out.metrics.insert("unordered_rings".into(), Metric::count(unordered));
     out.metrics.insert("stale_wqes".into(), Metric::count(stale));
+    out.metrics.insert("torn_wqes".into(), Metric::count(torn));
     let mut note = |name: &str, count: u64, text: &str| {
         if count > 0 {
             let (name, text) = (name.to_owned(), text.to_owned());
@@ -584,6 +594,12 @@ fn oracles(world: &World, out: &mut Outcome) {
          ringing, or the NIC may read stale WQEs",
     );
     note("stale-wqe", stale, "WQEs that the NIC read before the initiator's stores had landed");
+    note(
+        "torn-wqe",
+        torn,
+        "WQEs of which the NIC read a part before the rest had landed: each ends with \
+         LOC_QP_OP_ERR",
+    );
     note("stale-payload", stale_payloads, "payload that the NIC read before it was stored");
     note(
         "region-in-use",
@@ -594,6 +610,7 @@ fn oracles(world: &World, out: &mut Outcome) {
     let watching = [
         "unordered-ring",
         "stale-wqe",
+        "torn-wqe",
         "stale-payload",
         "region-in-use",
         "byte-balance",

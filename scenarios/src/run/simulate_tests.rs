@@ -7,7 +7,7 @@ use crate::testing::expanded;
 
 /// Runs the only point of a scenario of one program.
 #[track_caller]
-fn run(program: &str, set: &[&str]) -> Result<Outcome, RunError> {
+pub(super) fn run(program: &str, set: &[&str]) -> Result<Outcome, RunError> {
     let text = format!("title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\n{program}");
     let points = expanded(&text, set).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
     assert_eq!(points.len(), 1);

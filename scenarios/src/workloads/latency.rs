@@ -21,9 +21,9 @@ pub struct LatencyConfig {
     pub shape: Shape,
     /// How to ring. BlueFlame saves the NIC one PCIe read of the WQE.
     pub ring: Ring,
-    /// Whether stores are fenced before the ring, where the ring does not do so by itself (GPU
+    /// What fences stores before the ring, where the ring does not do so by itself (GPU
     /// blocks). Without it the NIC may read a WQE or payload that is not there yet.
-    pub fence: bool,
+    pub fence: Option<FenceScope>,
     /// Measured messages, at least 1.
     pub iterations: u64,
     /// Messages before the measured ones: they fill the NIC's caches.
@@ -41,7 +41,7 @@ impl LatencyConfig {
             link: LinkConfig::to(peer),
             shape: Shape::default(),
             ring: Ring::Auto,
-            fence: true,
+            fence: Some(FenceScope::System),
             iterations: 1000,
             warm_up: 16,
             think: Span::ZERO,
@@ -59,7 +59,7 @@ pub struct Latency {
     results: Results,
     up: bool,
     /// Whether the ring leaves the ordering of stores to us.
-    must_fence: bool,
+    must_fence: Option<FenceScope>,
     /// Messages posted.
     posted: u64,
     /// When the outstanding message was handed over.
@@ -79,7 +79,7 @@ impl Latency {
             polled: Completions::with_capacity(16),
             results: Results::default(),
             up: false,
-            must_fence: false,
+            must_fence: None,
             posted: 0,
             since: None,
             rest_until: Time::ZERO,
@@ -100,7 +100,7 @@ impl Latency {
             self.client.require(self.config.shape.bytes().into())?;
             self.results.granted = t.qp_caps(self.client.lanes()[0].qp).ok();
             let ordered = self.results.granted.is_none_or(|c| c.ring_orders_stores);
-            self.must_fence = self.config.fence && !ordered;
+            self.must_fence = self.config.fence.filter(|_| !ordered);
             self.up = true;
         }
         let cq = self.client.local().send_cq;
@@ -146,8 +146,8 @@ impl Latency {
         let mr = self.client.local().mr;
         let (wr_id, flags) = (self.posted, SendFlags::SIGNALED);
         self.poster.stage(t, &lane, &mr, Message { wr_id, n: wr_id, offset: 0, flags })?;
-        if self.must_fence {
-            t.fence(FenceScope::System);
+        if let Some(scope) = self.must_fence {
+            t.fence(scope);
         }
         t.ring(lane.qp, self.config.ring)?;
         self.results.first.get_or_insert(now);

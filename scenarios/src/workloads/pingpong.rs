@@ -5,8 +5,8 @@
 //! on the path. Both sides run this program; one of them starts.
 
 use doorbell_core::transport::{
-    Completion, Completions, Contents, Control, Mr, Next, Program, Range, RecvWr, Ring, WaitSet,
-    WatchId,
+    Completion, Completions, Contents, Control, FenceScope, Mr, Next, Program, Range, RecvWr, Ring,
+    WaitSet, WatchId,
 };
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{QpType, SendFlags};
@@ -40,8 +40,8 @@ pub struct PingPongConfig {
     pub inline: bool,
     /// How to ring.
     pub ring: Ring,
-    /// Whether stores are fenced before the ring, where the ring does not do so by itself.
-    pub fence: bool,
+    /// What fences stores before the ring, where the ring does not do so by itself.
+    pub fence: Option<FenceScope>,
     /// Every how many messages one is signalled, at most the send queue's size. Higher: fewer
     /// completions to poll.
     pub signal_every: u32,
@@ -66,7 +66,7 @@ impl PingPongConfig {
             size: 8,
             inline: false,
             ring: Ring::Auto,
-            fence: true,
+            fence: Some(FenceScope::System),
             signal_every: 1,
             iterations: 1000,
             warm_up: 16,
@@ -121,7 +121,7 @@ pub struct PingPong {
     sent: u64,
     heard: u64,
     /// Whether the ring leaves the ordering of stores to us.
-    must_fence: bool,
+    must_fence: Option<FenceScope>,
     /// When the message that is under way was handed over.
     since: Time,
     window_from: Option<Time>,
@@ -143,7 +143,7 @@ impl PingPong {
             watch: None,
             sent: 0,
             heard: 0,
-            must_fence: false,
+            must_fence: None,
             since: Time::ZERO,
             window_from: None,
         }
@@ -200,7 +200,7 @@ impl PingPong {
         }
         self.results.granted = t.qp_caps(self.client.lanes()[0].qp).ok();
         let ordered = self.results.granted.is_none_or(|c| c.ring_orders_stores);
-        self.must_fence = config.fence && !ordered;
+        self.must_fence = config.fence.filter(|_| !ordered);
         self.up = true;
         Ok(None)
     }
@@ -341,8 +341,8 @@ impl PingPong {
         let lane = Lane { remote: lane.remote.shifted(shift), ..lane };
         let message = Message { wr_id: self.sent, n: self.sent, offset: layout.out(), flags };
         self.poster.stage(t, &lane, &mr, message)?;
-        if self.must_fence {
-            t.fence(doorbell_core::transport::FenceScope::System);
+        if let Some(scope) = self.must_fence {
+            t.fence(scope);
         }
         t.ring(lane.qp, self.config.ring)?;
         self.results.rings += 1;

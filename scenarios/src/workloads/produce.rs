@@ -70,10 +70,10 @@ pub struct ProduceConfig {
     pub work: Span,
     /// Buffers. Fewer than `per_round` times what is outstanding: rounds wait.
     pub slots: u32,
-    /// Whether stores are fenced before each ring or flag, where the ring does not do so by
-    /// itself. Without it, on a GPU, the NIC or the proxy may see the announcement before the
-    /// bytes.
-    pub fence: bool,
+    /// What fences stores before each ring or flag, where the ring does not do so by itself.
+    /// Without it, and with a fence towards the own device only, the NIC or the proxy may see the
+    /// announcement of a GPU before the bytes.
+    pub fence: Option<FenceScope>,
 }
 
 impl ProduceConfig {
@@ -96,7 +96,7 @@ impl ProduceConfig {
             jitter: vec![],
             work: Span::from_us(1),
             slots: 64,
-            fence: true,
+            fence: Some(FenceScope::System),
         }
     }
 
@@ -126,7 +126,7 @@ struct Ready {
     payload: Mr,
     /// Flags of the proxy and the watch on its answer.
     flags: Option<(Mr, WatchId)>,
-    must_fence: bool,
+    must_fence: Option<FenceScope>,
 }
 
 /// See the module.
@@ -211,27 +211,30 @@ impl Produce {
                 }
                 client.require(need)?;
                 self.results.granted = t.qp_caps(client.lanes()[0].qp).ok();
-                let must_fence = self.results.granted.is_some_and(|c| !c.ring_orders_stores);
+                let weak = self.results.granted.is_some_and(|c| !c.ring_orders_stores);
+                let must_fence = self.config.fence.filter(|_| weak);
                 Ready { payload: client.local().mr, flags: None, must_fence }
             }
-            (None, ProducePath::Proxy { rank, deadline, .. }) => match attach(t, rank) {
-                Ok(r) => r,
-                Err(Failure::Attach(AttachError::NotShared)) => {
-                    let until = *self.began.get_or_insert(t.now()) + deadline;
-                    if t.now() >= until {
-                        return Err(Failure::NoPeer { peer: rank, what: "its memory" });
+            (None, ProducePath::Proxy { rank, deadline, .. }) => {
+                match attach(t, rank, self.config.fence) {
+                    Ok(r) => r,
+                    Err(Failure::Attach(AttachError::NotShared)) => {
+                        let until = *self.began.get_or_insert(t.now()) + deadline;
+                        if t.now() >= until {
+                            return Err(Failure::NoPeer { peer: rank, what: "its memory" });
+                        }
+                        let on = WaitSet::BOOTSTRAP;
+                        return Ok(Some(Next::Wait { on, until: Some(until) }));
                     }
-                    let on = WaitSet::BOOTSTRAP;
-                    return Ok(Some(Next::Wait { on, until: Some(until) }));
+                    Err(f) => return Err(f),
                 }
-                Err(f) => return Err(f),
-            },
+            }
             (None, ProducePath::Direct { .. }) => unreachable!("a direct path has a client"),
         };
         if ready.payload.len < need {
             return Err(Failure::OwnRegion { got: ready.payload.len, need });
         }
-        self.ready = Some(Ready { must_fence: ready.must_fence && self.config.fence, ..ready });
+        self.ready = Some(ready);
         self.start = t.now();
         Ok(None)
     }
@@ -343,8 +346,8 @@ impl Produce {
                 Ok(())
             }
             ProducePath::Proxy { .. } => {
-                if ready.must_fence {
-                    t.fence(FenceScope::System);
+                if let Some(scope) = ready.must_fence {
+                    t.fence(scope);
                 }
                 let (flags, _) = ready.flags.expect("a proxy's");
                 t.store_u64(word(&flags, READY_OFFSET)?, last)?;
@@ -380,8 +383,8 @@ impl Produce {
     }
 
     fn ring<T: Control>(&mut self, t: &mut T, ready: &Ready, how: Ring) -> Result<(), Failure> {
-        if ready.must_fence {
-            t.fence(FenceScope::System);
+        if let Some(scope) = ready.must_fence {
+            t.fence(scope);
         }
         t.ring(self.client.as_ref().expect("a direct path").lanes()[0].qp, how)?;
         self.results.rings += 1;
@@ -411,13 +414,14 @@ pub fn imm(label: Label) -> u64 {
     u64::from(label.source & 0xFF) << 24 | label.n & 0xFF_FFFF
 }
 
-fn attach<T: Control>(t: &mut T, proxy: u32) -> Result<Ready, Failure> {
+fn attach<T: Control>(t: &mut T, proxy: u32, fence: Option<FenceScope>) -> Result<Ready, Failure> {
     let me = t.rank();
     // The proxy shares the flags last.
     let flags = t.attach_mr(proxy, shared_key(me, FLAGS))?;
     let payload = t.attach_mr(proxy, shared_key(me, PAYLOAD))?;
     let watch = t.watch(word(&flags, DONE_OFFSET)?)?;
-    let must_fence = matches!(t.initiator(), doorbell_core::transport::Initiator::GpuBlock { .. });
+    let gpu = matches!(t.initiator(), doorbell_core::transport::Initiator::GpuBlock { .. });
+    let must_fence = fence.filter(|_| gpu);
     Ok(Ready { payload, flags: Some((flags, watch)), must_fence })
 }
 

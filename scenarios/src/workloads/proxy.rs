@@ -10,6 +10,7 @@ use doorbell_core::transport::{
     Completion, Completions, Contents, Control, MemKind, Mr, Next, Program, Range, Ring, WaitSet,
     WatchId,
 };
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AccessFlags, SendFlags};
 
 use super::common::{Failure, Message, Poster, Results, Shape, failed};
@@ -54,6 +55,13 @@ pub struct ProxyConfig {
     /// Messages staged before a ring even if more are ready. Lower: earlier first message, more
     /// doorbells.
     pub batch: u32,
+    /// Time from one look at the flags and completions to the next; `None`: it looks all the time.
+    /// Longer: what is ready waits for longer, and more of it goes out by one ring.
+    pub poll_interval: Option<Span>,
+    /// The core's time for each message beside what the verbs cost: taking the command out of the
+    /// producer's queue, decoding it, looking up the peer. It bounds the rate of all producers
+    /// together.
+    pub work: Span,
 }
 
 impl ProxyConfig {
@@ -68,6 +76,8 @@ impl ProxyConfig {
             slots: 64,
             ring: Ring::Auto,
             batch: 64,
+            poll_interval: None,
+            work: Span::ZERO,
         }
     }
 
@@ -100,6 +110,8 @@ pub struct Proxy {
     producers: Vec<Served>,
     /// Producer of each message outstanding, per QP.
     outstanding: Vec<VecDeque<usize>>,
+    /// No look before.
+    next_look: Time,
 }
 
 /// A region that only anchors the link: the payload has regions of its own.
@@ -116,6 +128,7 @@ impl Proxy {
             results: Results::default(),
             producers: vec![],
             outstanding: vec![VecDeque::new(); config.link.qps as usize],
+            next_look: Time::ZERO,
             config,
         }
     }
@@ -175,6 +188,9 @@ impl Proxy {
         if let Some(next) = self.up(t)? {
             return Ok(next);
         }
+        if t.now() < self.next_look {
+            return Ok(Next::Wait { on: WaitSet::EMPTY, until: Some(self.next_look) });
+        }
         let full = self.poll(t)?;
         let mut more = full;
         let lanes = self.client.lanes().len();
@@ -187,6 +203,10 @@ impl Proxy {
         }
         if more {
             return Ok(Next::Again);
+        }
+        if let Some(interval) = self.config.poll_interval {
+            self.next_look = t.now() + interval;
+            return Ok(Next::Wait { on: WaitSet::EMPTY, until: Some(self.next_look) });
         }
         let mut on = WaitSet::cq(self.client.local().send_cq).or(WaitSet::BOOTSTRAP);
         for p in &self.producers {
@@ -256,6 +276,9 @@ impl Proxy {
         last: bool,
     ) -> Result<(), Failure> {
         let c = &self.config;
+        if c.work > Span::ZERO {
+            t.compute(c.work);
+        }
         let n = self.producers[p].posted;
         let label = Label { source: p as u16, n };
         let offset = n % u64::from(c.slots) * c.shape.stride();

@@ -49,9 +49,9 @@ pub struct RateConfig {
     pub shape: Shape,
     /// How to ring.
     pub ring: Ring,
-    /// Whether stores are fenced before each ring, where the ring does not do so by itself (GPU
+    /// What fences stores before each ring, where the ring does not do so by itself (GPU
     /// blocks).
-    pub fence: bool,
+    pub fence: Option<FenceScope>,
     /// Messages outstanding per QP, at most the send queue's size. Lower: the pipe is not full;
     /// higher: more memory, longer queues.
     pub depth: u32,
@@ -90,7 +90,7 @@ impl RateConfig {
             link: LinkConfig::to(peer),
             shape: Shape::default(),
             ring: Ring::Auto,
-            fence: true,
+            fence: Some(FenceScope::System),
             depth: 128,
             batch: 1,
             signal_every: 1,
@@ -168,7 +168,7 @@ struct Flow {
     /// Slots that were granted.
     slots: u32,
     /// Whether the ring leaves the ordering of stores to us.
-    must_fence: bool,
+    must_fence: Option<FenceScope>,
 }
 
 /// See the module. The peer is a [`Responder`](super::Responder).
@@ -308,7 +308,7 @@ impl Rate {
             let outstanding = VecDeque::with_capacity(self.config.depth as usize);
             self.results.granted.get_or_insert(caps);
             let slots = caps.max_send_wr;
-            let must_fence = self.config.fence && !caps.ring_orders_stores;
+            let must_fence = self.config.fence.filter(|_| !caps.ring_orders_stores);
             self.flows.push(Flow { quota, outstanding, slots, must_fence, ..Flow::default() });
             let at = lane.qp.index() as usize;
             self.lane_of.resize(self.lane_of.len().max(at + 1), usize::MAX);
@@ -525,8 +525,8 @@ impl Rate {
 
     fn ring<T: Control>(&mut self, t: &mut T, i: usize) -> Result<(), Failure> {
         if self.flows[i].staged > 0 {
-            if self.flows[i].must_fence {
-                t.fence(FenceScope::System);
+            if let Some(scope) = self.flows[i].must_fence {
+                t.fence(scope);
             }
             t.ring(self.lanes[i].qp, self.config.ring)?;
             self.flows[i].staged = 0;

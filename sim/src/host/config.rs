@@ -37,8 +37,14 @@ pub struct InitiatorCosts {
     pub remote_mmio: Span,
     /// Taking and giving back an uncontended lock.
     pub lock: Span,
-    /// More when another initiator held the lock last: the cache line moves.
+    /// More when another initiator held the lock last, or announced the slots before: the cache
+    /// line moves.
     pub lock_transfer: Span,
+    /// More for each further initiator that waits for the same lock or turn: their attempts queue
+    /// up at the same word.
+    pub contention: Span,
+    /// Taking slots of a shared QP and moving its ready index, when posters submit in order.
+    pub ticket: Span,
     /// A call that posts receives.
     pub recv_call: Span,
     /// Each receive posted.
@@ -72,6 +78,8 @@ pub struct InitiatorCosts {
     /// How late a store that no fence follows becomes visible to the NIC. `None`: at once, as on
     /// an x86 core, whose stores are ordered and whose doorbell is a later store.
     pub store_delay: Option<NoiseTable>,
+    /// Pieces of a WQE that become visible each by itself, without a fence. 1: all at once.
+    pub wqe_pieces: u32,
     /// From a CQE in memory to the woken program, in event mode.
     pub interrupt: Span,
     /// Core time of an interrupt.

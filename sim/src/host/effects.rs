@@ -11,7 +11,7 @@ use super::island::{Host, Shared};
 use crate::engine::Class;
 use crate::event::{Event, HostEvent};
 use crate::memory::RegionId;
-use crate::nic::{WQEBB, Wake};
+use crate::nic::{Landing, WQEBB, Wake};
 
 /// What became of an effect.
 enum Outcome {
@@ -98,7 +98,10 @@ impl Host {
     ) -> Outcome {
         let nic = self.initiators[usize::from(initiator)].nic;
         match effect {
-            Effect::Lock { qp } => return self.lock(now, initiator, (nic, qp)),
+            Effect::Lock { qp, count } => return self.lock(now, initiator, (nic, qp), count),
+            Effect::Ticket { qp, count } => self.ticket(initiator, (nic, qp), count),
+            Effect::Turn { qp } => return self.turn(now, initiator, (nic, qp)),
+            Effect::Advance { qp, count } => self.advance(s, now, (nic, qp), count),
             Effect::Unlock { qp } => self.unlock(s, now, (nic, qp)),
             Effect::Choose { qp, cost } => self.choose(initiator, (nic, qp), cost),
             Effect::Ring { local, qp, count, blueflame } => {
@@ -163,8 +166,8 @@ impl Host {
         let nic = &mut self.devices[usize::from(number)].nic;
         let Some(l) = init.handles.qps.get_mut(local) else { return };
         for _ in 0..count {
-            let Some((wqe, visible_at)) = l.staged.pop_front() else { break };
-            nic.post_send(qp, wqe, visible_at + delay);
+            let Some((wqe, landing)) = l.staged.pop_front() else { break };
+            nic.post_send(qp, wqe, landing.delayed(delay));
         }
         l.ringing -= count;
         if std::mem::take(&mut self.initiators[usize::from(initiator)].leaves_doorbell) {
@@ -184,11 +187,14 @@ impl Host {
 
     // ---- locks -------------------------------------------------------------------------------
 
-    fn lock(&mut self, now: Time, initiator: u16, qp: (u8, u32)) -> Outcome {
-        let transfer = self.lock_transfer(initiator);
+    fn lock(&mut self, now: Time, initiator: u16, qp: (u8, u32), count: u32) -> Outcome {
+        let transfer = self.transfer(initiator, 0);
         let init = &mut self.initiators[usize::from(initiator)];
         let lock = self.locks.entry(qp).or_default();
         lock.taken += 1;
+        // Its slots are taken, and nobody will move the ready index over them: who submits in
+        // order behind it waits for ever.
+        lock.reserved = lock.reserved.wrapping_add(count);
         if lock.holder.is_some() {
             lock.contended += 1;
             lock.waiting.push_back(initiator);
@@ -210,12 +216,9 @@ impl Host {
         lock.holder = lock.waiting.pop_front();
         let Some(next) = lock.holder else { return };
         lock.last = Some(next);
-        let granted = now + self.lock_transfer(next);
-        if let Activity::Blocked { since, .. } = self.initiators[usize::from(next)].activity
-            && let Some(lock) = self.locks.get_mut(&qp)
-        {
-            lock.waited += granted.since(since);
-        }
+        let waiting = lock.waiting.len();
+        let granted = now + self.transfer(next, waiting);
+        self.note_wait(next, qp, granted);
         self.resume(s, next, Cause::Lock, granted);
     }
 
@@ -233,9 +236,60 @@ impl Host {
         }
     }
 
-    /// What an initiator pays for a lock that another one held last.
-    fn lock_transfer(&self, initiator: u16) -> Span {
-        self.costs_of(self.initiators[usize::from(initiator)].who).lock_transfer
+    /// What an initiator pays for a lock or a turn that another one had last, while `waiting`
+    /// others try for it.
+    fn transfer(&self, initiator: u16, waiting: usize) -> Span {
+        let costs = self.costs_of(self.initiators[usize::from(initiator)].who);
+        costs.lock_transfer + costs.contention * waiting as u64
+    }
+
+    /// Counts how long an initiator has waited for what it gets at `granted`.
+    fn note_wait(&mut self, initiator: u16, qp: (u8, u32), granted: Time) {
+        if let Activity::Blocked { since, .. } = self.initiators[usize::from(initiator)].activity
+            && let Some(lock) = self.locks.get_mut(&qp)
+        {
+            lock.waited += granted.since(since);
+        }
+    }
+
+    // ---- submitting in order -----------------------------------------------------------------
+
+    /// Takes the next `count` slots of the queue.
+    fn ticket(&mut self, initiator: u16, qp: (u8, u32), count: u32) {
+        let lock = self.locks.entry(qp).or_default();
+        self.initiators[usize::from(initiator)].ticket = lock.reserved;
+        lock.reserved = lock.reserved.wrapping_add(count);
+    }
+
+    /// Waits until every slot before its own is announced.
+    fn turn(&mut self, now: Time, initiator: u16, qp: (u8, u32)) -> Outcome {
+        let transfer = self.transfer(initiator, 0);
+        let init = &mut self.initiators[usize::from(initiator)];
+        let lock = self.locks.entry(qp).or_default();
+        lock.taken += 1;
+        if lock.ready != init.ticket {
+            lock.contended += 1;
+            lock.in_order.insert(init.ticket, initiator);
+            return Outcome::Waits(Cause::Turn, now);
+        }
+        if lock.last.is_some_and(|last| last != initiator) {
+            init.delay += transfer;
+        }
+        (lock.last, lock.since) = (Some(initiator), now);
+        Outcome::Done
+    }
+
+    /// Moves the ready index over the slots that were announced; who has the next ones goes on.
+    fn advance(&mut self, s: &mut Shared, now: Time, qp: (u8, u32), count: u32) {
+        let Some(lock) = self.locks.get_mut(&qp) else { return };
+        lock.busy += now.since(lock.since);
+        lock.ready = lock.ready.wrapping_add(count);
+        let Some(next) = lock.in_order.remove(&lock.ready) else { return };
+        (lock.last, lock.since) = (Some(next), now);
+        let waiting = lock.in_order.len();
+        let granted = now + self.transfer(next, waiting);
+        self.note_wait(next, qp, granted);
+        self.resume(s, next, Cause::Turn, granted);
     }
 
     // ---- stores ------------------------------------------------------------------------------
@@ -257,8 +311,19 @@ impl Host {
         s.engine.schedule(init.id, at, Class::Stage, Event::Host(host, ev));
     }
 
+    /// When a WQE that this initiator writes at `now` becomes visible, without a fence.
+    pub(super) fn draw_landing(&mut self, initiator: u16, now: Time) -> Landing {
+        let who = self.initiators[usize::from(initiator)].who;
+        let mut landing = Landing::from(now + self.draw_store_delay(initiator));
+        for _ in 1..self.costs_of(who).wqe_pieces {
+            let at = now + self.draw_store_delay(initiator);
+            (landing.first, landing.last) = (landing.first.min(at), landing.last.max(at));
+        }
+        landing
+    }
+
     /// How late a store of this initiator becomes visible; zero where stores are ordered.
-    pub(super) fn draw_store_delay(&mut self, initiator: u16) -> Span {
+    fn draw_store_delay(&mut self, initiator: u16) -> Span {
         let i = usize::from(initiator);
         let who = self.initiators[i].who;
         let table = match who {

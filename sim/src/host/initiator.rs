@@ -10,7 +10,7 @@ use super::config::PollMode;
 use super::program::SimProgram;
 use crate::engine::{ComponentId, SimRng};
 use crate::memory::{MemoryPlace, RegionId};
-use crate::nic::{RqWqe, Wqe};
+use crate::nic::{Landing, RqWqe, Wqe};
 use crate::pcie::NodeId;
 use crate::wire::{HostId, PortId};
 
@@ -18,9 +18,15 @@ use crate::wire::{HostId, PortId};
 #[derive(Debug)]
 pub(super) enum Effect {
     /// Takes the lock of a shared QP.
-    Lock { qp: u32 },
+    Lock { qp: u32, count: u32 },
     /// Gives it back.
     Unlock { qp: u32 },
+    /// Takes the next `count` slots of a shared QP, to be announced in their order.
+    Ticket { qp: u32, count: u32 },
+    /// Waits until the slots before them are announced.
+    Turn { qp: u32 },
+    /// Lets the next one have its turn.
+    Advance { qp: u32, count: u32 },
     /// Leaves the doorbell to the next holder of the lock if there is one, else pays for it.
     Choose { qp: u32, cost: Span },
     /// Moves `count` staged WQEs of the local QP into the send queue and rings.
@@ -84,7 +90,7 @@ pub(super) struct LocalQp {
     pub shared: bool,
     /// Staged WQEs, and when their stores are visible. The first `ringing` are under a ring that
     /// has not taken effect.
-    pub staged: VecDeque<(Wqe, Time)>,
+    pub staged: VecDeque<(Wqe, Landing)>,
     pub ringing: u32,
     /// Destroyed by this handle: no call finds it, and rings from before still take effect.
     pub closed: bool,
@@ -156,6 +162,8 @@ pub(super) struct Handles {
 pub(super) enum Cause {
     /// The lock of a shared QP.
     Lock,
+    /// Its turn to announce its slots of a shared QP.
+    Turn,
     /// Room in its write-combining buffers.
     Mmio,
     /// Its share of the memory bandwidth.
@@ -289,6 +297,8 @@ pub(super) struct InitiatorState {
     pub mmio_lines: u32,
     /// Whether the next ring posts without a doorbell: another initiator's will announce it.
     pub leaves_doorbell: bool,
+    /// First of the slots of a shared QP that it took last.
+    pub ticket: u32,
     pub store_rng: Option<SimRng>,
     pub jitter_rng: Option<SimRng>,
     /// Stores that are visible to their author only.

@@ -99,6 +99,19 @@ pub enum StallReason {
         /// What for.
         on: String,
     },
+    /// Posters wait for their turn behind slots of a shared QP that nobody announces in order.
+    TurnNeverCame {
+        /// Host.
+        host: u32,
+        /// QP.
+        qpn: Qpn,
+        /// First slot that is not announced in order.
+        ready: u32,
+        /// First slot of those that wait.
+        next: u32,
+        /// Posters that wait.
+        waiting: usize,
+    },
     /// A program blocked inside a step.
     BlockedInStep {
         /// Its rank.
@@ -176,12 +189,14 @@ impl fmt::Display for StallReason {
             Self::Waiting { rank, who, since, on } => {
                 write!(f, "program {rank} ({}) waits for {on} since {since}", name_of(*who))
             }
-            Self::BlockedInStep { rank } => write!(f, "program {rank} is blocked inside a step"),
-            Self::CallBudget { rank } => write!(
+            Self::TurnNeverCame { host, qpn, ready, next, waiting } => write!(
                 f,
-                "program {rank} made more than a million calls in one step: a loop that waits \
-                 inside a step never ends; return Next::Wait"
+                "host {host}, QP {}: {waiting} posters wait for their turn from slot {next} on, \
+                 and the ready index stands at {ready}: {BYPASSED}",
+                qpn.value()
             ),
+            Self::BlockedInStep { rank } => write!(f, "program {rank} is blocked inside a step"),
+            Self::CallBudget { rank } => write!(f, "program {rank} {ENDLESS}"),
             Self::IdleSteps { rank } => {
                 write!(f, "program {rank} stepped a million times and did nothing")
             }
@@ -192,6 +207,15 @@ impl fmt::Display for StallReason {
         }
     }
 }
+
+/// What a program that does not return did, and what to do.
+const ENDLESS: &str = "made more than a million calls in one step: a loop that waits inside a step \
+                       never ends; return Next::Wait";
+
+/// Why a turn never comes, and what to do.
+const BYPASSED: &str = "the slots between were taken by a poster that does not submit in order, so \
+                        the index never passes them; let all posters of the queue pair ring \
+                        `ordered`, or none";
 
 /// An initiator as reports call it.
 fn name_of(who: Initiator) -> String {
@@ -207,6 +231,7 @@ impl StallReason {
     pub const fn rank_of_cause(&self) -> u8 {
         match self {
             Self::CallBudget { .. } | Self::IdleSteps { .. } | Self::Barren { .. } => 0,
+            Self::TurnNeverCame { .. } => 0,
             Self::UnrungWqes { .. } | Self::StaleWqes { .. } => 1,
             Self::NoReceivePosted { .. } => 2,
             Self::FullUnsignalled { .. }
@@ -220,6 +245,18 @@ impl StallReason {
 }
 
 impl Host {
+    /// Posters of shared QPs whose turn to announce their slots never comes.
+    fn missed_turns(&self, out: &mut Vec<StallReason>) {
+        let host = self.id.0;
+        for ((nic, qp), lock) in &self.locks {
+            let first = lock.in_order.keys().next();
+            if let (Some(&next), Some(q)) = (first, self.nic((*nic).into()).qp(*qp)) {
+                let (ready, waiting, qpn) = (lock.ready, lock.in_order.len(), q.qpn);
+                out.push(StallReason::TurnNeverCame { host, qpn, ready, next, waiting });
+            }
+        }
+    }
+
     /// Everything in this host that keeps it from going on.
     pub fn stall_reasons(&self, out: &mut Vec<StallReason>) {
         if self.dead {
@@ -273,6 +310,7 @@ impl Host {
                 out.push(StallReason::Draining { host, qpn, waiting });
             }
         }
+        self.missed_turns(out);
         for i in &self.initiators {
             let rank = i.rank;
             match i.activity {

@@ -186,6 +186,31 @@ impl<'a> SimTransport<'a> {
         c.post_wqe + c.post_block * (blocks - 1) + c.post_sge * sges + copy + far
     }
 
+    /// Cost of building all that is staged on a shared QP and under no ring.
+    fn build_costs(&self, l: &LocalQp, index: u32) -> Span {
+        let space = self.nic().qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
+        let staged = l.staged.iter().skip(l.ringing as usize);
+        let first = staged.step_by(self.costs().lanes as usize);
+        let cost = first.map(|(w, _)| self.build_cost(w, space));
+        cost.fold(Span::ZERO, |sum, span| sum + span)
+    }
+
+    /// Waits for the right to ring a shared QP, and builds its WQEs.
+    fn enter(&mut self, qp: u32, count: u32, build: Span, ordered: bool) {
+        let (lock, ticket) = (self.costs().lock, self.costs().ticket);
+        if ordered {
+            // Slots first, so that all write theirs at the same time.
+            self.spend(ticket);
+            self.effect(Effect::Ticket { qp, count });
+            self.spend(build);
+            self.effect(Effect::Turn { qp });
+        } else {
+            self.spend(lock);
+            self.effect(Effect::Lock { qp, count });
+            self.spend(build);
+        }
+    }
+
     /// Whether this initiator's access to `space` crosses sockets.
     fn is_remote(&self, space: RegionKind) -> bool {
         matches!(space, RegionKind::Host { numa } if numa != self.init().numa)
@@ -195,7 +220,7 @@ impl<'a> SimTransport<'a> {
     /// or preferred, that fits the buffer (protocol.md §6.2).
     fn blueflame_bytes(&self, l: &LocalQp, count: u32, how: Ring) -> u32 {
         let cfg = self.nic().config();
-        let never = matches!(how, Ring::Doorbell | Ring::Combined);
+        let never = matches!(how, Ring::Doorbell | Ring::Combined | Ring::Ordered);
         if never || count != 1 || self.is_gpu() {
             return 0;
         }
@@ -289,9 +314,7 @@ impl<'a> SimTransport<'a> {
         let now = self.local;
         for l in self.init_mut().handles.qps.0.iter_mut().flatten() {
             l.unfenced = false;
-            for (_, visible_at) in &mut l.staged {
-                *visible_at = (*visible_at).min(now);
-            }
+            l.staged.iter_mut().for_each(|(_, landing)| landing.fence(now));
         }
         if self.costs().store_delay.is_some() {
             self.effect(Effect::Drain);
@@ -396,11 +419,10 @@ impl Transport for SimTransport<'_> {
             self.spend(cost);
             self.init_mut().stats.post += cost;
         }
-        let late = self.host.draw_store_delay(self.me);
-        let visible_at = self.local + late;
+        let landing = self.host.draw_landing(self.me, self.local);
         let l = self.local_qp_mut(qp).ok_or(StageError::BadHandle)?;
         l.unfenced = true;
-        l.staged.push_back((wqe, visible_at));
+        l.staged.push_back((wqe, landing));
         self.acted = true;
         Ok(())
     }
@@ -423,20 +445,11 @@ impl Transport for SimTransport<'_> {
         }
         let blueflame = self.blueflame_bytes(l, count, how);
         let cost = self.ring_cost(blueflame);
-        let c = self.costs();
         let before = self.local;
+        let ordered = shared && how == Ring::Ordered;
         if shared {
-            let space =
-                self.nic().qp(index).map_or(RegionKind::Host { numa: 0 }, |q| q.queue_space);
-            let staged = l.staged.iter().skip(l.ringing as usize);
-            let first = staged.step_by(c.lanes as usize);
-            let build: Vec<Span> = first.map(|(w, _)| self.build_cost(w, space)).collect();
-            let lock = c.lock;
-            self.spend(lock);
-            self.effect(Effect::Lock { qp: index });
-            for span in build {
-                self.spend(span);
-            }
+            let build = self.build_costs(l, index);
+            self.enter(index, count, build, ordered);
         }
         let start = self.local;
         if shared && count == 1 && how == Ring::Combined {
@@ -456,7 +469,9 @@ impl Transport for SimTransport<'_> {
         }
         let local = qp.index();
         self.effect(Effect::Ring { local, qp: index, count, blueflame });
-        if shared {
+        if ordered {
+            self.effect(Effect::Advance { qp: index, count });
+        } else if shared {
             self.effect(Effect::Unlock { qp: index });
         }
         let spent = self.local.since(before);

@@ -66,6 +66,15 @@ impl SimTransport<'_> {
         }
     }
 
+    /// Why this initiator may not hold a queue pair, if it may not.
+    fn no_doorbell(&self) -> Option<Unsupported> {
+        let gpu = matches!(self.init().who, Initiator::GpuBlock { .. });
+        (gpu && !self.host.caps.gpu_doorbell).then_some(Unsupported {
+            capability: "a doorbell rung by a GPU",
+            reason: "the device or its firmware takes none; let a CPU core post for the GPU",
+        })
+    }
+
     fn granted(&self, init: &QpInit) -> Result<QpCaps, CreateError> {
         let c = &self.host.caps;
         let limit = |field, got: u32, max: u32, zero_ok: bool| {
@@ -280,6 +289,9 @@ impl Control for SimTransport<'_> {
             let reason = "only RC, UC and UD are modelled";
             return Err(CreateError::Unsupported(Unsupported { capability: "QP type", reason }));
         }
+        if let Some(why) = self.no_doorbell() {
+            return Err(CreateError::Unsupported(why));
+        }
         let pd = self.pd(init.pd).ok_or(CreateError::BadHandle)?;
         let send_cq = self.cq(init.send_cq).ok_or(CreateError::BadHandle)?;
         let recv_cq = self.cq(init.recv_cq).ok_or(CreateError::BadHandle)?;
@@ -439,6 +451,9 @@ impl Control for SimTransport<'_> {
         };
         if nic != self.init().nic {
             return Err(AttachError::OtherDevice);
+        }
+        if let Some(why) = self.no_doorbell() {
+            return Err(AttachError::Unsupported(why));
         }
         if self.nic().qp(qp).is_none() {
             return Err(AttachError::Gone);

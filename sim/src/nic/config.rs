@@ -46,6 +46,9 @@ pub struct AtomicConfig {
 /// Timing and sizes of the NIC's stages.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NicConfig {
+    /// Whether a GPU may hold queue pairs and store to the doorbell register by itself. Without it
+    /// its handles are refused, and a CPU core has to post for it.
+    pub gpu_doorbell: bool,
     /// P_Key table of the port, which `pkey_index` points into; at least one entry.
     pub pkeys: Vec<PKey>,
     /// Doorbell unit, per doorbell or BlueFlame write. Higher: fewer doorbells per second.

@@ -10,7 +10,7 @@ use super::postmortem::{Refused, Why};
 use super::qp::{Context, Deferred, HostWrite, TxFifo};
 use super::queues::{CompletionQueue, RecvQueue, SendQueue};
 use super::sight::Sight;
-use super::wqe::{RqWqe, Wqe};
+use super::wqe::{Landing, RqWqe, Wqe};
 use super::{Nic, NicQp, QpStats};
 use crate::memory::RegionKind;
 use crate::rc::{Requester, RequesterConfig, Responder, ResponderConfig};
@@ -305,9 +305,9 @@ impl Nic {
     }
 
     /// Posts a WQE whose slot was reserved.
-    pub fn post_send(&mut self, qp: u32, wqe: Wqe, visible_at: Time) {
+    pub fn post_send(&mut self, qp: u32, wqe: Wqe, landing: Landing) {
         if let Some(q) = self.qp_mut(qp) {
-            q.sq.push(wqe, visible_at);
+            q.sq.push(wqe, landing);
         }
     }
 

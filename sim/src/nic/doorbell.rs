@@ -170,7 +170,8 @@ impl Nic {
         }
     }
 
-    /// The fetch has reached memory: what is not visible by now is read in its former state.
+    /// The fetch has reached memory: what is not visible by now is read in its former state, and
+    /// what is in part, torn.
     pub(super) fn wqes_at_memory(&mut self, env: &mut Env<'_>, qp: u32, first: u32, count: u8) {
         let now = env.now;
         let Some(q) = self.qp_mut(qp) else { return };
@@ -180,12 +181,18 @@ impl Nic {
         let depth = q.caps.max_send_wr;
         for i in 0..u32::from(count) {
             let index = first.wrapping_add(i);
-            if q.sq.slot(index).is_some_and(|s| s.visible_at > now) {
+            let Some(landing) = q.sq.slot(index).map(|s| s.landing).filter(|l| l.last > now) else {
+                continue;
+            };
+            if landing.first <= now {
+                q.sq.slot_mut(index).expect("just seen").torn = true;
+                q.stats.torn_wqes += 1;
+            } else {
                 let former = q.sq.former(index, depth);
                 q.sq.slot_mut(index).expect("just seen").executed = Some(Box::new(former));
                 q.stats.stale_wqes += 1;
-                env.trace(kind::STALE, u64::from(qp), u64::from(index));
             }
+            env.trace(kind::STALE, u64::from(qp), u64::from(index));
         }
     }
 
@@ -231,7 +238,7 @@ impl Nic {
         slot.fetched = true;
         stats.wqes += 1;
         env.trace(kind::WQE, u64::from(qp), u64::from(index));
-        let wqe = slot.effective();
+        let (wqe, torn) = (slot.effective(), slot.torn);
         let Some(op) = wqe.op else {
             // A NOP asks for nothing and completes nothing.
             sq.started = index.wrapping_add(1);
@@ -243,7 +250,10 @@ impl Nic {
             env.regions.check_local(s.lkey, Pd(*pd), s.addr, s.len.into(), need).err()
         });
         requester.push(wqe.job(index));
-        if bad.is_some() {
+        if torn {
+            // A control segment without its data segments, or the reverse (cases.md k-02).
+            requester.fail(index, WcStatus::LocQpOpErr);
+        } else if bad.is_some() {
             *bad_memory = bad_memory.or(bad);
             requester.fail(index, WcStatus::LocProtErr);
         }

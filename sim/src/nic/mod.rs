@@ -60,7 +60,7 @@ pub(crate) use postmortem::{PsnLog, Within};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
 pub use queues::{CompletionQueue, Cqe, CqeKind, PostedReceives, RecvQueue, SendQueue, completion};
 pub use vendor::VendorCodes;
-pub use wqe::{InlineBytes, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
+pub use wqe::{InlineBytes, Landing, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
 
 use crate::engine::{Busy, SimRng, Slab};
 use crate::pcie::{Done, NodeId};

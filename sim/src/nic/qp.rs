@@ -112,6 +112,8 @@ pub struct QpStats {
     pub unordered_rings: u64,
     /// WQEs whose content was stale when the NIC read them.
     pub stale_wqes: u64,
+    /// WQEs of which the NIC read only some pieces: they end with `LOC_QP_OP_ERR`.
+    pub torn_wqes: u64,
     /// Payload reads that came before the initiator's stores.
     pub stale_payloads: u64,
     /// Most READs and ATOMICs without an answer.

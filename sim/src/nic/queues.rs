@@ -6,7 +6,7 @@ use doorbell_core::transport::{Completion, WorkQueue};
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{Lkey, Rkey, WcOpcode, WcStatus};
 
-use super::wqe::{RqWqe, SqSlot, Wqe};
+use super::wqe::{Landing, RqWqe, SqSlot, Wqe};
 use crate::memory::RegionKind;
 use crate::rc::SlotReclaim;
 
@@ -65,12 +65,13 @@ impl SendQueue {
     }
 
     /// Posts a WQE; its slot was reserved before.
-    pub fn push(&mut self, wqe: Wqe, visible_at: Time) -> u32 {
+    pub fn push(&mut self, wqe: Wqe, landing: impl Into<Landing>) -> u32 {
         let index = self.prod;
         self.slots.push_back(SqSlot {
             wqe,
-            visible_at,
+            landing: landing.into(),
             executed: None,
+            torn: false,
             fetched: false,
             carried: false,
         });

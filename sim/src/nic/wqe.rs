@@ -2,7 +2,7 @@
 
 use doorbell_core::transport::{Data, SendOp, SendWr, Sge};
 pub use doorbell_core::transport::{WQEBB, wqe_bytes};
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{QKey, QpType, Qpn, Rkey, SendFlags, ServiceLevel};
 
 use crate::rc::SendJob;
@@ -181,16 +181,48 @@ impl Wqe {
     }
 }
 
+/// When the stores of a WQE are visible to the NIC. Later than the doorbell only if the initiator
+/// did not order them.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Landing {
+    /// The first of its pieces: before, the slot holds what it held.
+    pub first: Time,
+    /// The last of them: from then on, the slot holds the WQE.
+    pub last: Time,
+}
+
+impl Landing {
+    /// A fence at `now`: all pieces are visible by then.
+    pub fn fence(&mut self, now: Time) {
+        self.first = self.first.min(now);
+        self.last = self.last.min(now);
+    }
+
+    /// The same stores, later by `delay`.
+    pub fn delayed(self, delay: Span) -> Self {
+        Self { first: self.first + delay, last: self.last + delay }
+    }
+}
+
+impl From<Time> for Landing {
+    /// All at once.
+    fn from(at: Time) -> Self {
+        Self { first: at, last: at }
+    }
+}
+
 /// A WQE in the send queue ring.
 #[derive(Clone, Debug)]
 pub struct SqSlot {
     /// What the initiator wrote.
     pub wqe: Wqe,
-    /// When those stores are visible to the NIC. Later than the doorbell only if the initiator did
-    /// not order them.
-    pub visible_at: Time,
+    /// When those stores are visible to the NIC.
+    pub landing: Landing,
     /// What the NIC read, if that was stale: the slot's former content.
     pub executed: Option<Box<Wqe>>,
+    /// The NIC read some pieces of the new WQE and some of the slot's former content, which
+    /// together ask for nothing that it can do.
+    pub torn: bool,
     /// Whether the NIC has it.
     pub fetched: bool,
     /// Whether it came with a BlueFlame write.
@@ -216,6 +248,20 @@ pub struct RqWqe {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fence_lands_what_is_late_and_leaves_what_has_landed() {
+        let t = Time::from_ps;
+        let at = |first, last| Landing { first: t(first), last: t(last) };
+        for (before, after) in
+            [(at(5, 9), at(5, 7)), (at(7, 7), at(7, 7)), (at(8, 9), at(7, 7)), (at(3, 4), at(3, 4))]
+        {
+            let mut landing = before;
+            landing.fence(t(7));
+            assert_eq!(landing, after);
+        }
+        assert_eq!(Landing::from(t(5)).delayed(Span::from_ps(2)), at(7, 7));
+    }
 
     #[test]
     fn pieces_cross_elements() {

@@ -106,13 +106,26 @@ impl Lab {
         places: &[(u32, u8)],
         plan: &FaultPlan,
     ) -> Self {
+        let on = |(core, &(host, nic))| (host, InitiatorConfig { nic, ..machine::core(core) });
+        let initiators: Vec<_> = (0..).zip(places).map(on).collect();
+        Self::with_initiators(config, &initiators, plan)
+    }
+
+    /// The same with a host and an initiator on it per rank.
+    ///
+    /// # Panics
+    /// When it cannot be built, or the plan does not fit it.
+    pub fn with_initiators(
+        config: doorbell_sim::world::WorldConfig,
+        initiators: &[(u32, InitiatorConfig)],
+        plan: &FaultPlan,
+    ) -> Self {
         let mut world = World::new(&config).expect("a configuration that can be built");
         world.set_faults(plan).expect("a plan of this world");
         let mut boxes = Vec::new();
-        for (core, &(host, nic)) in (0..).zip(places) {
+        for &(host, on) in initiators {
             let mailbox = Mailbox::default();
             boxes.push(MailboxOf(mailbox.clone()));
-            let on = InitiatorConfig { nic, ..machine::core(core) };
             world.add_program(HostId(host), on, Time::ZERO, Puppet(mailbox));
         }
         Self { world, boxes, now: Time::ZERO }

@@ -42,6 +42,11 @@ fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
             return no("initiator", "\"cpu-proxy\"", "no GPU produces here", "cpu");
         }
     }
+    if p.host.value() == p.peer.value() {
+        let own = p.host.value().to_string();
+        let other = if own == "0" { "1" } else { "0" };
+        return no("peer", &own, "a process is one host, and its peer is another", other);
+    }
     for (field, memory) in [("memory", p.memory), ("peer_memory", p.peer_memory)] {
         if memory == Memory::Gpu {
             return no(field, "\"gpu\"", "only host memory is registered", "host");
@@ -142,12 +147,14 @@ mod tests {
             ("program.0.memory=gpu", "`memory = \"gpu\"`"),
             ("program.0.peer_memory=gpu", "`peer_memory = \"gpu\"`"),
             ("program.0.numa=remote", "`numa = \"remote\"`"),
+            ("program.0.peer=0", "`peer = 0`"),
         ] {
             let mut changed = point(&["program.0.payload=data"]);
             let p = &mut changed.scenario.program[0];
             match field {
                 f if f.contains("payload") => p.payload = Payload::Virtual,
                 f if f.contains("initiator") => p.initiator = Initiator::Gpu,
+                "`peer = 0`" => p.peer = p.host,
                 f if f.contains("peer_memory") => p.peer_memory = Memory::Gpu,
                 f if f.contains("memory") => p.memory = Memory::Gpu,
                 _ => p.numa = Numa::Remote,

@@ -38,6 +38,7 @@ pub(super) fn ring(mode: RingMode) -> Ring {
         RingMode::Doorbell => Ring::Doorbell,
         RingMode::Blueflame => Ring::BlueFlame,
         RingMode::Combined => Ring::Combined,
+        RingMode::Ordered => Ring::Ordered,
     }
 }
 
@@ -204,16 +205,18 @@ impl Planner<'_> {
         Ok(LinkConfig { queue_memory, handshake, ..self.link(index, p, sender)? })
     }
 
-    /// The program that makes the messages.
+    /// The program that makes the messages. With `bypass` it does not submit in order.
     pub(super) fn sender(
         &self,
         index: usize,
         p: &Program,
         peer: u32,
-        sharing: Sharing,
+        (sharing, bypass): (Sharing, bool),
     ) -> Result<Workload, RunError> {
         let (local, link) = (self.local(index, p, false)?, self.link(index, p, peer)?);
-        let (shape, ring, fence) = (self.shape(p), ring(p.ring), p.fence);
+        let (shape, fence) = (self.shape(p), p.fence.scope());
+        let ring =
+            if bypass && p.ring == RingMode::Ordered { Ring::Doorbell } else { ring(p.ring) };
         let (iterations, warm_up) = (p.iterations.value(), p.warmup.value());
         Ok(match p.kind {
             ProgramKind::Latency => {
@@ -223,7 +226,7 @@ impl Planner<'_> {
                 Latency::new(c).into()
             }
             ProgramKind::Bandwidth | ProgramKind::MessageRate => {
-                Rate::new(self.rate(p, local, link, sharing)).into()
+                Rate::new(RateConfig { ring, ..self.rate(p, local, link, sharing) }).into()
             }
             ProgramKind::Script => {
                 let inline = p.inline.map(|q| q.0.0);
@@ -260,7 +263,7 @@ impl Planner<'_> {
             link,
             shape: self.shape(p),
             ring: ring(p.ring),
-            fence: p.fence,
+            fence: p.fence.scope(),
             depth: self.window(p),
             batch: p.batch.value() as u32,
             signal_every: p.signal_every.value() as u32,
@@ -291,7 +294,7 @@ impl Planner<'_> {
             size: shape.size,
             inline: shape.inline,
             ring: ring(p.ring),
-            fence: p.fence,
+            fence: p.fence.scope(),
             signal_every: p.signal_every.value() as u32,
             iterations: p.iterations.value(),
             warm_up: p.warmup.value(),
@@ -310,7 +313,7 @@ impl Planner<'_> {
             jitter: vec![],
             work: p.work.map_or(Span::ZERO, |w| w.0),
             slots: slots(p, self.sq_depth()),
-            fence: p.fence,
+            fence: p.fence.scope(),
         }
     }
 
@@ -345,6 +348,8 @@ impl Planner<'_> {
             slots: slots(p, self.sq_depth()),
             ring: ring(p.ring),
             batch: self.sq_depth().min(64),
+            poll_interval: p.poll_interval.map(|i| i.0),
+            work: p.proxy_work.map_or(Span::ZERO, |w| w.0),
         })
     }
 
