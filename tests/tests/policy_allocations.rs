@@ -4,9 +4,10 @@
 use std::alloc::System;
 
 use doorbell_core::noop::NoOp;
+use doorbell_core::policy::lanes::*;
 use doorbell_core::policy::*;
 use doorbell_core::transport::*;
-use doorbell_core::units::{Span, Time};
+use doorbell_core::units::{BitRate, Bytes, Span, Time};
 use doorbell_core::verbs::SendFlags;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -21,7 +22,7 @@ fn mr() -> Mr {
 
 #[test]
 fn nothing_is_allocated_after_the_policies_were_made() {
-    let mut t = NoOp::new(2 * DEPTH);
+    let mut t = NoOp::new(4 * DEPTH);
     t.hold_completions();
     let qp = t.add_qp(NoOp::caps(DEPTH), None);
     let mut budget = CqBudget::new(2 * DEPTH);
@@ -38,6 +39,14 @@ fn nothing_is_allocated_after_the_policies_were_made() {
         low_watermark: 4,
     };
     let mut pool = RecvPool::new(pool, &mr(), budget.take(DEPTH).unwrap()).unwrap();
+    let pace = PaceConfig::of(BitRate::gbps(1), Bytes(256));
+    let lane =
+        LaneConfig { qps: 2, peer_pace: Some(pace), sender: config, ..LaneConfig::default() };
+    let lanes = [LaneConfig { spread: Spread::LeastBytes, ..lane }];
+    let set = LanesConfig { lanes: &lanes, peers: 1, cores: 1, labels: FlowLabels::Device };
+    let own = [(); 2].map(|()| (t.add_qp(NoOp::caps(DEPTH), None), NoOp::caps(DEPTH)));
+    let mut lanes = Lanes::new(&set, 0, &own, &mut CqBudget::new(2 * DEPTH), Time::ZERO).unwrap();
+    let (mut by_lane, mut paced) = (0, 0);
     let mut out = Completions::with_capacity(16);
     let (mut sent, mut received, mut full) = (0u32, 0, 0);
     let before = Region::new(ALLOCATOR);
@@ -56,6 +65,14 @@ fn nothing_is_allocated_after_the_policies_were_made() {
             full += 1;
             sender.flush(&mut t).unwrap();
         }
+        let wr = template.wr(n, 0, 64, 0).unwrap();
+        match lanes.push(&mut t, now, To::default(), &wr, Cue::Last) {
+            Ok(_) | Err(LaneError::Full) => {}
+            Err(LaneError::Paced { .. }) => paced += 1,
+            Err(e) => panic!("{e}"),
+        }
+        lanes.tick(&mut t, now).unwrap();
+        own.iter().for_each(|(qp, _)| t.complete(*qp, 1));
         // Half as many as are pushed, so that the queue fills.
         t.complete(qp, (n % 2) as u32);
         t.deliver(qp, 64, None);
@@ -67,6 +84,7 @@ fn nothing_is_allocated_after_the_policies_were_made() {
                 pool.release(&mut t, wr_id).unwrap();
                 received += 1;
             }
+            by_lane += lanes.completion(c, now).map_or(0, |told| told.retired);
             let told = sender.completion(c, now);
             buffers.retired(told);
             sent += told;
@@ -75,5 +93,6 @@ fn nothing_is_allocated_after_the_policies_were_made() {
     }
     let change = before.change();
     assert!(sent > 4_000 && received > 9_000 && full > 0, "{sent} {received} {full}");
+    assert!(by_lane > 1_000 && paced > 1_000, "{by_lane} {paced}");
     assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");
 }

@@ -5,12 +5,15 @@
 //! of a host pair coexist. Nobody sends before the peer has published that its queues are at
 //! least in RTR and its receives are posted.
 
+use doorbell_core::policy::lanes::FlowLabels;
 use doorbell_core::transport::{
     Address, Contents, Control, CqId, Endpoint, LookupError, MemKind, Mr, Next, PdId, QpAttr, QpId,
     QpInit, QpSize, RcParams, RecvQueue, Remote, SrqId, UdDest, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{AccessFlags, Mtu, QKey, QpAttrMask, QpState, QpType, Rkey};
+use doorbell_core::verbs::{
+    AccessFlags, Mtu, QKey, QpAttrMask, QpState, QpType, Rkey, ServiceLevel,
+};
 
 use super::common::Failure;
 use super::protect::Buffer;
@@ -131,6 +134,41 @@ impl Local {
     }
 }
 
+/// Most lanes of a program.
+pub const MAX_LANES: usize = 8;
+
+/// Service levels of the QPs of a link, by lanes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Levels {
+    /// QPs of each lane, in the order of the link, and their level.
+    lanes: [(u32, ServiceLevel); MAX_LANES],
+}
+
+impl Levels {
+    /// The levels of lanes with so many QPs each.
+    ///
+    /// # Panics
+    /// With more than [`MAX_LANES`].
+    pub fn new(lanes: impl IntoIterator<Item = (u32, ServiceLevel)>) -> Self {
+        let mut levels = Self::default();
+        for (i, lane) in lanes.into_iter().enumerate() {
+            assert!(i < MAX_LANES, "more lanes than {MAX_LANES}");
+            levels.lanes[i] = lane;
+        }
+        levels
+    }
+
+    /// The level of QP `i`; `None` behind the last lane.
+    pub fn of(&self, i: u32) -> Option<ServiceLevel> {
+        let mut end = 0;
+        let mut ends = self.lanes.iter().map(|(qps, sl)| {
+            end += qps;
+            (end, *sl)
+        });
+        ends.find(|(end, _)| i < *end).map(|(_, sl)| sl)
+    }
+}
+
 /// A bundle of QPs between two programs. Both sides need the same `qps` and `ty`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LinkConfig {
@@ -150,6 +188,10 @@ pub struct LinkConfig {
     /// Where the work queues are. A GPU block that posts wants them in its own memory, or pays
     /// PCIe for each WQE.
     pub queue_memory: MemKind,
+    /// Flow labels of the QPs, by which switches that hash tell them apart.
+    pub labels: FlowLabels,
+    /// Service levels of QPs that have another one than `attr` says.
+    pub levels: Levels,
     /// Whether every send is signalled, whatever its flags say.
     pub signal_all: bool,
     /// How long the exchange may take.
@@ -172,6 +214,8 @@ impl LinkConfig {
             attr: QpAttr { access: ALL_RIGHTS, qkey: QKey(0x1111_1111), ..QpAttr::default() },
             path_mtu: None,
             queue_memory: MemKind::Host { numa: 0 },
+            labels: FlowLabels::Device,
+            levels: Levels::default(),
             signal_all: false,
             deadline: Span::from_ms(1000),
             handshake: None,
@@ -469,7 +513,9 @@ impl Connect {
         let (c, qp) = (&self.config, self.lanes[i].qp);
         let mine = t.endpoint(qp).map_err(|_| CARD_OF_A_FRESH_QP)?;
         let path_mtu = c.path_mtu.unwrap_or(mine.mtu.min(card.endpoint.mtu));
-        let attr = QpAttr { path_mtu, ..c.attr };
+        let sl = c.levels.of(i as u32).unwrap_or(c.attr.path.sl);
+        let path = Address { sl, flow_label: c.labels.of(i as u32), ..c.attr.path };
+        let attr = QpAttr { path_mtu, path, ..c.attr };
         let steps = steps(c.ty, attr, &mine, &card.endpoint);
         let at_once = if c.handshake.is_some() { 1 } else { steps.len() };
         for (attr, mask) in &steps[..at_once] {
@@ -478,7 +524,7 @@ impl Connect {
         self.steps.push(steps);
         self.lanes[i].remote = card.target;
         if c.ty == QpType::Ud {
-            let to = Address { sl: c.attr.path.sl, ..card.endpoint.address };
+            let to = attr.path.towards(card.endpoint.address);
             let ah = t.create_ah(local.pd, to)?;
             self.lanes[i].dest = Some(UdDest { ah, qpn: card.endpoint.qpn, qkey: c.attr.qkey });
         }
@@ -669,6 +715,17 @@ mod tests {
         assert_eq!(Card::decode(&bytes), Some(card));
         assert_eq!(Card::decode(&bytes[1..]), None);
         assert_eq!(Card::decode(&[]), None);
+    }
+
+    #[test]
+    fn each_lane_has_its_level_and_what_is_behind_them_none() {
+        let sl = |n| ServiceLevel::new(n).unwrap();
+        let levels = Levels::new([(2, sl(3)), (0, sl(9)), (1, sl(0))]);
+        let of: Vec<_> = (0..4).map(|i| levels.of(i).map(ServiceLevel::code)).collect();
+        assert_eq!(of, [Some(3), Some(3), Some(0), None]);
+        let full = Levels::new([(1, sl(7)); MAX_LANES]);
+        assert_eq!((full.of(7), full.of(8)), (Some(sl(7)), None));
+        assert_eq!(Levels::default().of(0), None);
     }
 
     #[test]
