@@ -20,6 +20,26 @@ fn mr() -> Mr {
     NoOp::mr(0x1000, 1 << 20)
 }
 
+/// A lane of two queue pairs with a pace.
+fn lanes(sender: SenderConfig, qps: &[(QpId, QpCaps)]) -> Lanes {
+    let pace = PaceConfig::of(BitRate::gbps(1), Bytes(256));
+    let (spread, peer_pace) = (Spread::LeastBytes, Some(pace));
+    let lanes = [LaneConfig { qps: 2, spread, peer_pace, sender, ..LaneConfig::default() }];
+    let set = LanesConfig { lanes: &lanes, peers: 1, cores: 1, labels: FlowLabels::Device };
+    Lanes::new(&set, 0, qps, &mut CqBudget::new(2 * DEPTH), Time::ZERO).unwrap()
+}
+
+/// Pushes by the lane, and rings what is due. Gives 1 if its pace held the message back.
+fn push(lanes: &mut Lanes, t: &mut NoOp, now: Time, wr: &SendWr<'_>) -> u32 {
+    let paced = match lanes.push(t, now, To::default(), wr, Cue::Last) {
+        Ok(_) | Err(LaneError::Full) => 0,
+        Err(LaneError::Paced { .. }) => 1,
+        Err(e) => panic!("{e}"),
+    };
+    lanes.tick(t, now).unwrap();
+    paced
+}
+
 #[test]
 fn nothing_is_allocated_after_the_policies_were_made() {
     let mut t = NoOp::new(4 * DEPTH);
@@ -39,13 +59,8 @@ fn nothing_is_allocated_after_the_policies_were_made() {
         low_watermark: 4,
     };
     let mut pool = RecvPool::new(pool, &mr(), budget.take(DEPTH).unwrap()).unwrap();
-    let pace = PaceConfig::of(BitRate::gbps(1), Bytes(256));
-    let lane =
-        LaneConfig { qps: 2, peer_pace: Some(pace), sender: config, ..LaneConfig::default() };
-    let lanes = [LaneConfig { spread: Spread::LeastBytes, ..lane }];
-    let set = LanesConfig { lanes: &lanes, peers: 1, cores: 1, labels: FlowLabels::Device };
     let own = [(); 2].map(|()| (t.add_qp(NoOp::caps(DEPTH), None), NoOp::caps(DEPTH)));
-    let mut lanes = Lanes::new(&set, 0, &own, &mut CqBudget::new(2 * DEPTH), Time::ZERO).unwrap();
+    let mut lanes = lanes(config, &own);
     let (mut by_lane, mut paced) = (0, 0);
     let mut out = Completions::with_capacity(16);
     let (mut sent, mut received, mut full) = (0u32, 0, 0);
@@ -66,12 +81,7 @@ fn nothing_is_allocated_after_the_policies_were_made() {
             sender.flush(&mut t).unwrap();
         }
         let wr = template.wr(n, 0, 64, 0).unwrap();
-        match lanes.push(&mut t, now, To::default(), &wr, Cue::Last) {
-            Ok(_) | Err(LaneError::Full) => {}
-            Err(LaneError::Paced { .. }) => paced += 1,
-            Err(e) => panic!("{e}"),
-        }
-        lanes.tick(&mut t, now).unwrap();
+        paced += push(&mut lanes, &mut t, now, &wr);
         own.iter().for_each(|(qp, _)| t.complete(*qp, 1));
         // Half as many as are pushed, so that the queue fills.
         t.complete(qp, (n % 2) as u32);

@@ -92,8 +92,8 @@ impl core::error::Error for PaceError {}
 ///
 /// What it promises, if whoever asks keeps to [`ready`](Pacer::ready):
 ///
-/// - From any message to any later one, both counted, no more goes than burst + rate · (time + 1 ps),
-///   or the last message instead of the burst where that is longer.
+/// - From any message to any later one, both counted, no more goes than burst + rate · (time +
+///   1 ps), or the last message instead of the burst where that is longer.
 /// - Who always has a message and sends each at the time that it names sends as much as that, less
 ///   a message: what the clock of whole picoseconds makes a message wait too long is not lost but
 ///   the next one's gain, so nothing drifts in hours.

@@ -12,6 +12,7 @@ pub(crate) mod check_faults;
 mod check_flows;
 mod check_hosts;
 mod check_kinds;
+mod check_lanes;
 mod check_link;
 mod check_srq;
 mod check_switch;
@@ -24,6 +25,7 @@ mod fault;
 pub mod flow_file;
 mod flows;
 pub mod keys;
+mod lane;
 mod link;
 pub mod load;
 mod paths;
@@ -52,6 +54,8 @@ mod expand_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod lane_tests;
+#[cfg(test)]
 mod link_tests;
 #[cfg(test)]
 mod switch_tests;
@@ -66,6 +70,7 @@ pub use expect::{
 };
 pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
 pub use flows::{Flows, Pattern};
+pub use lane::{Entropy, Lane, Spread};
 pub use link::{CreditChange, Credits, LinkLayer};
 pub use program::{
     Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives, RingBy,

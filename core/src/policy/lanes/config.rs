@@ -75,8 +75,8 @@ pub struct LaneConfig {
     pub sender: SenderConfig,
     /// What goes inline.
     pub inline: InlineConfig,
-    /// Service level of its queue pairs: with a traffic class of its own a lane does not wait behind
-    /// the others in the switches.
+    /// Service level of its queue pairs: with a traffic class of its own a lane does not wait
+    /// behind the others in the switches.
     pub sl: ServiceLevel,
     /// Most that the lane sends on this core, to all peers together.
     pub pace: Option<PaceConfig>,
@@ -163,8 +163,9 @@ impl LanesConfig<'_> {
         Ok(())
     }
 
-    /// The queue pairs that this core needs, in the order in which [`Lanes::new`](super::Lanes::new)
-    /// wants them: by lane, then by peer, then by place in the stripe.
+    /// The queue pairs that this core needs, in the order in which
+    /// [`Lanes::new`](super::Lanes::new) wants them: by lane, then by peer, then by place in the
+    /// stripe.
     pub fn qps(&self, core: u32) -> impl Iterator<Item = LaneQp> {
         // Labels count through the cores, so that no two of a pair of hosts have the same.
         let before: u64 = (0..core).map(|c| self.per_peer(c)).sum();

@@ -326,7 +326,8 @@ impl Lanes {
         }
     }
 
-    /// The place in the stripe of the queue pair that takes it; `None` when those that may are full.
+    /// The place in the stripe of the queue pair that takes it; `None` when those that may are
+    /// full.
     #[inline]
     fn choose(&self, to: To, stripe: core::ops::Range<usize>, wr: &SendWr<'_>) -> Option<usize> {
         let lane = &self.lanes[to.lane as usize];

@@ -353,6 +353,41 @@ struct Lists {
 }
 
 impl Lists {
+    /// Pushes a message, and checks where it went and when.
+    fn push(
+        &mut self,
+        r: &mut Rig,
+        plan: &[LaneQp],
+        (wr_id, to, len, cue): (u64, To, usize, Cue),
+    ) -> Result<(), TestCaseError> {
+        let (bytes, flags) = (len as u64, SendFlags::empty());
+        let data = Data::Inline(&[0; 256][..len]);
+        let wr = SendWr { wr_id, op: SendOp::Send, data, flags, dest: None };
+        let ready = r.lanes.ready(r.now, to, bytes);
+        let pending = Pending { wr_id, to, bytes };
+        match r.lanes.push(&mut r.t, r.now, to, &wr, cue) {
+            Ok(sent) => {
+                let qp = sent.qp.index() as usize;
+                prop_assert_eq!((plan[qp].lane, plan[qp].peer), (to.lane, to.peer));
+                prop_assert!(ready == r.now, "before its pace");
+                self.of_qp[qp].push(pending);
+            }
+            Err(LaneError::Paced { until }) => {
+                prop_assert!(until == ready && until > r.now);
+            }
+            Err(LaneError::Push { qp, error: PushError::Ring { error, staged, .. } }) => {
+                if staged {
+                    self.of_qp[qp.index() as usize].push(pending);
+                }
+                self.discard(&LaneRingError { qp, error });
+            }
+            Err(LaneError::Ring(e)) => self.discard(&e),
+            Err(LaneError::Full | LaneError::Push { .. }) => {}
+            Err(e) => prop_assert!(false, "{e}"),
+        }
+        Ok(())
+    }
+
     /// The newest messages of a queue pair are gone.
     fn discard(&mut self, e: &LaneRingError) {
         let list = &mut self.of_qp[e.qp.index() as usize];
@@ -406,29 +441,7 @@ proptest! {
         for (wr_id, op) in (0..).zip(ops) {
             match op {
                 Op::Push { lane, peer, flow, len, cue } => {
-                    let (at, bytes) = (to(lane, peer, flow), len as u64);
-                    let wr = SendWr { wr_id, op: SendOp::Send, data: Data::Inline(&[0; 256][..len]),
-                        flags: SendFlags::empty(), dest: None };
-                    let ready = r.lanes.ready(r.now, at, bytes);
-                    let (t, now) = (&mut r.t, r.now);
-                    match r.lanes.push(t, now, at, &wr, cue) {
-                        Ok(sent) => {
-                            let qp = sent.qp.index() as usize;
-                            prop_assert_eq!((plan[qp].lane, plan[qp].peer), (lane, peer));
-                            lists.of_qp[qp].push(Pending { wr_id, to: at, bytes });
-                            prop_assert!(ready == r.now, "before its pace");
-                        }
-                        Err(LaneError::Paced { until }) => prop_assert!(until == ready && until > r.now),
-                        Err(LaneError::Push { qp, error: crate::policy::PushError::Ring { error, staged, .. } }) => {
-                            if staged {
-                                lists.of_qp[qp.index() as usize].push(Pending { wr_id, to: at, bytes });
-                            }
-                            lists.discard(&LaneRingError { qp, error });
-                        }
-                        Err(LaneError::Ring(e)) => lists.discard(&e),
-                        Err(LaneError::Full | LaneError::Push { .. }) => {}
-                        Err(e) => prop_assert!(false, "{e}"),
-                    }
+                    lists.push(&mut r, &plan, (wr_id, to(lane, peer, flow), len, cue))?;
                 }
                 Op::Pass { ns } => {
                     let end = r.now + Span::from_ns(ns);
