@@ -6,7 +6,7 @@ use doorbell_core::units::Bytes;
 use super::check::{Checked, check_op, refuse};
 use super::{Lane, Program, QpKind, Scenario, Spread};
 use crate::quantity::Unit;
-use crate::workloads::connect::MAX_LANES;
+use crate::workloads::connect::{MAX_LANES, MAX_QPS_OF_LANE};
 
 /// Keys of a loop that lanes have not.
 fn not_with_lanes(p: &Program) -> Option<(&'static str, &'static str)> {
@@ -80,6 +80,12 @@ fn check_lane(s: &Scenario, p: &Program, i: usize, at: impl Fn(&str) -> String) 
     if p.lanes[..i].iter().any(|l| l.name == lane.name) {
         let text = format!("two lanes are called \"{}\"", lane.name);
         return refuse(at("name"), text, "give each a name of its own");
+    }
+    let qps = lane.qps.map_or(p.qps.value(), |q| q.value());
+    if qps > MAX_QPS_OF_LANE {
+        let text = format!("{qps} queue pairs of one lane");
+        let key = if lane.qps.is_some() { "qps" } else { "name" };
+        return refuse(at(key), text, format!("`qps` of at most {MAX_QPS_OF_LANE}"));
     }
     let depth = s.qp.sq_depth.value();
     let window = lane.window.or(p.window).map_or(depth, |w| w.value());

@@ -113,6 +113,10 @@ fn each_lane_is_checked() {
     wrong("signal_every = 9, window = 8", "`signal_every` is 9", "a larger `window`");
     let inherited = format!("{RATE}batch = 9\nlanes = [{{ name = 'a', window = 8 }}]");
     refused(&inherited, "9:33", "`batch` is 9, and the window is 8", "at most 8");
+    good(&lane("qps = 65535"));
+    wrong("qps = 65536", "65536 queue pairs of one lane", "`qps` of at most 65535");
+    let inherited = format!("{RATE}qps = 65536\nlanes = [{{ name = 'a' }}]");
+    refused(&inherited, "9:19", "65536 queue pairs of one lane", "at most 65535");
     good(&lane("flows = 4"));
     wrong("flows = 4, spread = 'round-robin'", "`flows` where messages", "spread = \"ordered\"");
     good(&lane("inline = '220B'"));

@@ -137,23 +137,29 @@ impl Local {
 /// Most lanes of a program.
 pub const MAX_LANES: usize = 8;
 
-/// Service levels of the QPs of a link, by lanes.
+/// Most QPs of each of several lanes of a link.
+pub const MAX_QPS_OF_LANE: u64 = u16::MAX as u64;
+
+/// Service levels of the QPs of a link, by lanes. Small, since every link has one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Levels {
-    /// QPs of each lane, in the order of the link, and their level.
-    lanes: [(u32, ServiceLevel); MAX_LANES],
+    /// QPs of each lane, in the order of the link.
+    qps: [u16; MAX_LANES],
+    /// Their levels, four bits each.
+    levels: u32,
 }
 
 impl Levels {
     /// The levels of lanes with so many QPs each.
     ///
     /// # Panics
-    /// With more than [`MAX_LANES`].
+    /// With more than [`MAX_LANES`], or with more than [`MAX_QPS_OF_LANE`] in one.
     pub fn new(lanes: impl IntoIterator<Item = (u32, ServiceLevel)>) -> Self {
         let mut levels = Self::default();
-        for (i, lane) in lanes.into_iter().enumerate() {
+        for (i, (qps, sl)) in lanes.into_iter().enumerate() {
             assert!(i < MAX_LANES, "more lanes than {MAX_LANES}");
-            levels.lanes[i] = lane;
+            levels.qps[i] = qps.try_into().expect("more QPs than a lane has");
+            levels.levels |= u32::from(sl.code()) << (4 * i);
         }
         levels
     }
@@ -161,11 +167,11 @@ impl Levels {
     /// The level of QP `i`; `None` behind the last lane.
     pub fn of(&self, i: u32) -> Option<ServiceLevel> {
         let mut end = 0;
-        let mut ends = self.lanes.iter().map(|(qps, sl)| {
-            end += qps;
-            (end, *sl)
-        });
-        ends.find(|(end, _)| i < *end).map(|(_, sl)| sl)
+        let lane = self.qps.iter().position(|qps| {
+            end += u32::from(*qps);
+            i < end
+        })?;
+        ServiceLevel::new((self.levels >> (4 * lane)) as u8 & ServiceLevel::MAX_CODE)
     }
 }
 
@@ -720,11 +726,12 @@ mod tests {
     #[test]
     fn each_lane_has_its_level_and_what_is_behind_them_none() {
         let sl = |n| ServiceLevel::new(n).unwrap();
-        let levels = Levels::new([(2, sl(3)), (0, sl(9)), (1, sl(0))]);
-        let of: Vec<_> = (0..4).map(|i| levels.of(i).map(ServiceLevel::code)).collect();
-        assert_eq!(of, [Some(3), Some(3), Some(0), None]);
-        let full = Levels::new([(1, sl(7)); MAX_LANES]);
-        assert_eq!((full.of(7), full.of(8)), (Some(sl(7)), None));
+        let levels = Levels::new([(2, sl(3)), (0, sl(9)), (1, sl(0)), (1, sl(15))]);
+        let of: Vec<_> = (0..5).map(|i| levels.of(i).map(ServiceLevel::code)).collect();
+        assert_eq!(of, [Some(3), Some(3), Some(0), Some(15), None]);
+        let full = Levels::new([(MAX_QPS_OF_LANE as u32, sl(7)); MAX_LANES]);
+        let all = MAX_QPS_OF_LANE as u32 * MAX_LANES as u32;
+        assert_eq!((full.of(all - 1), full.of(all)), (Some(sl(7)), None));
         assert_eq!(Levels::default().of(0), None);
     }
 

@@ -55,10 +55,13 @@ pub struct LanedConfig {
 impl LanedConfig {
     /// A link with the queue pairs of `lanes`, each with the service level of its lane. The peer
     /// has the same.
-    pub fn link_for(link: LinkConfig, lanes: &[LaneTraffic]) -> LinkConfig {
-        let levels = Levels::new(lanes.iter().map(|l| (l.lane.qps, l.lane.sl)));
-        let qps = lanes.iter().map(|l| l.lane.qps).sum();
-        LinkConfig { qps, levels, ..link }
+    pub fn link_for(mut link: LinkConfig, lanes: &[LaneTraffic]) -> LinkConfig {
+        link.qps = lanes.iter().map(|l| l.lane.qps).sum();
+        match lanes {
+            [one] => link.attr.path.sl = one.lane.sl,
+            all => link.levels = Levels::new(all.iter().map(|l| (l.lane.qps, l.lane.sl))),
+        }
+        link
     }
 }
 

@@ -102,6 +102,8 @@ fn the_link_has_the_queue_pairs_of_the_plan() {
     for (i, qp) in (0..).zip(set.qps(0)) {
         assert_eq!((link.levels.of(i), labels.of(i)), (Some(qp.sl), qp.flow_label));
     }
+    let alone = LanedConfig::link_for(LinkConfig::to(1), &lanes[..1]);
+    assert_eq!((alone.qps, alone.attr.path.sl.code(), alone.levels.of(0)), (1, 5, None));
 }
 
 #[test]
