@@ -191,6 +191,8 @@ impl Laned {
         if again {
             return Ok(Next::Again);
         }
+        // A batch that has no delay waits for its last message, not for a time.
+        let held = held.filter(|at| *at < Time::MAX);
         self.due = [due, held].into_iter().flatten().min();
         Ok(Next::Wait { on: WaitSet::cq(self.client.local().send_cq), until: self.due })
     }

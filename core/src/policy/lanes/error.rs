@@ -84,7 +84,7 @@ impl fmt::Display for LanesError {
 
 impl core::error::Error for LanesError {}
 
-/// A message that did not go.
+/// A message that did not go, or a pace that was not set.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum LaneError {
     /// There is no such lane.
@@ -114,6 +114,13 @@ pub enum LaneError {
         /// When it may go, if nothing goes before.
         until: Time,
     },
+    /// A pace that cannot be kept.
+    Pace {
+        /// The lane.
+        lane: u32,
+        /// Why.
+        error: PaceError,
+    },
     /// No queue pair that may take it has room. What they held has been rung: poll, hand over the
     /// completions, push again.
     Full,
@@ -140,6 +147,7 @@ impl fmt::Display for LaneError {
             Self::OtherCore { lane, core } => {
                 write!(f, "lane {lane} is core {core}'s: hand the message over to that core")
             }
+            Self::Pace { lane, error } => write!(f, "lane {lane}: {error}"),
             Self::Paced { until } => write!(f, "its pace lets it go at {until}: push again then"),
             Self::Full => {
                 f.write_str("every queue pair that may take it is full: poll, then push again")

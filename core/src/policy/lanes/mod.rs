@@ -16,7 +16,9 @@ use alloc::vec::Vec;
 use crate::transport::{Completion, QpCaps, QpId, SendWr, Transport};
 use crate::units::Time;
 
-use super::{BatchStats, CqBudget, CqShare, Cue, InlineChoice, Pacer, PushError, Pushed, Sender};
+use super::{
+    BatchStats, CqBudget, CqShare, Cue, InlineChoice, PaceConfig, Pacer, PushError, Pushed, Sender,
+};
 use member::Member;
 
 /// Where a message goes.
@@ -237,6 +239,41 @@ impl Lanes {
             lane.pacer.iter_mut().chain(peer).for_each(|p| p.sent(now, bytes));
         }
         pushed.map(|pushed| Sent { qp, pushed }).map_err(|error| LaneError::Push { qp, error })
+    }
+
+    /// Gives a lane other paces, from `now` on; what was sent before still counts where there was a
+    /// pace before. A pace that the lane had not begins with a full bucket, and one for each peer
+    /// takes memory.
+    ///
+    /// # Errors
+    /// [`LaneError::NoSuchLane`], [`LaneError::Pace`]; nothing changed.
+    pub fn set_pace(
+        &mut self,
+        lane: u32,
+        pace: Option<PaceConfig>,
+        peer_pace: Option<PaceConfig>,
+        now: Time,
+    ) -> Result<(), LaneError> {
+        let (lanes, peers) = (self.lanes.len() as u32, self.peers as usize);
+        let Some(l) = self.lanes.get_mut(lane as usize) else {
+            return Err(LaneError::NoSuchLane { got: lane, lanes });
+        };
+        for config in [pace, peer_pace].iter().flatten() {
+            config.check().map_err(|error| LaneError::Pace { lane, error })?;
+        }
+        let full = |config| Pacer::new(config, now).expect("checked");
+        let turned = |p: &mut Pacer, config| p.set(config, now).expect("checked");
+        match (&mut l.pacer, pace) {
+            (Some(p), Some(config)) => turned(p, config),
+            (p, pace) => *p = pace.map(full),
+        }
+        let had = !l.peer_pacers.is_empty();
+        match peer_pace {
+            Some(config) if had => l.peer_pacers.iter_mut().for_each(|p| turned(p, config)),
+            Some(_) if l.elsewhere.is_some() => {}
+            config => l.peer_pacers = config.map_or(Vec::new(), |c| vec![full(c); peers]).into(),
+        }
+        Ok(())
     }
 
     /// When [`tick`](Lanes::tick) has to be called; `None` while nothing is held.

@@ -311,6 +311,30 @@ fn both_paces_hold_a_message_back_and_nothing_else() {
     assert_eq!(r.push(to(0, 1, 0), 4, 100), Ok(1));
 }
 
+#[test]
+fn another_pace_keeps_what_is_owed_and_a_new_one_begins_full() {
+    let byte_per_ns = |burst| PaceConfig::of(BitRate::gbps(8), Bytes(burst));
+    let twice = PaceConfig::of(BitRate::gbps(16), Bytes(100));
+    let config = [lane(1, Spread::Ordered), LaneConfig { core: Some(1), ..LaneConfig::default() }];
+    let mut r = Rig::new(&LanesConfig { cores: 2, ..set(&config) }, 0);
+    let ready = |r: &Rig, peer| r.lanes.ready(r.now, to(0, peer, 0), 100).as_ps() / 1000;
+    r.lanes.set_pace(0, Some(byte_per_ns(200)), Some(byte_per_ns(100)), r.now).unwrap();
+    assert_eq!(r.push(to(0, 0, 0), 0, 100), Ok(0));
+    assert_eq!([ready(&r, 0), ready(&r, 1)], [100, 0]);
+    // Twice as fast, for what is owed too.
+    r.lanes.set_pace(0, Some(byte_per_ns(200)), Some(twice), r.now).unwrap();
+    assert_eq!([ready(&r, 0), ready(&r, 1)], [50, 0]);
+    r.lanes.set_pace(0, Some(byte_per_ns(100)), None, r.now).unwrap();
+    assert_eq!([ready(&r, 0), ready(&r, 1)], [100, 100], "the lane's own, for both");
+    r.lanes.set_pace(0, None, None, r.now).unwrap();
+    assert_eq!([ready(&r, 0), ready(&r, 1)], [0, 0]);
+    assert_eq!(r.lanes.set_pace(1, None, Some(twice), r.now), Ok(()), "another core's: no matter");
+    let bad = r.lanes.set_pace(0, None, Some(byte_per_ns(0)), r.now).unwrap_err();
+    assert!(bad.to_string().contains("lane 0: a burst of 0 B"), "{bad}");
+    let none = r.lanes.set_pace(2, None, None, r.now).unwrap_err();
+    assert_eq!(none, LaneError::NoSuchLane { got: 2, lanes: 2 });
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Push { lane: u32, peer: u32, flow: u64, len: usize, cue: Cue },
