@@ -22,24 +22,26 @@ fn the_examples_read() {
         assert_eq!(points.len(), 2 * 8);
         points[0].point.scenario.clone()
     };
+    let lanes = points(format!("title = 't'\nprofile = 'generic-400g'\n{}", blocks[1]));
+    assert_eq!(lanes[0].point.scenario.program[0].all_qps(), 5);
     let sends = "[[program]]\nkind = 'message-rate'\nop = 'send'\n";
-    let shared = points(format!("title = 't'\nprofile = 'generic-400g'\n{}{sends}", blocks[1]));
+    let shared = points(format!("title = 't'\nprofile = 'generic-400g'\n{}{sends}", blocks[2]));
     assert_eq!(shared[0].point.scenario.srq.as_ref().unwrap().limit.value(), 64);
     assert!(shared[0].point.profile.rc.credits);
-    assert!(read(blocks[2]).record.series.is_some());
-    assert_eq!(read(blocks[3]).topology.hosts.value(), 32);
-    assert_eq!(read(blocks[4]).topology.link.len(), 3);
+    assert!(read(blocks[3]).record.series.is_some());
+    assert_eq!(read(blocks[4]).topology.hosts.value(), 32);
+    assert_eq!(read(blocks[5]).topology.link.len(), 3);
     let joined = ["host0..7-switch0", "host8..15-switch2", "switch0-switch1", "switch1-switch2"];
     let links = joined.map(|l| format!("[[topology.link]]\nbetween = '{l}'\n")).concat();
     let explicit = format!("[topology]\nkind = 'explicit'\nhosts = 16\nswitches = 3\n{links}");
-    assert_eq!(read(&format!("{explicit}{}", blocks[5])).topology.route.len(), 1);
-    let rails = points(format!("title = 't'\nprofile = 'generic-400g'\n{}", blocks[6]));
+    assert_eq!(read(&format!("{explicit}{}", blocks[6])).topology.route.len(), 1);
+    let rails = points(format!("title = 't'\nprofile = 'generic-400g'\n{}", blocks[7]));
     assert_eq!(rails[0].point.scenario.program[0].nic.value(), 1);
-    assert_eq!(read(&format!("[topology]\nkind = 'switch'\n{}", blocks[7])).fault.len(), 3);
+    assert_eq!(read(&format!("[topology]\nkind = 'switch'\n{}", blocks[8])).fault.len(), 3);
 
     let folder = std::env::temp_dir().join(format!("doorbell-readme-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("p.toml"), blocks[8]).unwrap();
+    std::fs::write(folder.join("p.toml"), blocks[9]).unwrap();
     let raw = Profiles::beside(&folder).load("./p.toml", None);
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(raw.unwrap().with_settings(None).unwrap().pcie.width, 8);

@@ -11,7 +11,7 @@ use doorbell::report::PcapNg;
 use doorbell::run::MetricValue;
 use doorbell_core::units::{BitRate, Time};
 use doorbell_core::verbs::{
-    Msn, Opcode, Operation, Psn, QKey, QpType, Qpn, Rkey, Service, Syndrome,
+    FlowLabel, Msn, Opcode, Operation, Psn, QKey, QpType, Qpn, Rkey, Service, Syndrome,
 };
 use doorbell_sim::capture::{CaptureSink, Direction, Interface, LinkType, Seen, ib_outer, outer};
 use doorbell_sim::rc::{Ext, PacketDesc};
@@ -481,7 +481,7 @@ fn a_catalogue_of_packets() {
     let mut count = 0;
     let mut add = |encap, desc: &PacketDesc| {
         let (from, to) = ((HostId(0), PortId(0)), (HostId(1), PortId(0)));
-        let port = udp_source_port(0, 17, desc.dest.value());
+        let port = udp_source_port(FlowLabel::ZERO, 17, desc.dest.value());
         let packet = Packet::new(from, to, *desc, Payload::Lengths, port);
         let bytes = vec![0x5A; desc.len as usize];
         let mut frame = Vec::new();

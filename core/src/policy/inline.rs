@@ -27,7 +27,7 @@ impl Default for InlineConfig {
     }
 }
 
-/// Chooses between inline and gathered data.
+/// Chooses between inline and gathered data. By default no byte goes inline.
 ///
 /// ```
 /// use doorbell_core::noop::NoOp;
@@ -39,7 +39,7 @@ impl Default for InlineConfig {
 /// assert!(matches!(choice.data(&[7; 150], &buffer, Cue::Last), Data::Inline(_)));
 /// assert!(matches!(choice.data(&[7; 150], &buffer, Cue::More), Data::Sge(_)));
 /// ```
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct InlineChoice {
     lone: u32,
     batched: u32,

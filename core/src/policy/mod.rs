@@ -15,6 +15,8 @@
 //! | [`InlineChoice`] | what goes inline |
 //! | [`WrTemplate`] | nothing: it is a work request of which most fields stay |
 //! | [`RecvPool`] | when receives are posted again |
+//! | [`Lanes`] | which queue pair of which class and peer takes a message |
+//! | [`Pacer`] | when the next message may go |
 //! | [`CreditGate`], [`CreditIssuer`] | how many messages may be under way, and when to say so |
 
 pub mod aggregate;
@@ -23,6 +25,8 @@ mod buffers;
 mod cq;
 mod credit;
 mod inline;
+pub mod lanes;
+mod pacing;
 mod queueing;
 mod recv_pool;
 mod sender;
@@ -34,6 +38,8 @@ pub use buffers::SendBuffers;
 pub use cq::{CqBudget, CqShare, CqTooSmall};
 pub use credit::{CreditGate, CreditIssuer};
 pub use inline::{InlineChoice, InlineConfig};
+pub use lanes::Lanes;
+pub use pacing::{PaceConfig, PaceError, Pacer};
 pub use queueing::QueueEstimate;
 pub use recv_pool::{RecvPool, RecvPoolConfig, RecvPoolError, RecvPoolStats, ReleaseError};
 pub use sender::{Sender, SenderConfig};

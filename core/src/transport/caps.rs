@@ -6,8 +6,8 @@ use super::handles::{CqId, PdId, SrqId};
 use super::memory::MemKind;
 use crate::units::Span;
 use crate::verbs::{
-    AccessFlags, AckTimeout, Mtu, Psn, QKey, QpAttrMask, QpState, QpType, Qpn, RetryCnt, RnrRetry,
-    RnrTimer, ServiceLevel,
+    AccessFlags, AckTimeout, FlowLabel, Mtu, Psn, QKey, QpAttrMask, QpState, QpType, Qpn, RetryCnt,
+    RnrRetry, RnrTimer, ServiceLevel,
 };
 
 /// A capability that a back end or an initiator lacks, and why.
@@ -125,7 +125,7 @@ pub struct QpInit {
     pub queue_memory: MemKind,
 }
 
-/// Address vector: LID and GID of a port, and the service level on the way there.
+/// Address vector: LID and GID of a port, and how to go there: service level and flow label.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Address {
     /// LID; 0 on RoCE.
@@ -135,6 +135,16 @@ pub struct Address {
     /// Service level of what is sent there. It is the sender's choice: an exchange of endpoints
     /// does not carry it.
     pub sl: ServiceLevel,
+    /// Flow label of what is sent there, the sender's choice too. On RoCEv2 it decides the UDP
+    /// source port, hence the path where switches hash; 0: the device decides.
+    pub flow_label: FlowLabel,
+}
+
+impl Address {
+    /// The way to `peer` with what is the sender's choice in `self`.
+    pub const fn towards(self, peer: Self) -> Self {
+        Self { sl: self.sl, flow_label: self.flow_label, ..peer }
+    }
 }
 
 /// What a peer needs to know of a QP. Plain data, published over the bootstrap.
@@ -247,8 +257,8 @@ impl Default for QpAttr {
 /// Connection parameters that both sides of an RC connection agree on, beside the endpoints.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RcParams {
-    /// Attributes; state, PSNs, QPN and path, save its service level, are filled in by
-    /// [`RcParams::steps`].
+    /// Attributes; state, PSNs, QPN and path, save its service level and flow label, are filled in
+    /// by [`RcParams::steps`].
     pub attr: QpAttr,
 }
 
@@ -258,7 +268,7 @@ impl RcParams {
     pub fn steps(&self, local: &Endpoint, peer: &Endpoint) -> [(QpAttr, QpAttrMask); 3] {
         use QpAttrMask as M;
         let base = QpAttr {
-            path: Address { sl: self.attr.path.sl, ..peer.address },
+            path: self.attr.path.towards(peer.address),
             dest_qpn: peer.qpn,
             rq_psn: peer.psn,
             sq_psn: local.psn,

@@ -157,6 +157,20 @@ pub fn wqe_bytes(ty: QpType, op: WrOpcode, data: &Data<'_>) -> u32 {
         }
 }
 
+/// Largest WQE of the mlx5 format, bytes: 63 segments of 16.
+pub const MAX_WQE_BYTES: u32 = 1008;
+
+/// Bytes of the largest send WQE of a queue pair that takes so many elements or inline bytes: a
+/// datagram's with the segment of an ATOMIC beside it, as mlx5 sizes its slots (protocol.md §6.1).
+#[inline]
+pub const fn max_wqe_bytes(max_sge: u32, max_inline: u32) -> u32 {
+    let inline = (4 + max_inline).next_multiple_of(16);
+    let sges = 16 * max_sge;
+    let data = if sges > inline { sges } else { inline };
+    let bytes = 32 + 48 + data;
+    if bytes > MAX_WQE_BYTES { MAX_WQE_BYTES } else { bytes }
+}
+
 impl SendWr<'_> {
     /// Blocks of [`WQEBB`] bytes that its WQE takes in the send queue, by [`wqe_bytes`].
     #[inline]
@@ -310,6 +324,28 @@ mod tests {
         assert_eq!(bytes(QpType::Rc, WrOpcode::AtomicCmpAndSwp, 1), 64);
         assert_eq!(bytes(QpType::Rc, WrOpcode::RdmaWrite, 5), 32 + 16 * 5);
         assert_eq!(bytes(QpType::Ud, WrOpcode::Send, 1), 80);
+    }
+
+    #[test]
+    fn no_wqe_is_larger_than_the_largest() {
+        assert_eq!(
+            [max_wqe_bytes(1, 0), max_wqe_bytes(5, 60), max_wqe_bytes(1, 60)],
+            [96, 160, 144]
+        );
+        assert_eq!([max_wqe_bytes(58, 0), max_wqe_bytes(59, 0), max_wqe_bytes(9, 924)], [1008; 3]);
+        assert_eq!(max_wqe_bytes(57, 0), 992);
+        for (max_sge, max_inline) in [(1, 0), (1, 220), (8, 0), (4, 60)] {
+            let most = max_wqe_bytes(max_sge, max_inline);
+            let b = vec![0; max_inline as usize];
+            for (ty, op) in [
+                (QpType::Ud, WrOpcode::SendWithImm),
+                (QpType::Rc, WrOpcode::RdmaWrite),
+                (QpType::Rc, WrOpcode::AtomicCmpAndSwp),
+            ] {
+                assert!(bytes(ty, op, max_sge as usize) <= most, "{ty:?} {op:?}");
+                assert!(wqe_bytes(ty, op, &Data::Inline(&b)) <= most, "{ty:?} {op:?}");
+            }
+        }
     }
 
     #[test]

@@ -93,6 +93,48 @@ impl fmt::Debug for Psn {
     }
 }
 
+/// Lowest UDP source port of RoCEv2 senders; the range ends at 65535 (Linux
+/// `IB_ROCE_UDP_ENCAP_VALID_PORT_MIN`).
+pub const UDP_SOURCE_PORT_MIN: u16 = 0xC000;
+
+/// Flow label of an address vector, 20 bits: all that a sender can say about the path of a queue
+/// pair, since RoCEv2 folds it into the UDP source port, the one field of the five-tuple that is
+/// free. 0 leaves the choice to the device, which takes the queue pair numbers or nothing at all.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub struct FlowLabel(u32);
+
+impl FlowLabel {
+    /// The device's choice.
+    pub const ZERO: Self = Self(0);
+    /// The largest label, 2^20 - 1.
+    pub const MAX: Self = Self(0xF_FFFF);
+    /// Labels from 1 up to this one have UDP source ports that all differ: fourteen bits remain of
+    /// twenty, and the upper six are folded onto them.
+    pub const MAX_DISTINCT: u32 = 0x3FFF;
+
+    /// `v`, or `None` when it needs more than 20 bits.
+    pub const fn new(v: u32) -> Option<Self> {
+        if v > Self::MAX.0 { None } else { Some(Self(v)) }
+    }
+
+    /// The number, 0 ..= 2^20 - 1.
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    /// Whether the device chooses.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The UDP source port that Linux makes of it, 49152 ..= 65535
+    /// (`rdma_flow_label_to_udp_sport`).
+    pub const fn udp_source_port(self) -> u16 {
+        let folded = (self.0 & Self::MAX_DISTINCT) ^ (self.0 >> 14);
+        folded as u16 | UDP_SOURCE_PORT_MIN
+    }
+}
+
 /// Message sequence number: the responder's 24-bit count of completed request messages, 0 when
 /// the QP leaves RESET, returned in every AETH.
 ///
@@ -289,6 +331,19 @@ mod tests {
         assert_eq!(Qpn::new(0xAB00_0011).value(), 0x11);
         assert_eq!(Qpn::try_new(LAST).map(Qpn::value), Some(LAST));
         assert_eq!(Qpn::try_new(LAST + 1), None);
+    }
+
+    #[test]
+    fn flow_labels_have_twenty_bits_and_fourteen_that_count() {
+        let of = |v| FlowLabel::new(v).map(FlowLabel::udp_source_port);
+        assert_eq!([of(0), of(1), of(0x3FFF)], [Some(0xC000), Some(0xC001), Some(0xFFFF)]);
+        assert_eq!([of(0x4000), of(0x4001)], [Some(0xC001), Some(0xC000)], "folded");
+        assert_eq!([of(0xF_FFFF), of(0x10_0000)], [Some(0xFFC0), None]);
+        assert!(FlowLabel::ZERO.is_zero() && !FlowLabel::MAX.is_zero());
+        let mut ports: std::vec::Vec<u16> = (1..=FlowLabel::MAX_DISTINCT).filter_map(of).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), FlowLabel::MAX_DISTINCT as usize);
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Path {
         ibv_ah_attr {
             grh: ibv_global_route {
                 dgid: ibv_gid { raw: to.gid },
-                flow_label: 0,
+                flow_label: to.flow_label.value(),
                 sgid_index: self.sgid_index,
                 hop_limit: HOP_LIMIT,
                 traffic_class: 0,

@@ -293,7 +293,7 @@ fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> 
         }
     }
     let threads = if p.share_qp { 1 } else { p.threads.value() };
-    let qps = p.qps.value() * threads;
+    let qps = p.all_qps() * threads;
     if qps > profile.nic.max_qp {
         let text = format!("{qps} queue pairs, and the profile allows {}", profile.nic.max_qp);
         return refuse(given.path("qps"), text, "lower `qps` or `threads`");
@@ -304,7 +304,13 @@ fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> 
 /// Largest message of the InfiniBand architecture.
 const MAX_MESSAGE: u64 = 1 << 31;
 
-fn check_op(s: &Scenario, op: Op, size: Bytes, op_path: &str, size_path: &str) -> Checked {
+pub(super) fn check_op(
+    s: &Scenario,
+    op: Op,
+    size: Bytes,
+    op_path: &str,
+    size_path: &str,
+) -> Checked {
     let word = op.word();
     if op.is_atomic() && size != Bytes(8) {
         let text = format!("`{word}` has 8 bytes, not {}", size.print());

@@ -3,15 +3,20 @@
 use doorbell_core::units::Bytes;
 
 use super::check::{Checked, refuse};
+use super::check_lanes::check_lanes;
 use super::{Fallback, Initiator, Op, Payload, PeerPoll, Program, ProgramKind, Receives, Scenario};
 use crate::quantity::Unit;
 use crate::workloads::payload::HEADER_BYTES;
 
 const PRODUCE: [&str; 4] = ["per_round", "work", "proxy_work", "slots"];
 
+/// Keys of programs that post by lanes.
+const LANES: [&str; 4] = ["lanes", "spread", "pace", "burst"];
+
 /// Keys of one pair of programs, which flows between many hosts have not.
-const FLOWS_HAVE_NOT: [&str; 33] = [
+const FLOWS_HAVE_NOT: [&str; 34] = [
     "peer_nic",
+    "entropy",
     "initiator",
     "fallback",
     "gpu",
@@ -47,9 +52,10 @@ const FLOWS_HAVE_NOT: [&str; 33] = [
 ];
 
 /// Keys of one pair of programs, which an aggregation has not.
-const AGGREGATE_HAS_NOT: [&str; 31] = [
+const AGGREGATE_HAS_NOT: [&str; 32] = [
     "peer",
     "peer_nic",
+    "entropy",
     "threads",
     "qps",
     "share_qp",
@@ -128,6 +134,9 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
     if kind != ProgramKind::Produce {
         keys.extend(PRODUCE);
     }
+    if !matches!(kind, ProgramKind::Bandwidth | ProgramKind::MessageRate) {
+        keys.extend(LANES);
+    }
     keys
 }
 
@@ -149,6 +158,7 @@ impl ProgramKind {
     /// Why a key of another kind has no use in this one.
     pub(super) fn remedy(self, key: &str) -> &'static str {
         match self {
+            _ if LANES.contains(&key) => "only `bandwidth` and `message-rate` post by lanes",
             Self::Script => "a script says such things in its `steps`",
             Self::Flows => "hosts of flows post each flow when it starts: leave it out",
             Self::Aggregate => "the table `aggregate` and [qp] say how: leave it out",
@@ -181,6 +191,7 @@ pub(super) fn check_kind_limits(
     check_peer_poll(p, &path)?;
     if rate {
         check_rate(s, p, &path)?;
+        check_lanes(s, p, &path)?;
     }
     match p.kind {
         ProgramKind::PingPong => check_ping_pong(p, path),

@@ -13,6 +13,7 @@ mod check_flows;
 mod check_hosts;
 mod check_initiator;
 mod check_kinds;
+mod check_lanes;
 mod check_link;
 mod check_srq;
 mod check_switch;
@@ -26,6 +27,7 @@ mod fence;
 pub mod flow_file;
 mod flows;
 pub mod keys;
+mod lane;
 mod link;
 pub mod load;
 mod paths;
@@ -56,6 +58,8 @@ mod fault_tests;
 #[cfg(test)]
 mod initiator_tests;
 #[cfg(test)]
+mod lane_tests;
+#[cfg(test)]
 mod link_tests;
 #[cfg(test)]
 mod switch_tests;
@@ -71,6 +75,7 @@ pub use expect::{
 pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
 pub use fence::Fence;
 pub use flows::{Flows, Pattern};
+pub use lane::{Entropy, Lane, Spread};
 pub use link::{CreditChange, Credits, LinkLayer};
 pub use program::{
     Fallback, Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives,

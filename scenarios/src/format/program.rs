@@ -1,10 +1,10 @@
 //! Programs: what the hosts do.
 
-use doorbell_core::units::{Bytes, Span};
+use doorbell_core::units::{BitRate, Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, Fence, Flows, Right, Step};
+use super::{Aggregate, Entropy, Fence, Flows, Lane, Right, Spread, Step};
 use crate::profile::Profile;
 use crate::quantity::{Count, Positive, Quantity};
 
@@ -163,6 +163,25 @@ pub struct Program {
     /// Service level of the program's queue pairs; without it that of `[qp]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sl: Option<Count<0, 15>>,
+    /// Where the flow labels of its queue pairs come from: by them switches that hash choose paths.
+    #[serde(default)]
+    pub entropy: Entropy,
+    /// Which of its queue pairs takes the next message; without it messages are dealt to them in
+    /// turn, a like share each. Of `bandwidth` and `message-rate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
+    /// Most payload per second that each thread sends, by a token bucket; without it there is no
+    /// limit. Higher: sooner done, and more of it meets what others send. Of `bandwidth` and
+    /// `message-rate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Positive<BitRate>>,
+    /// Bytes that may go at once after a pause, with `pace`; without it one message. Higher: bursts
+    /// pass unhindered, and the queues in front of the receiver must hold them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Positive<Bytes>>,
+    /// Classes of messages with queue pairs of their own, of `bandwidth` and `message-rate`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<Lane>,
     /// Time between two polls of the core that receives; without it, at once. Longer: receives
     /// come back later, in larger bursts, and a small pool runs dry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -235,6 +254,11 @@ impl Program {
             receives: Receives::default(),
             handshake: None,
             sl: None,
+            entropy: Entropy::default(),
+            spread: None,
+            pace: None,
+            burst: None,
+            lanes: Vec::new(),
             peer_poll_interval: None,
             repost_batch: default_repost_batch(),
             repost_time: None,

@@ -80,11 +80,40 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     if of(Role::Sender).any(|r| !r.log.is_empty()) {
         peer_metrics(prefix, &of(Role::Peer).collect::<Vec<_>>(), out);
     }
+    lane_metrics(prefix, &of(Role::Sender).collect::<Vec<_>>(), out);
     for (name, role) in [("latency", Role::Sender), ("delivery", Role::Peer)] {
         let mut recorder = LatencyRecorder::new();
         of(role).flat_map(|r| &r.latencies).for_each(|l| recorder.record(*l));
         if let Some(summary) = recorder.summary() {
             out.latencies.insert(format!("{prefix}{name}"), summary);
+        }
+    }
+}
+
+/// Adds the figures of each lane, of all senders together.
+fn lane_metrics(prefix: &str, senders: &[&Results], out: &mut Outcome) {
+    let mut lanes: BTreeMap<&str, Vec<&Results>> = BTreeMap::new();
+    for (name, results) in senders.iter().flat_map(|r| &r.lanes) {
+        lanes.entry(name).or_default().push(results);
+    }
+    for (name, of) in lanes {
+        let prefix = format!("{prefix}lane.{name}.");
+        let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
+        let windows = || of.iter().filter_map(|r| r.window);
+        let ends = windows().map(|w| w.from).min().zip(windows().map(|w| w.to).max());
+        if let Some((from, to)) = ends {
+            let duration = to.since(from);
+            put("duration", Metric::time(duration));
+            put("throughput", Metric::rate(windows().map(|w| w.bytes).sum(), duration));
+            let messages = windows().map(|w| w.messages).sum();
+            put("message_rate", Metric::per_second(messages, duration));
+        }
+        put("messages", Metric::count(of.iter().map(|r| r.messages).sum()));
+        put("rings", Metric::count(of.iter().map(|r| r.rings).sum()));
+        let mut recorder = LatencyRecorder::new();
+        of.iter().flat_map(|r| &r.latencies).for_each(|l| recorder.record(*l));
+        if let Some(summary) = recorder.summary() {
+            out.latencies.insert(format!("{prefix}latency"), summary);
         }
     }
 }

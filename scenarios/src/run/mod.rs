@@ -25,6 +25,8 @@ pub(crate) mod flows;
 pub mod hardware;
 #[cfg(test)]
 mod initiator_tests;
+#[cfg(test)]
+mod lane_tests;
 mod latency;
 mod limits;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod aggregate;
 mod config;
 mod flows;
+mod lanes;
 mod script;
 
 pub(crate) use aggregate::plan_of;

@@ -1,6 +1,7 @@
 //! What the workloads share: the shape of a message, failures, results.
 
 use doorbell_core::policy::aggregate::AggregateError;
+use doorbell_core::policy::lanes::{LaneError, LanesError};
 use doorbell_core::transport::{
     AttachError, Completion, CreateError, Data, LookupError, MemError, ModifyError, Mr, PollError,
     PostRecvError, QpCaps, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport, UdDest,
@@ -180,6 +181,12 @@ pub enum Failure {
     /// An aggregation has no sum.
     #[error("{0}")]
     Aggregate(#[from] AggregateError),
+    /// Lanes were not made.
+    #[error("lanes: {0}")]
+    Lanes(#[from] LanesError),
+    /// A message did not go by its lane.
+    #[error("lane: {0}")]
+    Lane(#[from] LaneError),
     /// The configuration contradicts itself.
     #[error("{0}")]
     Config(&'static str),
@@ -255,6 +262,8 @@ pub struct Results {
     pub waits_at: Option<u32>,
     /// Times of flows.
     pub flows: FlowTimes,
+    /// What each lane of a program with several measured, by name.
+    pub lanes: Vec<(String, Results)>,
     /// Sums, of members of an aggregation.
     pub sums: Option<Sums>,
     /// Why it ended early.

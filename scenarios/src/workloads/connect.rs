@@ -5,12 +5,15 @@
 //! of a host pair coexist. Nobody sends before the peer has published that its queues are at
 //! least in RTR and its receives are posted.
 
+use doorbell_core::policy::lanes::FlowLabels;
 use doorbell_core::transport::{
     Address, Contents, Control, CqId, Endpoint, LookupError, MemKind, Mr, Next, PdId, QpAttr, QpId,
     QpInit, QpSize, RcParams, RecvQueue, Remote, SrqId, UdDest, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{AccessFlags, Mtu, QKey, QpAttrMask, QpState, QpType, Rkey};
+use doorbell_core::verbs::{
+    AccessFlags, Mtu, QKey, QpAttrMask, QpState, QpType, Rkey, ServiceLevel,
+};
 
 use super::common::Failure;
 use super::protect::Buffer;
@@ -131,6 +134,47 @@ impl Local {
     }
 }
 
+/// Most lanes of a program.
+pub const MAX_LANES: usize = 8;
+
+/// Most QPs of each of several lanes of a link.
+pub const MAX_QPS_OF_LANE: u64 = u16::MAX as u64;
+
+/// Service levels of the QPs of a link, by lanes. Small, since every link has one.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Levels {
+    /// QPs of each lane, in the order of the link.
+    qps: [u16; MAX_LANES],
+    /// Their levels, four bits each.
+    levels: u32,
+}
+
+impl Levels {
+    /// The levels of lanes with so many QPs each.
+    ///
+    /// # Panics
+    /// With more than [`MAX_LANES`], or with more than [`MAX_QPS_OF_LANE`] in one.
+    pub fn new(lanes: impl IntoIterator<Item = (u32, ServiceLevel)>) -> Self {
+        let mut levels = Self::default();
+        for (i, (qps, sl)) in lanes.into_iter().enumerate() {
+            assert!(i < MAX_LANES, "more lanes than {MAX_LANES}");
+            levels.qps[i] = qps.try_into().expect("more QPs than a lane has");
+            levels.levels |= u32::from(sl.code()) << (4 * i);
+        }
+        levels
+    }
+
+    /// The level of QP `i`; `None` behind the last lane.
+    pub fn of(&self, i: u32) -> Option<ServiceLevel> {
+        let mut end = 0;
+        let lane = self.qps.iter().position(|qps| {
+            end += u32::from(*qps);
+            i < end
+        })?;
+        ServiceLevel::new((self.levels >> (4 * lane)) as u8 & ServiceLevel::MAX_CODE)
+    }
+}
+
 /// A bundle of QPs between two programs. Both sides need the same `qps` and `ty`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LinkConfig {
@@ -150,6 +194,10 @@ pub struct LinkConfig {
     /// Where the work queues are. A GPU block that posts wants them in its own memory, or pays
     /// PCIe for each WQE.
     pub queue_memory: MemKind,
+    /// Flow labels of the QPs, by which switches that hash tell them apart.
+    pub labels: FlowLabels,
+    /// Service levels of QPs that have another one than `attr` says.
+    pub levels: Levels,
     /// Whether every send is signalled, whatever its flags say.
     pub signal_all: bool,
     /// How long the exchange may take.
@@ -172,6 +220,8 @@ impl LinkConfig {
             attr: QpAttr { access: ALL_RIGHTS, qkey: QKey(0x1111_1111), ..QpAttr::default() },
             path_mtu: None,
             queue_memory: MemKind::Host { numa: 0 },
+            labels: FlowLabels::Device,
+            levels: Levels::default(),
             signal_all: false,
             deadline: Span::from_ms(1000),
             handshake: None,
@@ -469,7 +519,9 @@ impl Connect {
         let (c, qp) = (&self.config, self.lanes[i].qp);
         let mine = t.endpoint(qp).map_err(|_| CARD_OF_A_FRESH_QP)?;
         let path_mtu = c.path_mtu.unwrap_or(mine.mtu.min(card.endpoint.mtu));
-        let attr = QpAttr { path_mtu, ..c.attr };
+        let sl = c.levels.of(i as u32).unwrap_or(c.attr.path.sl);
+        let path = Address { sl, flow_label: c.labels.of(i as u32), ..c.attr.path };
+        let attr = QpAttr { path_mtu, path, ..c.attr };
         let steps = steps(c.ty, attr, &mine, &card.endpoint);
         let at_once = if c.handshake.is_some() { 1 } else { steps.len() };
         for (attr, mask) in &steps[..at_once] {
@@ -478,7 +530,7 @@ impl Connect {
         self.steps.push(steps);
         self.lanes[i].remote = card.target;
         if c.ty == QpType::Ud {
-            let to = Address { sl: c.attr.path.sl, ..card.endpoint.address };
+            let to = attr.path.towards(card.endpoint.address);
             let ah = t.create_ah(local.pd, to)?;
             self.lanes[i].dest = Some(UdDest { ah, qpn: card.endpoint.qpn, qkey: c.attr.qkey });
         }
@@ -669,6 +721,18 @@ mod tests {
         assert_eq!(Card::decode(&bytes), Some(card));
         assert_eq!(Card::decode(&bytes[1..]), None);
         assert_eq!(Card::decode(&[]), None);
+    }
+
+    #[test]
+    fn each_lane_has_its_level_and_what_is_behind_them_none() {
+        let sl = |n| ServiceLevel::new(n).unwrap();
+        let levels = Levels::new([(2, sl(3)), (0, sl(9)), (1, sl(0)), (1, sl(15))]);
+        let of: Vec<_> = (0..5).map(|i| levels.of(i).map(ServiceLevel::code)).collect();
+        assert_eq!(of, [Some(3), Some(3), Some(0), Some(15), None]);
+        let full = Levels::new([(MAX_QPS_OF_LANE as u32, sl(7)); MAX_LANES]);
+        let all = MAX_QPS_OF_LANE as u32 * MAX_LANES as u32;
+        assert_eq!((full.of(all - 1), full.of(all)), (Some(sl(7)), None));
+        assert_eq!(Levels::default().of(0), None);
     }
 
     #[test]

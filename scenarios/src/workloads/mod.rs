@@ -5,7 +5,7 @@
 //!
 //! | Program | Peer |
 //! |---|---|
-//! | [`Latency`], [`Rate`], [`Script`] | [`Responder`], which may serve several |
+//! | [`Latency`], [`Rate`], [`Laned`], [`Script`] | [`Responder`], which may serve several |
 //! | [`PingPong`] | itself, with `starts` turned |
 //! | [`Flows`] | [`Flows`] on each host that it has flows with |
 //! | [`Summand`] | [`Summand`] on each other member |
@@ -20,6 +20,9 @@ mod aggregate;
 mod common;
 pub mod connect;
 mod flows;
+mod laned;
+#[cfg(test)]
+mod laned_tests;
 mod latency;
 pub mod overrides;
 pub mod payload;
@@ -42,6 +45,7 @@ pub use aggregate::{Summand, SummandConfig, Sums};
 pub use common::*;
 pub use connect::{LinkConfig, LocalConfig};
 pub use flows::{FlowEnd, FlowTime, FlowTimes, Flows, FlowsConfig, Gate, MAX_FLOW_MESSAGE};
+pub use laned::{LaneTraffic, Laned, LanedConfig};
 pub use latency::{Latency, LatencyConfig};
 pub use pingpong::{PingPong, PingPongBy, PingPongConfig};
 pub use produce::{Produce, ProduceConfig, ProducePath};
@@ -80,6 +84,8 @@ pub enum Workload {
     Flows(Box<Flows>),
     /// A member of an aggregation.
     Summand(Box<Summand>),
+    /// Many messages outstanding, by lanes.
+    Laned(Box<Laned>),
 }
 
 impl Workload {
@@ -96,6 +102,7 @@ impl Workload {
             Self::Verify(p) => p.results(),
             Self::Flows(p) => p.results(),
             Self::Summand(p) => p.results(),
+            Self::Laned(p) => p.results(),
         }
     }
 }
@@ -113,6 +120,7 @@ impl Program for Workload {
             Self::Verify(p) => p.step(t),
             Self::Flows(p) => p.step(t),
             Self::Summand(p) => p.step(t),
+            Self::Laned(p) => p.step(t),
         }
     }
 
@@ -120,6 +128,7 @@ impl Program for Workload {
         match self {
             Self::Rate(p) => p.acts_at(),
             Self::Responder(p) => p.acts_at(),
+            Self::Laned(p) => p.acts_at(),
             // Their waits name what they wait for.
             Self::Latency(_) | Self::PingPong(_) | Self::Script(_) | Self::Produce(_) => None,
             Self::Proxy(_) | Self::Verify(_) | Self::Flows(_) | Self::Summand(_) => None,
@@ -137,7 +146,7 @@ macro_rules! from {
     };
 }
 
-from!(Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand);
+from!(Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand, Laned);
 
 #[cfg(test)]
 mod tests {

@@ -65,7 +65,7 @@ impl Overrides {
         attr.qkey = self.qkey.unwrap_or(attr.qkey);
         attr.dest_qpn = self.dest_qpn.unwrap_or(attr.dest_qpn);
         attr.path_mtu = self.path_mtu.unwrap_or(attr.path_mtu);
-        attr.path = Address { sl: attr.path.sl, ..self.path.unwrap_or(attr.path) };
+        attr.path = attr.path.towards(self.path.unwrap_or(attr.path));
         attr.timeout = self.timeout.unwrap_or(attr.timeout);
         attr.retry_cnt = self.retry_cnt.unwrap_or(attr.retry_cnt);
         attr.rnr_retry = self.rnr_retry.unwrap_or(attr.rnr_retry);

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use doorbell_core::transport::{Initiator, Mr, Next, QpId, WaitSet};
+use doorbell_core::transport::{Address, Initiator, Mr, Next, QpId, WaitSet};
 use doorbell_core::units::{BitRate, Span, Time};
-use doorbell_core::verbs::{QpAttrMask, ServiceLevel};
+use doorbell_core::verbs::QpAttrMask;
 
 use super::config::PollMode;
 use super::program::SimProgram;
@@ -151,7 +151,7 @@ pub(super) struct Handles {
     pub srqs: Table<(u32, u32)>,
     pub qps: Table<LocalQp>,
     /// Protection domain, the port that it leads to, and by which service level.
-    pub ahs: Table<(u32, (HostId, PortId), ServiceLevel)>,
+    pub ahs: Table<(u32, (HostId, PortId), Address)>,
     pub watches: Table<Watch>,
     /// Handle of each NIC QP that completes into a queue of this handle.
     pub by_nic: BTreeMap<u32, QpId>,

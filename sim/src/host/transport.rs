@@ -18,6 +18,7 @@ use super::island::{Host, Shared};
 use super::program::CallBudgetSpent;
 use crate::memory::{Contents, DataError, MemoryPlace, RegionId, RegionKind};
 use crate::nic::{Cqe, CqeKind, Nic, NicQp, RqWqe, UdTarget, WQEBB, Wqe, WqeData, completion};
+use crate::wire::udp_source_port;
 
 /// Calls of one step after which it counts as a loop that never returns.
 const CALL_BUDGET: u32 = 1_000_000;
@@ -165,7 +166,16 @@ impl<'a> SimTransport<'a> {
                 let own = d.ah.issuer() == self.issuer;
                 let ah = self.init().handles.ahs.get(d.ah.index()).filter(|_| own);
                 let ah = ah.ok_or(StageError::BadHandle)?;
-                Some(UdTarget { host: ah.1.0, port: ah.1.1, qpn: d.qpn, qkey: d.qkey, sl: ah.2 })
+                let (host, port) = ah.1;
+                let udp_source_port = udp_source_port(ah.2.flow_label, 0, 0);
+                Some(UdTarget {
+                    host,
+                    port,
+                    qpn: d.qpn,
+                    qkey: d.qkey,
+                    sl: ah.2.sl,
+                    udp_source_port,
+                })
             }
             None if q.ty == QpType::Ud => return Err(StageError::BadHandle),
             _ => None,

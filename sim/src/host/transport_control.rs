@@ -4,7 +4,7 @@ use doorbell_core::transport::{
     Address, AhId, AsyncEvent, AttachError, BadHandle, Contents, Control, CqId, CreateError,
     DestroyError, DeviceCaps, Endpoint, Initiator, LookupError, MAX_PUBLISHED_BYTES, MemError,
     MemKind, ModifyError, Mr, MrId, PdId, QpAttr, QpCaps, QpId, QpInit, Range, SrqId, Transport,
-    Unsupported, WaitSet, WatchId,
+    Unsupported, WaitSet, WatchId, max_wqe_bytes,
 };
 use doorbell_core::verbs::{
     AccessFlags, AsyncObject, Psn, QpAttrMask, QpState, QpType, check_transition,
@@ -90,9 +90,7 @@ impl SimTransport<'_> {
         limit("max_inline_data", init.size.max_inline, c.max_inline, true)?;
         let gpu = matches!(self.initiator(), Initiator::GpuBlock { .. });
         // Room for the largest WQE in every slot, as mlx5 sizes its ring (protocol.md §6.1).
-        let sges = 32 + 48 + 16 * init.size.max_send_sge;
-        let inline = 32 + 48 + (4 + init.size.max_inline).next_multiple_of(16);
-        let blocks = sges.max(inline).min(1008).div_ceil(WQEBB);
+        let blocks = max_wqe_bytes(init.size.max_send_sge, init.size.max_inline).div_ceil(WQEBB);
         Ok(QpCaps {
             max_send_wr: init.size.max_send_wr,
             sq_blocks: Some((init.size.max_send_wr * blocks).next_power_of_two()),
@@ -333,7 +331,7 @@ impl Control for SimTransport<'_> {
         self.call();
         let pd = self.pd(pd).ok_or(CreateError::BadHandle)?;
         let port = port_of(&to).ok_or(CreateError::BadHandle)?;
-        let index = self.init_mut().handles.ahs.push((pd, port, to.sl));
+        let index = self.init_mut().handles.ahs.push((pd, port, to));
         Ok(AhId::new(index, 0, self.issuer))
     }
 

@@ -185,7 +185,8 @@ impl Nic {
             (QpState::Init, QpState::Rtr) => {
                 q.accepts_since = Some(env.now);
                 let a = &q.attr;
-                q.udp_source_port = udp_source_port(0, q.qpn.value(), a.dest_qpn.value());
+                let label = a.path.flow_label;
+                q.udp_source_port = udp_source_port(label, q.qpn.value(), a.dest_qpn.value());
                 q.responder = Some(Responder::new(&ResponderConfig {
                     service: q.ty,
                     dest: a.dest_qpn,

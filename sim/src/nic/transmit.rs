@@ -287,7 +287,7 @@ impl Nic {
             src_port: self.port,
             dst: ud.map_or(q.peer, |d| d.host),
             dst_port: ud.map_or(q.peer_port, |d| d.port),
-            udp_source_port: q.udp_source_port,
+            udp_source_port: ud.map_or(q.udp_source_port, |d| d.udp_source_port),
             payload: Payload::None,
             desc: *desc,
             src_qp: qp,

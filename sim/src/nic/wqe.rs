@@ -99,6 +99,8 @@ pub struct UdTarget {
     pub qkey: QKey,
     /// Service level of the address handle.
     pub sl: ServiceLevel,
+    /// UDP source port, of its flow label.
+    pub udp_source_port: u16,
 }
 
 /// A send WQE.

@@ -1,8 +1,11 @@
 //! Policies run unchanged, on a handle and on a borrowed one.
 
-use doorbell_core::policy::{BatchConfig, BatchStats, Batcher, Cue, PushError};
+use doorbell_core::policy::lanes::{FlowLabels, LaneConfig, LaneError, Lanes, LanesConfig, To};
+use doorbell_core::policy::{
+    BatchConfig, BatchStats, Batcher, CqBudget, Cue, PaceConfig, PushError,
+};
 use doorbell_core::transport::*;
-use doorbell_core::units::Span;
+use doorbell_core::units::{BitRate, Bytes, Span};
 
 use doorbell_tests::policy_body::{MESSAGES, Receiving, Sending, round_on_nothing};
 
@@ -63,6 +66,29 @@ fn a_full_queue_is_handed_to_the_caller() {
         stats
     });
     assert_eq!(stats.rings, 1);
+}
+
+#[test]
+fn a_lane_sends_what_its_pace_lets_go() {
+    let mut pair = Pair::rc();
+    let to = pair.sides[1].remote(0);
+    pair.on(0, move |t, me| {
+        let (caps, now) = (t.qp_caps(me.qp).unwrap(), t.now());
+        // Eight bytes at once, and the next ones after eight seconds.
+        let pace = PaceConfig::of(BitRate::new(8).unwrap(), Bytes(8));
+        let lanes = [LaneConfig { peer_pace: Some(pace), ..LaneConfig::default() }];
+        let set = LanesConfig { lanes: &lanes, peers: 1, cores: 1, labels: FlowLabels::Device };
+        let mut budget = CqBudget::new(caps.max_send_wr);
+        let mut lanes = Lanes::new(&set, 0, &[(me.qp, caps)], &mut budget, now).unwrap();
+        let list = [me.sge(0, 8)];
+        let wr = send(SendOp::Write(to), 7, Data::Sge(&list));
+        let sent = lanes.push(&mut *t, now, To::default(), &wr, Cue::Urgent).unwrap();
+        assert_eq!((sent.qp, sent.pushed.rung), (me.qp, 1));
+        let until = now + Span::from_ms(8000);
+        let next = lanes.push(&mut *t, now, To::default(), &wr, Cue::Urgent);
+        assert_eq!(next, Err(LaneError::Paced { until }));
+    });
+    assert_eq!(pair.sent(0).iter().map(wr_id).collect::<Vec<_>>(), [7]);
 }
 
 fn wr_id(c: &Completion) -> u64 {

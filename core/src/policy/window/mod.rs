@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use crate::transport::{QpCaps, SendWr, WQEBB};
+use crate::transport::{QpCaps, SendWr, WQEBB, max_wqe_bytes};
 
 #[cfg(test)]
 mod tests;
@@ -66,9 +66,7 @@ impl SendWindow {
         let asked = if max_wrs == 0 { u32::MAX } else { max_wrs };
         let max_wrs = asked.min(caps.max_send_wr).min(cq_entries).max(1);
         // The largest WQE that was granted must fit behind those that are not signalled.
-        let sges = 96 + 16 * caps.max_sge;
-        let inline = 96 + (4 + caps.max_inline).next_multiple_of(16);
-        let largest = sges.max(inline).div_ceil(WQEBB);
+        let largest = max_wqe_bytes(caps.max_sge, caps.max_inline).div_ceil(WQEBB);
         Self {
             slots: vec![0; max_wrs.next_power_of_two() as usize].into(),
             max_wrs,
@@ -150,7 +148,7 @@ impl SendWindow {
     pub fn pushed(&mut self, blocks: u32, signaled: bool) {
         debug_assert!(self.fits(blocks), "the caller asks before it pushes");
         let at = self.head as usize & (self.slots.len() - 1);
-        // A WQE has at most 1,008 bytes in the mlx5 format, sixteen blocks.
+        // A WQE has at most `MAX_WQE_BYTES`, sixteen blocks.
         self.slots[at] = blocks as u16 & !SIGNALED | if signaled { SIGNALED } else { 0 };
         self.head = self.head.wrapping_add(1);
         self.blocks += blocks;

@@ -41,7 +41,7 @@ fn signals_come_every_n_and_twice_per_window_at_least() {
 
 #[test]
 fn blocks_fill_a_queue_before_its_slots_do() {
-    // Three blocks are the largest WQE: 96 + 64 bytes. Eight blocks, of which four may go
+    // Three blocks are the largest WQE: 80 + 64 bytes. Eight blocks, of which four may go
     // unsignalled: that is what half of the queue is, and five are left for the largest.
     let mut w = window(64, Some(8), 0, 32);
     assert_eq!([w.must_signal(4), w.must_signal(5)], [false, true]);

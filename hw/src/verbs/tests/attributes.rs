@@ -42,7 +42,7 @@ fn an_address_vector_has_a_grh_on_ethernet_and_a_lid_on_infiniband() {
         let peer = Address { lid: 9, gid: [7; 16], ..Address::default() };
         let av = bed.fake.attr(bed.qpn()).ah_attr;
         assert_eq!((av.is_global, av.grh.sgid_index, av.port_num), (global, index, 1));
-        assert_eq!((av.dlid, av.grh.hop_limit), (9, 64));
+        assert_eq!((av.dlid, av.sl, av.grh.hop_limit, av.grh.flow_label), (9, 5, 64, 0x1_2345));
         // SAFETY: every bit pattern is a valid value of each member of the union.
         assert_eq!(unsafe { av.grh.dgid.raw }, peer.gid);
         assert!(bed.t.create_ah(bed.pd, peer).is_ok());

@@ -317,7 +317,12 @@ fn attr() -> QpAttr {
         access: ALL_RIGHTS,
         dest_qpn: Qpn::new(0x77),
         qkey: QKey(0x1234_5678),
-        path: Address { lid: 9, gid: [7; 16], sl: ServiceLevel::new(5).expect("in range") },
+        path: Address {
+            lid: 9,
+            gid: [7; 16],
+            sl: ServiceLevel::new(5).expect("in range"),
+            flow_label: FlowLabel::new(0x1_2345).expect("in range"),
+        },
         rq_psn: Psn::new(0x00AB_CDEF),
         sq_psn: Psn::new(0x0012_3456),
         ..QpAttr::default()

@@ -265,9 +265,11 @@ fn failure(f: &Failure, when: &str, lost: Option<u32>, with_tool: bool) -> Troub
              memory",
         ),
         Failure::Memory(_) => input("smaller messages or windows; see `ulimit -l`"),
-        Failure::Stage(_) | Failure::Config(_) | Failure::Share(_) | Failure::Attach(_) => {
-            input("change the program so that the verbs allow it")
-        }
+        Failure::Stage(_)
+        | Failure::Config(_)
+        | Failure::Share(_)
+        | Failure::Attach(_)
+        | Failure::Lanes(_) => input("change the program so that the verbs allow it"),
         Failure::OwnRegion { .. } | Failure::PeerRegion { .. } => input("smaller messages"),
         Failure::BadCard { .. } | Failure::Lookup(LookupError::NoSuchRank { .. }) => {
             input("start the same build of doorbell everywhere")
@@ -277,9 +279,11 @@ fn failure(f: &Failure, when: &str, lost: Option<u32>, with_tool: bool) -> Troub
         | Failure::Aggregate(_) => {
             Trouble::NoProgress(format!("{when}: {f}; see what that rank printed"))
         }
-        Failure::Completion { .. } | Failure::Ring(_) | Failure::PostRecv(_) | Failure::Poll(_) => {
-            broken(f, when, lost, with_tool)
-        }
+        Failure::Completion { .. }
+        | Failure::Ring(_)
+        | Failure::Lane(_)
+        | Failure::PostRecv(_)
+        | Failure::Poll(_) => broken(f, when, lost, with_tool),
     }
 }
 

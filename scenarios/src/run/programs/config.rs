@@ -1,22 +1,24 @@
 //! Configurations of the workloads, from a program of a scenario file.
 
+use doorbell_core::policy::lanes::FlowLabels;
 use doorbell_core::transport::{Address, Contents, MemKind, QpAttr, QpSize, Ring};
 use doorbell_core::units::Span;
 use doorbell_core::verbs::{
-    AckTimeout, Mtu, QKey, QpType, RetryCnt, RnrRetry, RnrTimer, ServiceLevel,
+    AckTimeout, FlowLabel, Mtu, QKey, QpType, RetryCnt, RnrRetry, RnrTimer, ServiceLevel,
 };
 
 use super::{Planner, script};
 use crate::format::{
-    self, KeyWord, Payload, PeerPoll, Program, ProgramKind, QpKind, Receives, RingBy, RingMode,
-    SrqRepostBy, Step,
+    self, Entropy, KeyWord, Payload, PeerPoll, Program, ProgramKind, QpKind, Receives, RingBy,
+    RingMode, SrqRepostBy, Step,
 };
 use crate::run::RunError;
+use crate::workloads::connect::Levels;
 use crate::workloads::{
-    Arrivals, Latency, LatencyConfig, LinkConfig, LocalConfig, Op, PingPong, PingPongBy,
-    PingPongConfig, Produce, ProduceConfig, ProducePath, ProxyConfig, Rate, RateConfig, Responder,
-    ResponderConfig, ResponderLink, Script, ScriptConfig, Shape, Sharing, SrqRepost, SrqUse, Stop,
-    Verify, VerifyConfig, Workload,
+    Arrivals, Laned, LanedConfig, Latency, LatencyConfig, LinkConfig, LocalConfig, Op, PingPong,
+    PingPongBy, PingPongConfig, Produce, ProduceConfig, ProducePath, ProxyConfig, Rate, RateConfig,
+    Responder, ResponderConfig, ResponderLink, Script, ScriptConfig, Shape, Sharing, SrqRepost,
+    SrqUse, Stop, Verify, VerifyConfig, Workload,
 };
 
 pub(super) fn op(op: format::Op) -> Op {
@@ -70,11 +72,24 @@ fn receive_bytes(p: &Program) -> u32 {
         Step::Post(post) => Some(post.size.0 as u32),
         _ => None,
     });
-    largest.max().unwrap_or(0).max(p.size.0.0 as u32)
+    let lanes = p.lanes.iter().filter_map(|l| l.size).map(|s| s.0.0 as u32);
+    largest.chain(lanes).max().unwrap_or(0).max(p.size.0.0 as u32)
 }
 
 fn slots(p: &Program, sq_depth: u32) -> u32 {
     p.slots.map_or(sq_depth, |n| n.value() as u32)
+}
+
+/// Flow labels of a link to `peer`. Ranks differ between the threads of two hosts, so those of no
+/// two of them meet, as long as the source ports last.
+fn labels(p: &Program, peer: u32) -> FlowLabels {
+    match p.entropy {
+        Entropy::Qpn => FlowLabels::Device,
+        Entropy::Spread => {
+            FlowLabels::From { first: peer.wrapping_mul(p.all_qps() as u32).wrapping_add(1) }
+        }
+        Entropy::Same => FlowLabels::Same(FlowLabel::new(1).expect("20 bits")),
+    }
 }
 
 impl Planner<'_> {
@@ -89,7 +104,7 @@ impl Planner<'_> {
         }
     }
 
-    fn shape(&self, p: &Program) -> Shape {
+    pub(super) fn shape(&self, p: &Program) -> Shape {
         let size = p.size.0.0 as u32;
         let limit = p.inline.as_ref().map_or(self.point.scenario.qp.max_inline.0.0, |q| q.0.0);
         // A proxy never reads the payload.
@@ -97,7 +112,7 @@ impl Planner<'_> {
         Shape { op: op(p.op), size, inline: can && u64::from(size) <= limit && size > 0 }
     }
 
-    fn window(&self, p: &Program) -> u32 {
+    pub(super) fn window(&self, p: &Program) -> u32 {
         p.window.as_ref().map_or(self.sq_depth(), |w| w.value() as u32)
     }
 
@@ -107,6 +122,7 @@ impl Planner<'_> {
             ProgramKind::Produce => slots(p, self.sq_depth()).into(),
             _ => u64::from(self.window(p)) * p.qps.value(),
         };
+        let lanes: u64 = self.lanes(p).iter().map(|l| l.shape.stride()).sum();
         let posted = p.steps.iter().map(|s| match s {
             Step::Post(post) => {
                 let messages = u64::from(post.count) * post.size.0.next_multiple_of(64).max(64);
@@ -117,7 +133,7 @@ impl Planner<'_> {
             _ => 0,
         });
         let script: u64 = posted.sum();
-        (self.shape(p).stride() * messages.max(1) + script).max(4096)
+        (self.shape(p).stride() * messages.max(1) + script).max(lanes).max(4096)
     }
 
     fn local(&self, index: usize, p: &Program, peer: bool) -> Result<LocalConfig, RunError> {
@@ -126,7 +142,7 @@ impl Planner<'_> {
             true => ("peer_memory", (p.nic_of_peer(), p.peer_memory), &p.peer_access),
             false => ("memory", (p.nic.value() as u8, p.memory), &p.access),
         };
-        let most = (qp.sq_depth.value().max(qp.rq_depth.value()) + 1) * p.qps.value();
+        let most = (qp.sq_depth.value().max(qp.rq_depth.value()) + 1) * p.all_qps();
         let depth = qp.cq_depth.as_ref().map_or(most, |d| d.value());
         let max = self.point.profile.nic.max_cq_depth;
         Ok(LocalConfig {
@@ -164,7 +180,7 @@ impl Planner<'_> {
         })?;
         let code = |n: u64| n as u8;
         let sl = ServiceLevel::new(code(p.sl.unwrap_or(qp.sl).value())).expect("checked");
-        Ok(LinkConfig {
+        let link = LinkConfig {
             peer,
             qps: p.qps.value() as u32,
             ty: match qp.kind {
@@ -192,10 +208,13 @@ impl Planner<'_> {
             },
             path_mtu: Some(mtu),
             queue_memory: self.queue_memory(index, p)?,
+            labels: labels(p, peer),
+            levels: Levels::default(),
             signal_all: qp.sig_all,
             deadline: self.deadline,
             handshake: None,
-        })
+        };
+        Ok(if p.is_laned() { LanedConfig::link_for(link, &self.lanes(p)) } else { link })
     }
 
     /// The link as the peer sees it: its queues are in its own host memory.
@@ -224,6 +243,10 @@ impl Planner<'_> {
                 let c =
                     LatencyConfig { local, link, shape, ring, fence, iterations, warm_up, think };
                 Latency::new(c).into()
+            }
+            ProgramKind::Bandwidth | ProgramKind::MessageRate if p.is_laned() => {
+                let (lanes, poll_batch) = (self.lanes(p), p.poll_batch.value() as usize);
+                Laned::new(LanedConfig { local, link, lanes, poll_batch }).into()
             }
             ProgramKind::Bandwidth | ProgramKind::MessageRate => {
                 Rate::new(RateConfig { ring, ..self.rate(p, local, link, sharing) }).into()
@@ -434,7 +457,7 @@ impl Planner<'_> {
             links.push(ResponderLink { link, receives: self.receives(p), refill });
             local.region_bytes = local.region_bytes.max(self.region(p));
             bytes = bytes.max(receive_bytes(p));
-            room += u64::from(local.srq_depth.unwrap_or(0)).max(p.qps.value());
+            room += u64::from(local.srq_depth.unwrap_or(0)).max(p.all_qps());
         }
         let nic = &self.point.profile.nic;
         let asked = self.point.scenario.qp.cq_depth.as_ref().map_or(room, |d| d.value());

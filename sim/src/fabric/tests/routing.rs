@@ -1,7 +1,7 @@
 //! Which of several ways packets take.
 
 use doorbell_core::units::{BitRate, Span, Time};
-use doorbell_core::verbs::Qpn;
+use doorbell_core::verbs::{FlowLabel, Qpn};
 
 use super::harness::{AMPLE, Flow, Net, run};
 use crate::fabric::*;
@@ -41,7 +41,7 @@ fn fat_tree(k: u32, routing: Routing) -> FabricConfig {
 /// A connection between two QPs, with the source port that its numbers give it.
 fn flow(src: u32, dst: u32, qp: u32, packets: u32) -> Flow {
     let (from, to) = (Qpn::new(qp).value(), Qpn::new(16 + qp % 977).value());
-    let udp_source_port = udp_source_port(0, from, to);
+    let udp_source_port = udp_source_port(FlowLabel::ZERO, from, to);
     // One after another, so that queues say nothing about the choice.
     let start = Time::from_ps(u64::from(qp) * 1_000_000);
     Flow { start, udp_source_port, ..Flow::new(src, dst, packets, 1_082) }

@@ -1,0 +1,126 @@
+//! Contradictions of lanes, paces and stripes.
+
+use doorbell_core::policy::PaceConfig;
+use doorbell_core::units::Bytes;
+
+use super::check::{Checked, check_op, refuse};
+use super::{Lane, Program, QpKind, Scenario, Spread};
+use crate::quantity::Unit;
+use crate::workloads::connect::{MAX_LANES, MAX_QPS_OF_LANE};
+
+/// Keys of a loop that lanes have not.
+fn not_with_lanes(p: &Program) -> Option<(&'static str, &'static str)> {
+    if p.share_qp {
+        Some(("share_qp", "lanes have queue pairs of their own: leave it out"))
+    } else if p.poll_interval.is_some() {
+        Some(("poll_interval", "lanes are polled at once: leave it out"))
+    } else if !p.fence {
+        Some(("fence", "lanes fence where it is needed: leave it out"))
+    } else {
+        None
+    }
+}
+
+/// Lanes, and the keys that make a program one lane.
+pub(super) fn check_lanes(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Checked {
+    let burst = |pace: bool, size: Bytes, burst: Option<Bytes>, path: String| match burst {
+        Some(_) if !pace => {
+            let text = "`burst` without `pace`".to_owned();
+            refuse(path, text, "say how fast: pace = \"50Gbps\", or leave it out")
+        }
+        Some(b) if b < size => {
+            let text = format!("a burst of {} and messages of {}", b.print(), size.print());
+            refuse(path, text, "at least one message, or smaller messages")
+        }
+        Some(b) if b > PaceConfig::MAX_BURST => {
+            let text = format!("a burst of {}", b.print());
+            refuse(path, text, format!("at most {}", PaceConfig::MAX_BURST.print()))
+        }
+        _ => Ok(()),
+    };
+    burst(p.pace.is_some(), p.size.0, p.burst.map(|b| b.0), path("burst"))?;
+    if !p.is_laned() {
+        return Ok(());
+    }
+    if let Some((key, help)) = not_with_lanes(p) {
+        let text = format!("`{key}` in a program with lanes, `pace` or `spread`");
+        return refuse(path(key), text, help);
+    }
+    if s.qp.kind == QpKind::Ud {
+        let text = "lanes, `pace` or `spread` with UD queue pairs".to_owned();
+        return refuse("qp.type", text, "write `type = \"RC\"`: a datagram names its queue pair");
+    }
+    if p.lanes.is_empty() {
+        return Ok(());
+    }
+    if p.lanes.len() > MAX_LANES {
+        let text = format!("{} lanes of one program", p.lanes.len());
+        return refuse(path("lanes"), text, format!("at most {MAX_LANES}; use two programs"));
+    }
+    if p.pace.is_some() {
+        let text = "`pace` beside `lanes`".to_owned();
+        return refuse(path("pace"), text, "each lane has its own: say it there");
+    }
+    for (i, lane) in p.lanes.iter().enumerate() {
+        let at = |key: &str| path(&format!("lanes.{i}.{key}"));
+        check_lane(s, p, i, at)?;
+        let size = lane.size.map_or(p.size.0, |q| q.0);
+        burst(lane.pace.is_some(), size, lane.burst.map(|b| b.0), at("burst"))?;
+    }
+    Ok(())
+}
+
+fn check_lane(s: &Scenario, p: &Program, i: usize, at: impl Fn(&str) -> String) -> Checked {
+    let lane: &Lane = &p.lanes[i];
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if lane.name.is_empty() || !lane.name.chars().all(good) {
+        let text = format!("\"{}\" is no name for results", lane.name);
+        return refuse(at("name"), text, "use a to z, 0 to 9, `-` and `_`");
+    }
+    if p.lanes[..i].iter().any(|l| l.name == lane.name) {
+        let text = format!("two lanes are called \"{}\"", lane.name);
+        return refuse(at("name"), text, "give each a name of its own");
+    }
+    let qps = lane.qps.map_or(p.qps.value(), |q| q.value());
+    if qps > MAX_QPS_OF_LANE {
+        let text = format!("{qps} queue pairs of one lane");
+        let key = if lane.qps.is_some() { "qps" } else { "name" };
+        return refuse(at(key), text, format!("`qps` of at most {MAX_QPS_OF_LANE}"));
+    }
+    let depth = s.qp.sq_depth.value();
+    let window = lane.window.or(p.window).map_or(depth, |w| w.value());
+    if window > depth {
+        let text = format!("`window` is {window}, and `qp.sq_depth` is {depth}");
+        return refuse(at("window"), text, format!("at most {depth}, or raise the depth"));
+    }
+    let keys = [
+        ("batch", lane.batch, p.batch.value()),
+        ("signal_every", lane.signal_every, p.signal_every.value()),
+    ];
+    for (key, own, of_program) in keys {
+        let n = own.map_or(of_program, |n| n.value());
+        if n > window {
+            let text = format!("`{key}` is {n}, and the window is {window}");
+            let key = if own.is_some() { key } else { "window" };
+            return refuse(at(key), text, format!("at most {window}, or a larger `window`"));
+        }
+    }
+    let spread = lane.spread.or(p.spread).unwrap_or_default();
+    if lane.flows.value() > 1 && spread != Spread::Ordered {
+        let text = "`flows` where messages of a flow have no order".to_owned();
+        return refuse(at("flows"), text, "write `spread = \"ordered\"`, or leave it out");
+    }
+    if let Some(size) = lane.size {
+        check_op(s, p.op, size.0, &at("size"), &at("size"))?;
+    }
+    let granted = s.qp.max_inline.0;
+    if let Some(inline) = lane.inline.filter(|i| i.0 > granted) {
+        let text = format!(
+            "`inline` is {}, and `qp.max_inline` grants {}",
+            inline.0.print(),
+            granted.print()
+        );
+        return refuse(at("inline"), text, "lower it, or raise `qp.max_inline`");
+    }
+    Ok(())
+}
