@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use doorbell::workloads::{Failure, Results, Summand, SummandConfig, Workload};
 use doorbell_core::policy::aggregate::{
-    AggregateConfig, AggregateError, Group, Method, Order, Plan,
+    AggregateConfig, AggregateError, Group, Inside, Method, Order, Plan,
 };
 use doorbell_core::transport::{QpAttr, Reduce};
 use doorbell_core::units::{Ratio, Span, Time};
@@ -133,6 +133,12 @@ fn any_plan() -> impl Strategy<Value = Plan> {
             .prop_map(|(members, group, sums, lanes)| two_hop(members, group, sums, lanes)),
         1 => (2..6_u32, 1..3_u32).prop_map(|(n, lanes)| Plan::direct(n, lanes).expect("a plan")),
         1 => (2..6_u32).prop_map(|n| Plan::ring(n).expect("a plan")),
+        1 => (3..8_u32, 1..5_u32, 1..3_u32, any::<bool>()).prop_map(|(members, group, sums, ring)| {
+            let groups = Group::by_place(&vec![0; members as usize], group, sums);
+            let inside = if ring { Inside::Ring } else { Inside::Direct };
+            let lanes = groups.len() as u32 * sums;
+            Plan::two_level(&groups, inside, lanes).expect("a plan")
+        }),
     ]
 }
 

@@ -55,11 +55,13 @@ fn check_who(
 
 /// Keys without a use in the plan.
 fn check_plan(p: &Program, a: &Aggregate, path: &impl Fn(&str) -> String) -> Checked {
-    let (two_hop, ring) = (a.plan == AggregatePlan::TwoHop, a.plan == AggregatePlan::Ring);
+    let two_level = a.plan == AggregatePlan::TwoLevel;
+    let grouped = two_level || a.plan == AggregatePlan::TwoHop;
     let given = [
-        ("group", a.group.is_some() && !two_hop),
-        ("aggregators", a.aggregators.value() > 1 && !two_hop),
-        ("lanes", a.lanes.is_some() && ring),
+        ("group", a.group.is_some() && !grouped),
+        ("aggregators", a.aggregators.value() > 1 && !grouped),
+        ("lanes", a.lanes.is_some() && a.plan == AggregatePlan::Ring),
+        ("inside", a.inside.is_some() && !two_level),
     ];
     if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
         let text = format!("`{key}` has no use in the plan `{}`", a.plan.word());

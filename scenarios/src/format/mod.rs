@@ -58,7 +58,7 @@ mod switch_tests;
 #[cfg(test)]
 mod topology_tests;
 
-pub use aggregate::{Aggregate, AggregatePlan, Element, SumOrder};
+pub use aggregate::{Aggregate, AggregatePlan, Element, InsidePlan, SumOrder};
 pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
 pub use expect::{
     AxisExpect, Bound, CountExpect, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,

@@ -3,7 +3,7 @@
 //! Members contribute a vector each. In a [`Plan`] everybody sends to an aggregator near by, the
 //! aggregators send what they have summed to a root, and the sum comes back on the same way: links
 //! between groups carry one vector per group, not one per member. The same state machine runs
-//! direct plans (one hop) and rings, for comparison.
+//! direct plans (one hop), rings, and two levels (groups, then a ring over them), for comparison.
 //!
 //! # How it works
 //!
@@ -117,7 +117,7 @@ mod tests;
 pub use chunks::{Chunks, MAX_CHUNKS, Place};
 pub use config::{AggregateConfig, ConfigError, Method};
 pub use error::AggregateError;
-pub use plan::{Group, Load, MAX_LANES, Plan, PlanError};
+pub use plan::{Group, Inside, Load, MAX_LANES, Plan, PlanError};
 pub use reduce::{Order, Tally};
 
 use alloc::collections::VecDeque;

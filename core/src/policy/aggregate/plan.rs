@@ -8,6 +8,9 @@ use super::chunks::Chunks;
 
 #[cfg(test)]
 mod tests;
+mod two_level;
+
+pub use two_level::Inside;
 
 /// Members that are near each other, as a rack or the hosts of a leaf switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,7 +85,8 @@ fn heights(parent: &[Option<u32>]) -> Vec<u32> {
 ///
 /// In every lane each member contributes once, and the paths of the contributions form a tree that
 /// ends at the lane's root: one hop in [`Plan::direct`], two in [`Plan::two_hop`], one after the
-/// other through all members in [`Plan::ring`].
+/// other through all members in [`Plan::ring`], inside the groups and then around them in
+/// [`Plan::two_level`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     trees: Vec<Tree>,

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use doorbell_core::policy::aggregate::{AggregateConfig, Group, Method, Order, Plan};
+use doorbell_core::policy::aggregate::{
+    AggregateConfig, Group, Inside, Method, Order, Plan,
+};
 use doorbell_core::transport::QpAttr;
 use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::SimRng;
 use doorbell_sim::fabric::{End, FabricConfig};
 
 use super::{Planner, Role, bad};
-use crate::format::{self, AggregatePlan, Program, SumOrder};
+use crate::format::{self, Aggregate, AggregatePlan, InsidePlan, Program, SumOrder};
 use crate::run::{Point, RunError, network};
 use crate::workloads::{Summand, SummandConfig};
 
@@ -30,15 +32,27 @@ pub(crate) fn plan_of(point: &Point, index: usize) -> Result<Plan, RunError> {
         AggregatePlan::Direct => Plan::direct(n, lanes(1)),
         AggregatePlan::Ring => Plan::ring(n),
         AggregatePlan::TwoHop => {
-            let sums = a.aggregators.value() as u32;
-            let groups = match a.group {
-                Some(size) => Group::by_place(&vec![0; n as usize], size.value() as u32, sums),
-                None => Group::by_place(&switches(point, p)?, n, sums),
+            Plan::two_hop(&groups(point, p, a)?, lanes(a.aggregators.value() as u32))
+        }
+        AggregatePlan::TwoLevel => {
+            let (groups, sums) = (groups(point, p, a)?, a.aggregators.value() as u32);
+            let inside = match a.inside {
+                Some(InsidePlan::Ring) => Inside::Ring,
+                Some(InsidePlan::Direct) | None => Inside::Direct,
             };
-            Plan::two_hop(&groups, lanes(sums))
+            Plan::two_level(&groups, inside, lanes(sums.saturating_mul(groups.len() as u32)))
         }
     };
     plan.map_err(|e| bad(index, "aggregate", e.to_string(), "change `hosts` or `lanes`"))
+}
+
+/// Groups of a size, or those of the switches.
+fn groups(point: &Point, p: &Program, a: &Aggregate) -> Result<Vec<Group>, RunError> {
+    let (n, sums) = (p.hosts.value() as u32, a.aggregators.value() as u32);
+    Ok(match a.group {
+        Some(size) => Group::by_place(&vec![0; n as usize], size.value() as u32, sums),
+        None => Group::by_place(&switches(point, p)?, n, sums),
+    })
 }
 
 /// The switch of each member.
