@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::channel::Wiring;
 use super::chunks::{Chunks, MAX_CHUNKS};
 use super::plan::Plan;
 use super::reduce::Order;
@@ -11,7 +12,7 @@ use crate::units::Span;
 use crate::verbs::{AccessFlags, Mtu};
 
 /// Rights of the region and of the queue pairs: peers write chunks and sums, and read chunks.
-pub(super) const RIGHTS: AccessFlags =
+pub(in crate::policy) const RIGHTS: AccessFlags =
     AccessFlags::LOCAL_WRITE.union(AccessFlags::REMOTE_WRITE).union(AccessFlags::REMOTE_READ);
 
 /// How a contribution reaches the one that adds it.
@@ -211,6 +212,11 @@ impl AggregateConfig {
             return Err(ConfigError::Reads);
         }
         Ok(Chunks::new(self.bytes, self.chunk, plan.lanes()))
+    }
+
+    /// How its connections are made.
+    pub(super) const fn wiring(&self) -> Wiring {
+        Wiring { key: self.key, attr: self.attr, path_mtu: self.path_mtu }
     }
 
     /// Receives for contributions by SEND, where children may send `most`.

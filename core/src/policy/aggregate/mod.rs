@@ -101,16 +101,16 @@
 //! assert!(members.iter().all(|m| m.sum == 1 + 2 + 3 + 4));
 //! ```
 
-mod channel;
+pub(in crate::policy) mod channel;
 mod chunks;
-mod config;
+pub(in crate::policy) mod config;
 mod error;
 mod hop;
 mod open;
 mod plan;
 mod receive;
 mod reduce;
-mod tag;
+pub(in crate::policy) mod tag;
 #[cfg(test)]
 mod tests;
 
