@@ -151,6 +151,8 @@ pub enum ConfigError {
     },
     /// No READ may be outstanding.
     Reads,
+    /// A message may carry no piece.
+    Gather,
     /// This rank is no member of the plan.
     NoMember {
         /// The rank.
@@ -179,6 +181,7 @@ impl fmt::Display for ConfigError {
                 write!(f, "a pool of {got} receives: at least {need}, or leave it out")
             }
             Self::Reads => f.write_str("no READ may be outstanding: allow at least one"),
+            Self::Gather => f.write_str("no piece in a message: allow at least one"),
             Self::NoMember { rank, first, members } => {
                 write!(f, "rank {rank} is no member: the plan has {members}, from {first} on")
             }
