@@ -4,7 +4,7 @@ use doorbell_core::units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, Flows, Right, Step};
+use super::{Aggregate, AllToAll, Flows, Right, Step};
 use crate::quantity::{Count, Positive, Quantity};
 
 /// One program: who sends what to whom, and how it posts, rings and polls.
@@ -168,6 +168,9 @@ pub struct Program {
     /// Who adds for whom, of `kind = "aggregate"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
+    /// Who has what for whom, of `kind = "all-to-all"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_to_all: Option<AllToAll>,
 }
 
 impl Program {
@@ -222,6 +225,7 @@ impl Program {
             steps: Vec::new(),
             flows: None,
             aggregate: None,
+            all_to_all: None,
         }
     }
 }
@@ -281,6 +285,9 @@ pub enum ProgramKind {
     /// The vectors of many hosts become one sum; see `aggregate`. Time from the start of a round to
     /// the sum.
     Aggregate,
+    /// Every host has bytes for every other one, or tokens for experts; see `all_to_all`. Time from
+    /// the start of a round until a host has all that is for it.
+    AllToAll,
 }
 
 /// Who posts and polls.

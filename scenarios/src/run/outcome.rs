@@ -43,6 +43,11 @@
 //! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |
 //! | `added_bytes` | bytes | contributions that were added |
 //! | `byte_bound` | time | of one round: bytes of the busiest port in one direction at its rate |
+//! | `exchanges`, `exchanges_wrong` | count | of exchanges: rounds of all members that are complete, and of these wrong |
+//! | `sent_messages`, `passed_messages`, `passed_bytes` | count, bytes | of exchanges: sent, and those with something that another one had sent |
+//! | `between_messages`, `between_bytes` | count, bytes | of one round as planned, all tokens: from group to group |
+//! | `inside_messages`, `inside_bytes` | count, bytes | the same inside groups |
+//! | `between_per_token`, `inside_per_token` | ratio | messages by tokens |
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `wr_ids` | word | of a script's own sends in the order of their completions: `1, 0` |

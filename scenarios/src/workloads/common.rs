@@ -10,6 +10,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{SendFlags, WcStatus};
 
 use super::aggregate::Sums;
+use super::all_to_all::Exchanged;
 use super::connect::Lane;
 use super::flows::FlowTimes;
 use super::script::LogEntry;
@@ -257,6 +258,8 @@ pub struct Results {
     pub flows: FlowTimes,
     /// Sums, of members of an aggregation.
     pub sums: Option<Sums>,
+    /// Rounds, of members of an exchange.
+    pub exchanged: Option<Exchanged>,
     /// Why it ended early.
     pub failure: Option<Failure>,
 }

@@ -9,6 +9,7 @@
 //! | [`PingPong`] | itself, with `starts` turned |
 //! | [`Flows`] | [`Flows`] on each host that it has flows with |
 //! | [`Summand`] | [`Summand`] on each other member |
+//! | [`Exchanger`] | [`Exchanger`] on each other member |
 //! | [`Produce`] with a direct path | [`Verify`], or [`Responder`] |
 //! | [`Produce`] through a [`Proxy`] on its host | the proxy's peer: [`Verify`] or [`Responder`] |
 //!
@@ -17,6 +18,7 @@
 //! back end's runner names the stall.
 
 mod aggregate;
+mod all_to_all;
 mod common;
 pub mod connect;
 mod flows;
@@ -39,6 +41,7 @@ mod statuses;
 mod verify;
 
 pub use aggregate::{Summand, SummandConfig, Sums};
+pub use all_to_all::{Exchanged, Exchanger, ExchangerConfig, Share};
 pub use common::*;
 pub use connect::{LinkConfig, LocalConfig};
 pub use flows::{FlowEnd, FlowTime, FlowTimes, Flows, FlowsConfig, Gate, MAX_FLOW_MESSAGE};
@@ -80,6 +83,8 @@ pub enum Workload {
     Flows(Box<Flows>),
     /// A member of an aggregation.
     Summand(Box<Summand>),
+    /// A member of an exchange.
+    Exchanger(Box<Exchanger>),
 }
 
 impl Workload {
@@ -96,6 +101,7 @@ impl Workload {
             Self::Verify(p) => p.results(),
             Self::Flows(p) => p.results(),
             Self::Summand(p) => p.results(),
+            Self::Exchanger(p) => p.results(),
         }
     }
 }
@@ -113,6 +119,7 @@ impl Program for Workload {
             Self::Verify(p) => p.step(t),
             Self::Flows(p) => p.step(t),
             Self::Summand(p) => p.step(t),
+            Self::Exchanger(p) => p.step(t),
         }
     }
 
@@ -123,6 +130,7 @@ impl Program for Workload {
             // Their waits name what they wait for.
             Self::Latency(_) | Self::PingPong(_) | Self::Script(_) | Self::Produce(_) => None,
             Self::Proxy(_) | Self::Verify(_) | Self::Flows(_) | Self::Summand(_) => None,
+            Self::Exchanger(_) => None,
         }
     }
 }
@@ -137,7 +145,9 @@ macro_rules! from {
     };
 }
 
-from!(Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand);
+from!(
+    Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand, Exchanger
+);
 
 #[cfg(test)]
 mod tests {

@@ -11,9 +11,7 @@ use crate::policy::Batcher;
 use crate::policy::aggregate::channel::{Channel, Class, announce, is_ready, link, publish};
 use crate::policy::aggregate::config::RIGHTS;
 use crate::policy::aggregate::{ConfigError, MAX_CHUNKS};
-use crate::transport::{
-    Completions, Control, QpInit, QpSize, Remote, Transport, WaitSet,
-};
+use crate::transport::{Completions, Control, QpInit, QpSize, Remote, Transport, WaitSet};
 use crate::units::Time;
 use crate::verbs::QpType;
 
@@ -123,7 +121,8 @@ impl AllToAll {
             outstanding: 0,
             taken: 0,
         };
-        let memory = Remote { addr: self.mr.addr + self.inboxes + need.back.base, rkey: self.mr.rkey };
+        let memory =
+            Remote { addr: self.mr.addr + self.inboxes + need.back.base, rkey: self.mr.rkey };
         publish(t, &self.config.wiring(), &channel, memory, self.fingerprint)?;
         let index = qp.index() as usize;
         self.by_qp.resize(self.by_qp.len().max(index + 1), u32::MAX);
@@ -191,8 +190,10 @@ impl AllToAll {
 fn needs(schedule: &Schedule, me: u32) -> Vec<Need<'_>> {
     let out = schedule.streams.range((me, 0)..=(me, u32::MAX));
     let mut needs: Vec<_> = out
-        .map(|((_, member), out)| {
-            Need { member: *member, out, back: &schedule.streams[&(*member, me)] }
+        .map(|((_, member), out)| Need {
+            member: *member,
+            out,
+            back: &schedule.streams[&(*member, me)],
         })
         .collect();
     let after = needs.iter().position(|n| n.member > me).unwrap_or(0);

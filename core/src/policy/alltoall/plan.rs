@@ -41,7 +41,8 @@ pub(super) struct Parcel {
     pub slices: Range<usize>,
 }
 
-/// Messages and their payload, if none is cut and none is put together with others.
+/// Messages and their payload, if none is cut and none is put together with others. Sums of
+/// several saturate.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
     /// Messages from one place to another.
@@ -52,6 +53,15 @@ pub struct Traffic {
     pub inside: u64,
     /// Their bytes.
     pub inside_bytes: u64,
+}
+
+impl core::ops::AddAssign for Traffic {
+    fn add_assign(&mut self, more: Self) {
+        self.between = self.between.saturating_add(more.between);
+        self.between_bytes = self.between_bytes.saturating_add(more.between_bytes);
+        self.inside = self.inside.saturating_add(more.inside);
+        self.inside_bytes = self.inside_bytes.saturating_add(more.inside_bytes);
+    }
 }
 
 /// Why there is no such exchange.
@@ -257,47 +267,35 @@ impl Exchange {
     /// Messages and bytes of one round.
     pub fn traffic(&self) -> Traffic {
         let mut all = Traffic::default();
-        for p in &self.parcels {
-            let slices = self.slices(p);
-            let each: u64 = slices.iter().map(|s| s.bytes).sum();
-            match (self.relay(p.from, p.place), self.place_of[p.from as usize] == p.place) {
-                (None, true) => {
-                    all.inside += slices.len() as u64;
-                    all.inside_bytes += each;
-                }
-                (None, false) => {
-                    all.between += slices.len() as u64;
-                    all.between_bytes += each;
-                }
-                (Some(relay), _) => {
-                    all.between += 1;
-                    all.between_bytes += p.bytes;
-                    let passed = slices.iter().filter(|s| s.to != relay);
-                    passed.for_each(|s| {
-                        all.inside += 1;
-                        all.inside_bytes += s.bytes;
-                    });
-                }
-            }
-        }
+        self.parcels.iter().for_each(|p| all += self.traffic_of_parcel(p));
         all
     }
 
-    /// The members of the places that a member's tokens go to, for a limit of places per token:
-    /// of `ranked`, best first, those at the first `places` places that appear.
-    ///
-    /// This is how a router bounds what a token costs the network: with a limit of 4 no token
-    /// crosses to more than 4 places.
-    pub fn within_places(&self, ranked: &[u32], places: usize) -> Vec<u32> {
-        let mut near: Vec<u32> = vec![];
-        for &m in ranked {
-            let place = self.place_of[m as usize];
-            if !near.contains(&place) && near.len() < places {
-                near.push(place);
+    /// Those of what one member has for others, on all hops.
+    pub fn traffic_of(&self, member: u32) -> Traffic {
+        let mut all = Traffic::default();
+        let its = self.parcels.iter().filter(|p| p.from == member);
+        its.for_each(|p| all += self.traffic_of_parcel(p));
+        all
+    }
+
+    fn traffic_of_parcel(&self, p: &Parcel) -> Traffic {
+        let slices = self.slices(p);
+        let relay = self.relay(p.from, p.place);
+        let to_others = slices.iter().filter(|s| Some(s.to) != relay);
+        let (messages, bytes) = to_others.fold((0, 0), |(n, b), s| (n + 1, b + s.bytes));
+        match relay {
+            None if self.place_of[p.from as usize] == p.place => {
+                Traffic { inside: messages, inside_bytes: bytes, ..Traffic::default() }
             }
+            None => Traffic { between: messages, between_bytes: bytes, ..Traffic::default() },
+            Some(_) => Traffic {
+                between: 1,
+                between_bytes: p.bytes,
+                inside: messages,
+                inside_bytes: bytes,
+            },
         }
-        let stays = |m: &&u32| near.contains(&self.place_of[**m as usize]);
-        ranked.iter().filter(stays).copied().collect()
     }
 
     /// A number that the same exchange has everywhere.
@@ -369,9 +367,6 @@ mod tests {
         assert_eq!((t.between, t.between_bytes), (2, 200));
         assert_eq!((t.inside, t.inside_bytes), (1 + 2 + 1, 400));
         assert_eq!((e.outbox_bytes(0), e.outbox_bytes(1)), (100, 0));
-        assert_eq!(e.within_places(&[3, 5, 2, 1, 4], 2), [3, 5, 2, 4]);
-        assert_eq!(e.within_places(&[3, 5, 2, 1, 4], 9), [3, 5, 2, 1, 4]);
-        assert_eq!(e.within_places(&[3, 5], 0), [0; 0]);
     }
 
     proptest! {

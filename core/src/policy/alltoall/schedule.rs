@@ -103,9 +103,8 @@ impl Schedule {
         // A relay passes on first what is due first: all begin with the next place, so the
         // parcels of the place before its own are the first to come.
         relayed.sort_by_key(|(relay, _, p)| (*relay, exchange.distance(p.from, *relay)));
-        let passed = |(relay, _, p): &(u32, _, &Parcel)| {
-            exchange.slices(p).iter().any(|s| s.to != *relay)
-        };
+        let passed =
+            |(relay, _, p): &(u32, _, &Parcel)| exchange.slices(p).iter().any(|s| s.to != *relay);
         let hops = if relayed.iter().any(passed) { 2 } else { 1 };
         for (relay, start, parcel) in relayed {
             of.second_hop(parcel, relay, start);

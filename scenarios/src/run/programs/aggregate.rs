@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use doorbell_core::policy::aggregate::{
-    AggregateConfig, Group, Inside, Method, Order, Plan,
-};
+use doorbell_core::policy::aggregate::{AggregateConfig, Group, Inside, Method, Order, Plan};
 use doorbell_core::transport::QpAttr;
 use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::SimRng;
@@ -17,7 +15,7 @@ use crate::workloads::{Summand, SummandConfig};
 
 /// What the fill of a vector takes at the most, per byte, before the clock of rounds begins:
 /// 1 GB/s, a tenth of what a core copies.
-const FILL_PER_BYTE: Span = Span::from_ns(1);
+pub(super) const FILL_PER_BYTE: Span = Span::from_ns(1);
 
 /// The plan of program `index`, which is an aggregation.
 ///
@@ -56,7 +54,7 @@ fn groups(point: &Point, p: &Program, a: &Aggregate) -> Result<Vec<Group>, RunEr
 }
 
 /// The switch of each member.
-fn switches(point: &Point, p: &Program) -> Result<Vec<u32>, RunError> {
+pub(super) fn switches(point: &Point, p: &Program) -> Result<Vec<u32>, RunError> {
     let fabric = network::network_of(&point.scenario, &point.profile);
     let fabric = fabric.map_err(|w| RunError::BadInput {
         path: w.path,
@@ -108,7 +106,7 @@ impl Planner<'_> {
     }
 
     /// When a member joins each round: a stream of its own, so that more hosts draw nobody else's.
-    fn late(&self, index: usize, p: &Program, jitter: Span, member: u32) -> Vec<Span> {
+    pub(super) fn late(&self, index: usize, p: &Program, jitter: Span, member: u32) -> Vec<Span> {
         if jitter == Span::ZERO {
             return vec![];
         }

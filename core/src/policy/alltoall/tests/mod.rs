@@ -100,8 +100,7 @@ impl Member {
                 return Ok(None);
             }
             let me = t.rank();
-            let bytes: Vec<u8> =
-                (0..state.outbox().len).map(|at| byte(me, round, at)).collect();
+            let bytes: Vec<u8> = (0..state.outbox().len).map(|at| byte(me, round, at)).collect();
             t.copy_in(state.outbox(), &bytes)?;
             state.begin(t.now())?;
             self.began.push(t.now());
@@ -193,9 +192,8 @@ fn check(exchange: &Exchange, members: &[Member]) {
         for (round, got) in m.got.iter().enumerate() {
             for a in arrivals {
                 let bytes = &got[a.inbox as usize..(a.inbox + a.bytes) as usize];
-                let right = |(n, b): (usize, &u8)| {
-                    *b == byte(a.from, round as u64, a.outbox + n as u64)
-                };
+                let right =
+                    |(n, b): (usize, &u8)| *b == byte(a.from, round as u64, a.outbox + n as u64);
                 assert!(bytes.iter().enumerate().all(right), "rank {rank}, round {round}: {a:?}");
             }
         }

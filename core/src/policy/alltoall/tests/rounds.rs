@@ -60,9 +60,8 @@ fn a_relay_puts_small_pieces_together() {
 fn settings_that_cannot_be_are_refused() {
     let schedule = Schedule::new(&six(Route::TwoHop), 64);
     let mut ideal = Ideal::new(7);
-    let mut open = |rank: usize, config| {
-        AllToAll::open(&mut ideal.at(rank), config, &schedule).map(|_| ())
-    };
+    let mut open =
+        |rank: usize, config| AllToAll::open(&mut ideal.at(rank), config, &schedule).map(|_| ());
     let base = AllToAllConfig::default();
     let none = AllToAllConfig { window: 0, ..base };
     assert_eq!(open(0, none), Err(AggregateError::Config(ConfigError::Window)));
@@ -91,10 +90,13 @@ fn a_round_begins_when_the_last_one_is_over() {
     assert_eq!(a.begin(Time::ZERO), Err(AggregateError::Busy), "one round at a time");
     assert!(matches!(a.step(&mut ideal.at(0)), Ok(Progress::Wait { .. })));
     b.begin(Time::ZERO).unwrap();
-    assert_eq!(b.step(&mut ideal.at(1)), Ok(Progress::Wait {
-        on: WaitSet::cq(b.cq),
-        until: Time::ZERO + AllToAllConfig::default().hop_deadline,
-    }));
+    assert_eq!(
+        b.step(&mut ideal.at(1)),
+        Ok(Progress::Wait {
+            on: WaitSet::cq(b.cq),
+            until: Time::ZERO + AllToAllConfig::default().hop_deadline,
+        })
+    );
     assert_eq!(b.step(&mut ideal.at(1)), Ok(Progress::Complete));
     assert_eq!(a.step(&mut ideal.at(0)), Ok(Progress::Complete));
     a.close(&mut ideal.at(0)).unwrap();
