@@ -110,6 +110,7 @@ mod open;
 mod plan;
 mod receive;
 mod reduce;
+pub mod sparse;
 pub(in crate::policy) mod tag;
 #[cfg(test)]
 mod tests;
