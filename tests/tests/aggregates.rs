@@ -23,10 +23,10 @@ use proptest::strategy::ValueTree;
 const ROUNDS: u64 = 2;
 const ROUND_DEADLINE: Span = Span::from_ms(5);
 /// Longest time for which a fault stalls a host.
-const STALL: Span = Span::from_ms(4);
+pub(super) const STALL: Span = Span::from_ms(4);
 
 /// When rounds begin: the endpoints have been exchanged by then.
-fn epoch() -> Time {
+pub(super) fn epoch() -> Time {
     Time::ZERO + Span::from_us(50)
 }
 
@@ -37,7 +37,7 @@ fn bound(config: &AggregateConfig) -> Time {
 }
 
 /// A fault of packets of a host that is there.
-fn of_hosts(what: &What, hosts: u32) -> What {
+pub(super) fn of_hosts(what: &What, hosts: u32) -> What {
     match what {
         What::Packets(f) => {
             let source = f.matcher.source.map(|h| HostId(h.0 % hosts));
@@ -157,7 +157,7 @@ fn any_config() -> impl Strategy<Value = AggregateConfig> {
     )
 }
 
-fn packets() -> impl Strategy<Value = What> {
+pub(super) fn packets() -> impl Strategy<Value = What> {
     let verdict = prop_oneof![
         4 => Just(PacketVerdict::Drop),
         1 => Just(PacketVerdict::Corrupt),
@@ -173,7 +173,7 @@ fn packets() -> impl Strategy<Value = What> {
 }
 
 /// Something that happens to a host, from the exchange of endpoints on.
-fn host_fault() -> impl Strategy<Value = HostFault> {
+pub(super) fn host_fault() -> impl Strategy<Value = HostFault> {
     let action = prop_oneof![
         2 => Just(HostAction::PeerDead),
         1 => Just(HostAction::ProgramStall { rank: None }),

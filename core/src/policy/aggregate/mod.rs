@@ -43,6 +43,17 @@
 //! that ends in bounded time can exclude that. Who gives up tells its neighbours, so that an error
 //! spreads faster than the deadlines; a member that has its sum by then keeps it.
 //!
+//! # Going on without a member
+//!
+//! An error ends an aggregation for good. Survivors that want to go on close it and open another
+//! one by [`Plan::without`] the member that the error names ([`AggregateError::culprit`]) and
+//! [`AggregateConfig::after`] the rounds that are complete; they fill their vectors again, since
+//! the region means nothing. Its sums are those of the survivors, and [`Aggregate::absent`] says
+//! whom they lack: a sum is never partial without a word. Members that do not agree on who is gone
+//! or which round is next are told so by [`AggregateError::Mismatch`] when they connect, or find
+//! that somebody is not there: a member that had its sum before the error spread has gone on to
+//! the next round, and in a plan where lanes wait for each other a messenger may have been named.
+//!
 //! # Use
 //!
 //! [`Aggregate::open`], [`Aggregate::connect`] until it is complete; then per round: fill
@@ -232,6 +243,8 @@ pub struct Aggregate {
     config: AggregateConfig,
     /// Own rank.
     rank: u32,
+    /// Ranks without a part in it.
+    absent: Vec<u32>,
     cut: Chunks,
     /// `window`, no more than a lane has chunks.
     window: u64,
@@ -274,6 +287,11 @@ impl Aggregate {
     /// The cut of the vector.
     pub fn cut(&self) -> &Chunks {
         &self.cut
+    }
+
+    /// Ranks that its sums lack: those that the plan goes on without.
+    pub fn absent(&self) -> &[u32] {
+        &self.absent
     }
 
     /// What it has done.

@@ -189,6 +189,7 @@ impl Aggregate {
         let (cq, srq) = (t.create_cq(sizes.cq)?, t.create_srq(pd, sizes.receives)?);
         let mut member = Self {
             rank,
+            absent: plan.absent().iter().map(|m| config.first_rank + m).collect(),
             cut,
             window: window.into(),
             fingerprint: config.fingerprint(plan),

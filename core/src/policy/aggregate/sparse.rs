@@ -211,9 +211,7 @@ fn magnitude(op: Reduce, vector: &[u8], place: u32) -> u64 {
         Reduce::SumF32 => {
             u64::from(u32::from_le_bytes(element.try_into().expect("4 bytes")) & !(1 << 31))
         }
-        Reduce::SumF64 => {
-            u64::from_le_bytes(element.try_into().expect("8 bytes")) & !(1 << 63)
-        }
+        Reduce::SumF64 => u64::from_le_bytes(element.try_into().expect("8 bytes")) & !(1 << 63),
     }
 }
 

@@ -124,7 +124,7 @@ fn with_a_lane_for_everybody_all_have_the_same_load() {
     }
 }
 
-fn any_plan() -> impl Strategy<Value = Plan> {
+pub(super) fn any_plan() -> impl Strategy<Value = Plan> {
     let places = proptest::collection::vec(0_u32..4, 2..20);
     let two =
         (places, 1_u32..6, 1_u32..4, 1_u32..9).prop_map(|(place_of, largest, sums, lanes)| {

@@ -38,7 +38,7 @@ impl Plan {
             return Err(PlanError::Lanes { got: lanes });
         }
         let trees = (0..lanes).map(|lane| tree(groups, inside, lane as usize, members as usize));
-        Ok(Self { trees: trees.collect() })
+        Ok(Self { trees: trees.collect(), absent: vec![] })
     }
 }
 

@@ -210,9 +210,8 @@ fn descent(rounds: u32, entries: Option<u32>, feedback: bool) -> f64 {
             *x -= f32::from_le_bytes(step.try_into().unwrap()) / MEMBERS as f32;
         }
     }
-    let distance = |of: &[f32]| -> f64 {
-        (0..ELEMENTS).map(|i| f64::from(of[i] - mean(i)).powi(2)).sum()
-    };
+    let distance =
+        |of: &[f32]| -> f64 { (0..ELEMENTS).map(|i| f64::from(of[i] - mean(i)).powi(2)).sum() };
     distance(&at) / distance(&vec![0.0; ELEMENTS])
 }
 

@@ -1,6 +1,7 @@
 //! Members on the ideal back end, with everything that can go wrong.
 
 mod faults;
+mod goes_on;
 mod rig;
 mod sums;
 
