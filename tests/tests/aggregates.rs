@@ -92,6 +92,7 @@ fn run(
             epoch: epoch(),
             interval,
             late: vec![],
+            goes_on: false,
         };
         let what = Workload::from(Summand::new(config));
         world.add_program(HostId(host), machine::core(0), Time::ZERO, what);

@@ -67,6 +67,11 @@ pub struct Aggregate {
     /// How long a round may take.
     #[serde(default = "default_round_deadline")]
     pub round_deadline: Positive<Span>,
+    /// Whether hosts go on without one that an error names: they connect anew, and do the round
+    /// again by themselves. Such sums are counted apart (`sums_of_survivors`). Otherwise an error
+    /// is the end.
+    #[serde(default, skip_serializing_if = "super::switch::is_false")]
+    pub goes_on: bool,
 }
 
 const fn default_chunk() -> Positive<Bytes> {

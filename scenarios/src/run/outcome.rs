@@ -39,6 +39,8 @@
 //! | `jain` | ratio | Jain's index over the throughputs of complete flows |
 //! | `victims` | count | flows that were slow though they shared neither end, see docs/flows.md |
 //! | `sums`, `sums_wrong` | count | of aggregations: rounds of all members that are complete, and of these wrong |
+//! | `sums_of_survivors` | count | of the complete ones: sums of some members only, as they say |
+//! | `members_absent` | count | members that any other one went on without, at the most |
 //! | `members_failed` | count | members that ended with an error instead |
 //! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |
 //! | `added_bytes` | bytes | contributions that were added |

@@ -97,6 +97,7 @@ impl Planner<'_> {
                 epoch,
                 interval: p.interval.map(|i| i.0),
                 late: self.late(index, p, a.jitter.0, member),
+                goes_on: a.goes_on,
             };
             let role = if a.broadcast || root { Role::Sender } else { Role::Peer };
             let on = self.initiator(index, p, (host, p.nic.value() as u8))?;

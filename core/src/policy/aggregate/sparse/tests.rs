@@ -223,7 +223,9 @@ fn with_feedback_a_descent_arrives_and_without_it_does_not() {
     assert!((dense[0] / 0.95_f64.powi(100) - 1.0).abs() < 0.01, "{dense:?}");
     let with = [50, 200, 400].map(|rounds| descent(rounds, Some(16), true));
     let without = [50, 200, 400].map(|rounds| descent(rounds, Some(16), false));
-    std::println!("dense {dense:?}, with {with:?}, without {without:?}");
-    assert!(with[0] < 0.5 && with[1] < 0.01 && with[2] < 0.002, "{with:?}");
-    assert!(without[2] > 0.02, "{without:?}");
+    // The figures of the module's page: residuals keep it from arriving, and their lack from coming
+    // near.
+    assert!(with[0] < 0.01 && (1e-5..1e-3).contains(&with[1]), "{with:?}");
+    assert!((1e-5..1e-3).contains(&with[2]), "{with:?}");
+    assert!((0.05..0.1).contains(&without[2]), "{without:?}");
 }
