@@ -152,8 +152,11 @@ impl Exchange {
     /// AllToAll: `counts[s * members + d]` bytes of member `s` for member `d`. What a member has
     /// for itself does not move and is not in its outbox.
     ///
-    /// The outbox of a member has its bytes for the first place, there by ascending member, then
-    /// those for the second place, and so on.
+    /// The outbox of a member has its bytes for the first place, then those for the second one, and
+    /// so on; [`Exchange::departures`] says what is where. Inside a place they begin with those for
+    /// the member behind the one of the sender's own number, and go on upwards and around: what
+    /// the relays of a place pass on then goes to different members at a time, and what a relay
+    /// keeps comes last.
     ///
     /// # Errors
     /// Fewer than two members, or another number of counts than members squared.
@@ -169,8 +172,9 @@ impl Exchange {
         }
         for from in 0..all.members() {
             for place in 0..all.places.len() {
+                let order = all.order(from, place);
                 let (mut slices, mut bytes) = (vec![], 0);
-                for &to in all.places[place].iter().filter(|to| **to != from) {
+                for to in order.into_iter().filter(|to| *to != from) {
                     let count = counts[from as usize * n + to as usize];
                     if count > 0 {
                         slices.push(Slice { to, offset: bytes, bytes: count });
@@ -215,6 +219,16 @@ impl Exchange {
         Ok(())
     }
 
+    /// In which order a member has bytes for those of a place.
+    fn order(&self, from: u32, place: usize) -> Vec<u32> {
+        let own = &self.places[self.place_of[from as usize] as usize];
+        let number = own.iter().position(|m| *m == from).expect("it is at its place");
+        let mut order = self.places[place].clone();
+        let first = (number + 1) % order.len();
+        order.rotate_left(first);
+        order
+    }
+
     fn push(&mut self, from: u32, place: u32, (outbox, bytes): (u64, u64), slices: &[Slice]) {
         let first = self.slices.len();
         self.slices.extend_from_slice(slices);
@@ -236,6 +250,12 @@ impl Exchange {
     /// Bytes of the outbox of a member.
     pub fn outbox_bytes(&self, member: u32) -> u64 {
         self.outbox[member as usize]
+    }
+
+    /// What a member has for others: for whom, the first byte in its outbox, and how many.
+    pub fn departures(&self, from: u32) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
+        let its = self.parcels.iter().filter(move |p| p.from == from);
+        its.flat_map(|p| self.slices(p).iter().map(|s| (s.to, p.outbox + s.offset, s.bytes)))
     }
 
     pub(super) fn parcels(&self) -> &[Parcel] {
@@ -356,6 +376,16 @@ mod tests {
         assert_eq!((two.between, two.inside), (128 * 15, 128 * (7 + 15 * 7)));
         assert_eq!(direct.between_bytes, two.between_bytes);
         assert_eq!(direct.between_bytes, 128 * 120 * 1024);
+    }
+
+    #[test]
+    fn relays_pass_on_to_different_members_at_a_time() {
+        let e = Exchange::by_counts(&[0, 0, 0, 1, 1, 1], &[8; 36], Route::TwoHop).unwrap();
+        let to = |from| -> Vec<u32> { e.departures(from).map(|(to, ..)| to).collect() };
+        // What the relay keeps, of the sender's own number, comes last.
+        assert_eq!((to(0), to(1)), (vec![1, 2, 4, 5, 3], vec![2, 0, 5, 3, 4]));
+        let places: Vec<(u64, u64)> = e.departures(5).map(|(_, at, bytes)| (at, bytes)).collect();
+        assert_eq!(places, [(0, 8), (8, 8), (16, 8), (24, 8), (32, 8)]);
     }
 
     #[test]
