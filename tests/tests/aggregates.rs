@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use doorbell::workloads::{Failure, Results, Summand, SummandConfig, Workload};
 use doorbell_core::policy::aggregate::{
-    AggregateConfig, AggregateError, Group, Method, Order, Plan,
+    AggregateConfig, AggregateError, Group, Inside, Method, Order, Plan,
 };
 use doorbell_core::transport::{QpAttr, Reduce};
 use doorbell_core::units::{Ratio, Span, Time};
@@ -23,10 +23,10 @@ use proptest::strategy::ValueTree;
 const ROUNDS: u64 = 2;
 const ROUND_DEADLINE: Span = Span::from_ms(5);
 /// Longest time for which a fault stalls a host.
-const STALL: Span = Span::from_ms(4);
+pub(super) const STALL: Span = Span::from_ms(4);
 
 /// When rounds begin: the endpoints have been exchanged by then.
-fn epoch() -> Time {
+pub(super) fn epoch() -> Time {
     Time::ZERO + Span::from_us(50)
 }
 
@@ -37,7 +37,7 @@ fn bound(config: &AggregateConfig) -> Time {
 }
 
 /// A fault of packets of a host that is there.
-fn of_hosts(what: &What, hosts: u32) -> What {
+pub(super) fn of_hosts(what: &What, hosts: u32) -> What {
     match what {
         What::Packets(f) => {
             let source = f.matcher.source.map(|h| HostId(h.0 % hosts));
@@ -92,6 +92,7 @@ fn run(
             epoch: epoch(),
             interval,
             late: vec![],
+            goes_on: false,
         };
         let what = Workload::from(Summand::new(config));
         world.add_program(HostId(host), machine::core(0), Time::ZERO, what);
@@ -133,6 +134,12 @@ fn any_plan() -> impl Strategy<Value = Plan> {
             .prop_map(|(members, group, sums, lanes)| two_hop(members, group, sums, lanes)),
         1 => (2..6_u32, 1..3_u32).prop_map(|(n, lanes)| Plan::direct(n, lanes).expect("a plan")),
         1 => (2..6_u32).prop_map(|n| Plan::ring(n).expect("a plan")),
+        1 => (3..8_u32, 1..5_u32, 1..3_u32, any::<bool>()).prop_map(|(members, group, sums, ring)| {
+            let groups = Group::by_place(&vec![0; members as usize], group, sums);
+            let inside = if ring { Inside::Ring } else { Inside::Direct };
+            let lanes = groups.len() as u32 * sums;
+            Plan::two_level(&groups, inside, lanes).expect("a plan")
+        }),
     ]
 }
 
@@ -151,7 +158,7 @@ fn any_config() -> impl Strategy<Value = AggregateConfig> {
     )
 }
 
-fn packets() -> impl Strategy<Value = What> {
+pub(super) fn packets() -> impl Strategy<Value = What> {
     let verdict = prop_oneof![
         4 => Just(PacketVerdict::Drop),
         1 => Just(PacketVerdict::Corrupt),
@@ -167,7 +174,7 @@ fn packets() -> impl Strategy<Value = What> {
 }
 
 /// Something that happens to a host, from the exchange of endpoints on.
-fn host_fault() -> impl Strategy<Value = HostFault> {
+pub(super) fn host_fault() -> impl Strategy<Value = HostFault> {
     let action = prop_oneof![
         2 => Just(HostAction::PeerDead),
         1 => Just(HostAction::ProgramStall { rank: None }),

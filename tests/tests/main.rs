@@ -10,6 +10,7 @@ mod congestion;
 mod determinism;
 mod devices;
 mod events;
+mod exchanges;
 mod failed_completions;
 mod fuzz_corpus;
 mod host;

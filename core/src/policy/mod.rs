@@ -20,6 +20,7 @@
 //! | [`CreditGate`], [`CreditIssuer`] | how many messages may be under way, and when to say so |
 
 pub mod aggregate;
+pub mod alltoall;
 mod batch;
 mod buffers;
 mod cq;

@@ -19,18 +19,21 @@ use crate::quantity::{Count, Positive, Quantity};
 pub struct Aggregate {
     /// Who sends to whom.
     pub plan: AggregatePlan,
-    /// `two-hop`: hosts of a group; without it those at one switch. Larger groups: fewer bytes
-    /// between groups, more for each aggregator.
+    /// `two-hop` and `two-level`: hosts of a group; without it those at one switch. Larger groups:
+    /// fewer bytes between groups, more for each aggregator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Count<1, 8192>>,
-    /// `two-hop`: hosts of each group that add, each its share of the vector. More: fewer bytes for
-    /// each.
+    /// `two-hop` and `two-level`: hosts of each group that add, each its share of the vector. More:
+    /// fewer bytes for each.
     #[serde(default)]
     pub aggregators: Count<1, 8192>,
-    /// `two-hop` and `direct`: parts of the vector with a root of their own; without it as many as
-    /// there are aggregators, in `direct` one.
+    /// All plans but `ring`: parts of the vector with a root of their own; without it in `direct`
+    /// one, in `two-hop` `aggregators`, in `two-level` `aggregators` times the groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lanes: Option<Count<1, 4096>>,
+    /// `two-level`: how contributions reach the host that adds for its group; without it `direct`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<InsidePlan>,
     /// Type of the elements.
     #[serde(default)]
     pub element: Element,
@@ -64,6 +67,11 @@ pub struct Aggregate {
     /// How long a round may take.
     #[serde(default = "default_round_deadline")]
     pub round_deadline: Positive<Span>,
+    /// Whether hosts go on without one that an error names: they connect anew, and do the round
+    /// again by themselves. Such sums are counted apart (`sums_of_survivors`). Otherwise an error
+    /// is the end.
+    #[serde(default, skip_serializing_if = "super::switch::is_false")]
+    pub goes_on: bool,
 }
 
 const fn default_chunk() -> Positive<Bytes> {
@@ -104,6 +112,19 @@ pub enum AggregatePlan {
     TwoHop,
     /// Each share of the vector goes once around all hosts, then the sum does.
     Ring,
+    /// Hosts send to an aggregator of their group; the sums of the groups go around a ring of
+    /// aggregators, then the whole sum does, and comes back inside the groups.
+    TwoLevel,
+}
+
+/// How contributions reach the host that adds for its group.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum InsidePlan {
+    /// All send to it.
+    Direct,
+    /// From one to the next.
+    Ring,
 }
 
 impl AggregatePlan {
@@ -113,6 +134,7 @@ impl AggregatePlan {
             Self::Direct => "direct",
             Self::TwoHop => "two-hop",
             Self::Ring => "ring",
+            Self::TwoLevel => "two-level",
         }
     }
 }

@@ -56,6 +56,12 @@ fn who_takes_part() {
 fn plans_and_their_keys() {
     replaced("two-hop", "three-hop", "unknown value", "two-hop");
     replaced("two-hop", "direct", "`group` has no use in the plan `direct`", "leave it out");
+    accepted(&GOOD.replace("two-hop', group", "two-level', inside = 'ring', group"));
+    let inside = "plan = 'two-hop', inside = 'ring'";
+    let no_use = "`inside` has no use in the plan `two-hop`";
+    replaced("plan = 'two-hop'", inside, no_use, "leave it out");
+    let star = "plan = 'two-level', inside = 'star'";
+    replaced("plan = 'two-hop'", star, "unknown value", "direct");
     let ring = "plan = 'ring', lanes = 4, order = 'arrival', pool = 1";
     let own = "plan = 'two-hop', group = 2, aggregators = 2, order = 'arrival', pool = 1";
     replaced(own, ring, "`lanes` has no use in the plan `ring`", "leave it out");

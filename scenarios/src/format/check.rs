@@ -5,6 +5,7 @@ use doorbell_core::verbs::QpAttrMask;
 use serde_json::Value as Json;
 
 use super::check_aggregate::check_aggregate;
+use super::check_all_to_all::check_all_to_all;
 use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
 use super::check_flows::check_flows;
@@ -208,6 +209,11 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
         check_kind(p, given)?;
         check_initiator(profile, p, given)?;
         return check_aggregate(s, profile, p, |key| given.path(key));
+    }
+    if p.kind == ProgramKind::AllToAll {
+        check_kind(p, given)?;
+        check_initiator(profile, p, given)?;
+        return check_all_to_all(s, profile, p, |key| given.path(key));
     }
     let hosts = s.topology.hosts.value();
     for (key, host) in [("host", p.host.value()), ("peer", p.peer.value())] {

@@ -5,7 +5,7 @@ use doorbell_core::units::Bytes;
 
 use super::check::{Checked, refuse};
 use super::check_hosts::{OTHER_NIC, check_range, no_such_nic};
-use super::{Aggregate, AggregatePlan, Op, Program, QpKind, Scenario, SumOrder};
+use super::{Aggregate, AggregatePlan, Op, Program, ProgramKind, QpKind, Scenario, SumOrder};
 use crate::profile::Profile;
 use crate::quantity::Unit;
 
@@ -35,7 +35,7 @@ pub(super) fn check_aggregate(
 }
 
 /// The hosts are there, with the NIC, and there are two or more.
-fn check_who(
+pub(super) fn check_who(
     s: &Scenario,
     profile: &Profile,
     p: &Program,
@@ -44,7 +44,11 @@ fn check_who(
     check_range(s, p, path)?;
     let (first, n) = (p.host.value(), p.hosts.value());
     if n < 2 {
-        let text = "a sum of one vector".to_owned();
+        let text = match p.kind {
+            ProgramKind::AllToAll => "an exchange of one host",
+            _ => "a sum of one vector",
+        };
+        let text = text.to_owned();
         return refuse(path("hosts"), text, "at least 2 hosts");
     }
     match no_such_nic(&s.topology, profile, p.nic.value(), first..first + n) {
@@ -55,11 +59,13 @@ fn check_who(
 
 /// Keys without a use in the plan.
 fn check_plan(p: &Program, a: &Aggregate, path: &impl Fn(&str) -> String) -> Checked {
-    let (two_hop, ring) = (a.plan == AggregatePlan::TwoHop, a.plan == AggregatePlan::Ring);
+    let two_level = a.plan == AggregatePlan::TwoLevel;
+    let grouped = two_level || a.plan == AggregatePlan::TwoHop;
     let given = [
-        ("group", a.group.is_some() && !two_hop),
-        ("aggregators", a.aggregators.value() > 1 && !two_hop),
-        ("lanes", a.lanes.is_some() && ring),
+        ("group", a.group.is_some() && !grouped),
+        ("aggregators", a.aggregators.value() > 1 && !grouped),
+        ("lanes", a.lanes.is_some() && a.plan == AggregatePlan::Ring),
+        ("inside", a.inside.is_some() && !two_level),
     ];
     if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
         let text = format!("`{key}` has no use in the plan `{}`", a.plan.word());

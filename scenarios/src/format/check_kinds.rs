@@ -51,7 +51,7 @@ const FLOWS_HAVE_NOT: [&str; 34] = [
     "steps",
 ];
 
-/// Keys of one pair of programs, which an aggregation has not.
+/// Keys of one pair of programs, which an aggregation has not; an exchange has `payload`.
 const AGGREGATE_HAS_NOT: [&str; 32] = [
     "peer",
     "peer_nic",
@@ -121,6 +121,10 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
         ProgramKind::Bandwidth | ProgramKind::MessageRate => vec!["steps"],
         ProgramKind::Flows => FLOWS_HAVE_NOT.to_vec(),
         ProgramKind::Aggregate => AGGREGATE_HAS_NOT.to_vec(),
+        ProgramKind::AllToAll => {
+            let not = AGGREGATE_HAS_NOT.into_iter().filter(|key| *key != "payload");
+            not.chain(["op"]).collect()
+        }
         ProgramKind::Produce => {
             vec!["warmup", "window", "batch", "batch_delay", "poll_batch", "handshake", "steps"]
         }
@@ -130,6 +134,9 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
     }
     if kind != ProgramKind::Aggregate {
         keys.push("aggregate");
+    }
+    if kind != ProgramKind::AllToAll {
+        keys.push("all_to_all");
     }
     if kind != ProgramKind::Produce {
         keys.extend(PRODUCE);
@@ -152,6 +159,7 @@ impl ProgramKind {
             Self::Produce => "produce",
             Self::Flows => "flows",
             Self::Aggregate => "aggregate",
+            Self::AllToAll => "all-to-all",
         }
     }
 
@@ -162,6 +170,8 @@ impl ProgramKind {
             Self::Script => "a script says such things in its `steps`",
             Self::Flows => "hosts of flows post each flow when it starts: leave it out",
             Self::Aggregate => "the table `aggregate` and [qp] say how: leave it out",
+            Self::AllToAll => "the table `all_to_all` and [qp] say how: leave it out",
+            _ if key == "all_to_all" => "write `kind = \"all-to-all\"` for it",
             _ if key == "aggregate" => "write `kind = \"aggregate\"` for it",
             _ if key == "flows" => "write `kind = \"flows\"` for it",
             _ if key == "handshake" => "its two sides come up together; a script has it",

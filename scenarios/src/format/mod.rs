@@ -5,8 +5,10 @@
 //! schema and `doorbell explain` come from the same definitions.
 
 mod aggregate;
+mod all_to_all;
 mod check;
 mod check_aggregate;
+mod check_all_to_all;
 mod check_congestion;
 pub(crate) mod check_faults;
 mod check_flows;
@@ -48,6 +50,8 @@ mod variant;
 #[cfg(test)]
 mod aggregate_tests;
 #[cfg(test)]
+mod all_to_all_tests;
+#[cfg(test)]
 mod bad_input_tests;
 #[cfg(test)]
 mod congestion_tests;
@@ -66,7 +70,8 @@ mod switch_tests;
 #[cfg(test)]
 mod topology_tests;
 
-pub use aggregate::{Aggregate, AggregatePlan, Element, SumOrder};
+pub use aggregate::{Aggregate, AggregatePlan, Element, InsidePlan, SumOrder};
+pub use all_to_all::{AllToAll, ExchangeRoute, Tokens};
 pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
 pub use expect::{
     AxisExpect, Bound, CountExpect, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,

@@ -4,7 +4,7 @@ use doorbell_core::units::{BitRate, Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, Entropy, Fence, Flows, Lane, Right, Spread, Step};
+use super::{Aggregate, AllToAll, Entropy, Fence, Flows, Lane, Right, Spread, Step};
 use crate::profile::Profile;
 use crate::quantity::{Count, Positive, Quantity};
 
@@ -203,6 +203,9 @@ pub struct Program {
     /// Who adds for whom, of `kind = "aggregate"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
+    /// Who has what for whom, of `kind = "all-to-all"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_to_all: Option<AllToAll>,
 }
 
 impl Program {
@@ -265,6 +268,7 @@ impl Program {
             steps: Vec::new(),
             flows: None,
             aggregate: None,
+            all_to_all: None,
         }
     }
 }
@@ -326,6 +330,9 @@ pub enum ProgramKind {
     /// The vectors of many hosts become one sum; see `aggregate`. Time from the start of a round to
     /// the sum.
     Aggregate,
+    /// Every host has bytes for every other one, or tokens for experts; see `all_to_all`. Time from
+    /// the start of a round until a host has all that is for it.
+    AllToAll,
 }
 
 /// Who posts and polls.

@@ -79,7 +79,7 @@ pub struct Switch {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_false(b: &bool) -> bool {
+pub(super) const fn is_false(b: &bool) -> bool {
     !*b
 }
 

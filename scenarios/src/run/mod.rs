@@ -11,6 +11,7 @@ mod effective;
 #[cfg(test)]
 mod end_tests;
 mod error;
+mod exchanges;
 mod fallback;
 #[cfg(test)]
 mod fault_tests;

@@ -39,10 +39,17 @@
 //! | `jain` | ratio | Jain's index over the throughputs of complete flows |
 //! | `victims` | count | flows that were slow though they shared neither end, see docs/flows.md |
 //! | `sums`, `sums_wrong` | count | of aggregations: rounds of all members that are complete, and of these wrong |
+//! | `sums_of_survivors` | count | of the complete ones: sums of some members only, as they say |
+//! | `members_absent` | count | members that any other one went on without, at the most |
 //! | `members_failed` | count | members that ended with an error instead |
 //! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |
 //! | `added_bytes` | bytes | contributions that were added |
 //! | `byte_bound` | time | of one round: bytes of the busiest port in one direction at its rate |
+//! | `exchanges`, `exchanges_wrong` | count | of exchanges: rounds of all members that are complete, and of these wrong |
+//! | `sent_messages`, `passed_messages`, `passed_bytes` | count, bytes | of exchanges: sent, and those with something that another one had sent |
+//! | `between_messages`, `between_bytes` | count, bytes | of one round as planned, all tokens: from group to group |
+//! | `inside_messages`, `inside_bytes` | count, bytes | the same inside groups |
+//! | `between_per_token`, `inside_per_token` | ratio | messages by tokens |
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `wr_ids` | word | of a script's own sends in the order of their completions: `1, 0` |

@@ -1,6 +1,7 @@
 //! From the programs of a scenario file to programs on initiators.
 
 mod aggregate;
+mod all_to_all;
 mod config;
 mod flows;
 mod lanes;
@@ -205,6 +206,9 @@ impl Planner<'_> {
         }
         if p.kind == ProgramKind::Aggregate {
             return self.aggregate(index, p);
+        }
+        if p.kind == ProgramKind::AllToAll {
+            return self.all_to_all(index, p);
         }
         if p.initiator == format::Initiator::CpuProxy {
             return self.proxied(index, p);

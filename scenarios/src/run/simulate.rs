@@ -23,7 +23,7 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    congestion, credits, deaths, drops, effective, fallback, faults, flow_figures, limits, ports,
+    congestion, credits, deaths, drops, effective, exchanges, fallback, faults, flow_figures, limits, ports,
     receives, series, sums, switches, timeline, waiting, watch,
 };
 use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
@@ -217,6 +217,7 @@ fn collect(
     let (first, last) = program_metrics(point, world, &all, &mut out);
     flow_figures::collect(point, world, &all, &mut out);
     sums::collect(point, world, &all, &mut out);
+    exchanges::collect(point, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
     receives::metrics(world, &all, &mut out);

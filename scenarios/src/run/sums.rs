@@ -45,6 +45,9 @@ fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
     put("sums", Metric::count(sum(|s| s.complete)));
     put("sums_wrong", Metric::count(sum(|s| s.wrong)));
+    put("sums_of_survivors", Metric::count(sum(|s| s.of_survivors)));
+    let absent = results().filter_map(|r| r.sums.as_ref()).map(|s| s.absent).max();
+    put("members_absent", Metric::count(absent.unwrap_or(0)));
     put("added_bytes", Metric::bytes(sum(|s| s.added_bytes)));
     put("members_failed", Metric::count(failed));
     let ends = results().filter(|r| r.failure.is_some()).filter_map(|r| r.last);

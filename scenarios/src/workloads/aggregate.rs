@@ -27,6 +27,8 @@ pub struct SummandConfig {
     pub interval: Option<Span>,
     /// How much later than the others it joins each round; none for rounds beyond the list.
     pub late: Vec<Span>,
+    /// Whether it goes on without a member that an error names.
+    pub goes_on: bool,
 }
 
 /// What one member has of its sums.
@@ -36,8 +38,12 @@ pub struct Sums {
     pub complete: u64,
     /// Complete rounds with an element that is not the sum of all.
     pub wrong: u64,
-    /// Bytes of contributions that it has added.
+    /// Bytes of contributions that it has added, since it last went on without a member.
     pub added_bytes: u64,
+    /// Complete rounds whose sum is that of some members only, as it says.
+    pub of_survivors: u64,
+    /// Members that it went on without.
+    pub absent: u64,
 }
 
 /// Where a member stands.
@@ -142,6 +148,26 @@ impl Summand {
         Ok(next)
     }
 
+    /// Goes on without the member that an error names, if it may and can: the round is done again,
+    /// by those that are left.
+    fn go_on_without<T: Control>(
+        &mut self,
+        t: &mut T,
+        error: AggregateError,
+    ) -> Result<Next, AggregateError> {
+        let c = &mut self.config;
+        let gone = error.culprit().filter(|rank| c.goes_on && *rank != t.rank());
+        let left = gone.and_then(|rank| c.plan.without(&[rank - c.aggregate.first_rank]).ok());
+        let (Some(plan), Some(state)) = (left, self.state.take()) else { return Err(error) };
+        c.aggregate = c.aggregate.after(state.stats().rounds);
+        c.plan = Arc::new(plan);
+        // What cannot be destroyed is no hindrance to the next one.
+        let _others_use_it = state.close(t);
+        self.results.sums.get_or_insert_default().absent += 1;
+        self.stage = Stage::Start;
+        Ok(Next::Again)
+    }
+
     /// The round is over here.
     fn complete<T: Control>(&mut self, t: &mut T, from: Time) -> Result<(), AggregateError> {
         let now = t.now();
@@ -149,6 +175,7 @@ impl Summand {
         let (stats, r) = (self.state.as_ref().expect("opened").stats(), &mut self.results);
         let sums = r.sums.get_or_insert_default();
         sums.complete += 1;
+        sums.of_survivors += u64::from(sums.absent > 0);
         sums.wrong += u64::from(wrong);
         sums.added_bytes = stats.added_bytes;
         r.messages = stats.sent;
@@ -178,8 +205,9 @@ impl Summand {
     fn is_wrong<T: Control>(&self, t: &mut T) -> Result<bool, AggregateError> {
         let (c, plan) = (self.config.aggregate, &self.config.plan);
         let state = self.state.as_ref().expect("opened");
-        let (members, me) = (u64::from(plan.members()), t.rank() - c.first_rank);
-        let shares: u64 = (0..plan.members()).map(share).sum();
+        let there = || (0..plan.members()).filter(|m| !plan.absent().contains(m));
+        let (members, me) = (there().count() as u64, t.rank() - c.first_rank);
+        let shares: u64 = there().map(share).sum();
         let right = vector(&c, |i| members * part(i, self.round) + shares * slope(i, self.round));
         let mut got = vec![0; right.len()];
         t.copy_out(state.vector(), &mut got)?;
@@ -228,7 +256,8 @@ fn vector(c: &AggregateConfig, value: impl Fn(u64) -> u64) -> Vec<u8> {
 
 impl Program for Summand {
     fn step<T: Control>(&mut self, t: &mut T) -> Next {
-        self.run(t).unwrap_or_else(|e| {
+        let next = self.run(t).or_else(|e| self.go_on_without(t, e));
+        next.unwrap_or_else(|e| {
             self.results.last = Some(t.now());
             self.results.failure = Some(Failure::Aggregate(e));
             Next::Done
@@ -250,6 +279,7 @@ mod tests {
             epoch: Time::ZERO + Span::from_us(10),
             interval: Some(Span::from_us(100)),
             late: vec![Span::from_us(5)],
+            goes_on: false,
         };
         (0..plan.members()).map(|_| Summand::new(config.clone())).collect()
     }

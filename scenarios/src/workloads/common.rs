@@ -11,6 +11,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{SendFlags, WcStatus};
 
 use super::aggregate::Sums;
+use super::all_to_all::Exchanged;
 use super::connect::Lane;
 use super::flows::FlowTimes;
 use super::script::LogEntry;
@@ -266,6 +267,8 @@ pub struct Results {
     pub lanes: Vec<(String, Results)>,
     /// Sums, of members of an aggregation.
     pub sums: Option<Sums>,
+    /// Rounds, of members of an exchange.
+    pub exchanged: Option<Exchanged>,
     /// Why it ended early.
     pub failure: Option<Failure>,
 }

@@ -9,6 +9,7 @@
 //! | [`PingPong`] | itself, with `starts` turned |
 //! | [`Flows`] | [`Flows`] on each host that it has flows with |
 //! | [`Summand`] | [`Summand`] on each other member |
+//! | [`Exchanger`] | [`Exchanger`] on each other member |
 //! | [`Produce`] with a direct path | [`Verify`], or [`Responder`] |
 //! | [`Produce`] through a [`Proxy`] on its host | the proxy's peer: [`Verify`] or [`Responder`] |
 //!
@@ -17,6 +18,7 @@
 //! back end's runner names the stall.
 
 mod aggregate;
+mod all_to_all;
 mod common;
 pub mod connect;
 mod flows;
@@ -42,6 +44,7 @@ mod statuses;
 mod verify;
 
 pub use aggregate::{Summand, SummandConfig, Sums};
+pub use all_to_all::{Exchanged, Exchanger, ExchangerConfig, Share};
 pub use common::*;
 pub use connect::{LinkConfig, LocalConfig};
 pub use flows::{FlowEnd, FlowTime, FlowTimes, Flows, FlowsConfig, Gate, MAX_FLOW_MESSAGE};
@@ -86,6 +89,8 @@ pub enum Workload {
     Summand(Box<Summand>),
     /// Many messages outstanding, by lanes.
     Laned(Box<Laned>),
+    /// A member of an exchange.
+    Exchanger(Box<Exchanger>),
 }
 
 impl Workload {
@@ -103,6 +108,7 @@ impl Workload {
             Self::Flows(p) => p.results(),
             Self::Summand(p) => p.results(),
             Self::Laned(p) => p.results(),
+            Self::Exchanger(p) => p.results(),
         }
     }
 }
@@ -121,6 +127,7 @@ impl Program for Workload {
             Self::Flows(p) => p.step(t),
             Self::Summand(p) => p.step(t),
             Self::Laned(p) => p.step(t),
+            Self::Exchanger(p) => p.step(t),
         }
     }
 
@@ -132,6 +139,7 @@ impl Program for Workload {
             // Their waits name what they wait for.
             Self::Latency(_) | Self::PingPong(_) | Self::Script(_) | Self::Produce(_) => None,
             Self::Proxy(_) | Self::Verify(_) | Self::Flows(_) | Self::Summand(_) => None,
+            Self::Exchanger(_) => None,
         }
     }
 }
@@ -146,7 +154,9 @@ macro_rules! from {
     };
 }
 
-from!(Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand, Laned);
+from!(
+    Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand, Laned, Exchanger
+);
 
 #[cfg(test)]
 mod tests {

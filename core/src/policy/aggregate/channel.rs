@@ -1,14 +1,25 @@
 //! Connections between members: one queue pair for contributions and one for sums.
 
-use super::config::{AggregateConfig, RIGHTS};
+use super::config::RIGHTS;
 use super::error::AggregateError;
 use crate::policy::Batcher;
 use crate::transport::{Control, Endpoint, QpAttr, QpId, RcParams, Remote, Transport};
-use crate::verbs::Rkey;
+use crate::verbs::{Mtu, Rkey};
+
+/// How all connections of a group are made.
+#[derive(Copy, Clone, Debug)]
+pub(in crate::policy) struct Wiring {
+    /// First of the bootstrap keys.
+    pub key: u64,
+    /// Attributes of the queue pairs, but for those that follow from the peer.
+    pub attr: QpAttr,
+    /// Path MTU; `None`: the smaller one of both ports.
+    pub path_mtu: Option<Mtu>,
+}
 
 /// What a connection is for, seen from one end.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Class {
+pub(in crate::policy) enum Class {
     /// Contributions go to the peer.
     ToParent = 0,
     /// Contributions come from the peer.
@@ -17,6 +28,8 @@ pub(super) enum Class {
     ToSink = 2,
     /// Sums come from the peer.
     FromSource = 3,
+    /// Both ends send.
+    Both = 5,
 }
 
 impl Class {
@@ -27,18 +40,19 @@ impl Class {
             Self::FromChild => Self::ToParent,
             Self::ToSink => Self::FromSource,
             Self::FromSource => Self::ToSink,
+            Self::Both => Self::Both,
         }
     }
 
     /// Whether chunks leave by it.
     pub const fn sends(self) -> bool {
-        matches!(self, Self::ToParent | Self::ToSink)
+        matches!(self, Self::ToParent | Self::ToSink | Self::Both)
     }
 }
 
 /// One end of a connection.
 #[derive(Clone, Debug)]
-pub(super) struct Channel {
+pub(in crate::policy) struct Channel {
     /// Rank of the peer.
     pub peer: u32,
     pub class: Class,
@@ -63,7 +77,7 @@ impl Channel {
 
 /// What one end tells the other: how to connect, where to write or read, and what it believes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Card {
+pub(in crate::policy) struct Card {
     pub endpoint: Endpoint,
     pub memory: Remote,
     pub fingerprint: u64,
@@ -102,28 +116,28 @@ const fn ready_key(base: u64, peer: u32) -> u64 {
 }
 
 /// Publishes this end.
-pub(super) fn publish<T: Control>(
+pub(in crate::policy) fn publish<T: Control>(
     t: &mut T,
-    config: &AggregateConfig,
+    wiring: &Wiring,
     channel: &Channel,
     memory: Remote,
     fingerprint: u64,
 ) -> Result<(), AggregateError> {
     let card = Card { endpoint: t.endpoint(channel.qp)?, memory, fingerprint };
-    let key = card_key(config.key, channel.class, channel.peer);
+    let key = card_key(wiring.key, channel.class, channel.peer);
     t.publish_to(channel.peer, key, &card.encode());
     Ok(())
 }
 
 /// Connects this end if the other has published; whether it has.
-pub(super) fn link<T: Control>(
+pub(in crate::policy) fn link<T: Control>(
     t: &mut T,
-    config: &AggregateConfig,
+    wiring: &Wiring,
     channel: &mut Channel,
     fingerprint: u64,
 ) -> Result<bool, AggregateError> {
     let (mut bytes, me, rank) = ([0; Card::ENCODED_BYTES], t.rank(), channel.peer);
-    let key = card_key(config.key, channel.class.opposite(), me);
+    let key = card_key(wiring.key, channel.class.opposite(), me);
     let Some(len) = t.lookup(rank, key, &mut bytes)? else { return Ok(false) };
     let card = Card::decode(&bytes).filter(|_| len == bytes.len());
     let card = card.ok_or(AggregateError::Mismatch { rank })?;
@@ -131,8 +145,8 @@ pub(super) fn link<T: Control>(
         return Err(AggregateError::Mismatch { rank });
     }
     let mine = t.endpoint(channel.qp)?;
-    let path_mtu = config.path_mtu.unwrap_or(mine.mtu.min(card.endpoint.mtu));
-    let attr = QpAttr { path_mtu, access: RIGHTS, ..config.attr };
+    let path_mtu = wiring.path_mtu.unwrap_or(mine.mtu.min(card.endpoint.mtu));
+    let attr = QpAttr { path_mtu, access: RIGHTS, ..wiring.attr };
     for (attr, mask) in (RcParams { attr }).steps(&mine, &card.endpoint) {
         t.modify_qp(channel.qp, &attr, mask)?;
     }
@@ -141,18 +155,18 @@ pub(super) fn link<T: Control>(
 }
 
 /// Tells `peer` that it may send.
-pub(super) fn announce<T: Control>(t: &mut T, config: &AggregateConfig, peer: u32) {
-    t.publish_to(peer, ready_key(config.key, peer), &[]);
+pub(in crate::policy) fn announce<T: Control>(t: &mut T, wiring: &Wiring, peer: u32) {
+    t.publish_to(peer, ready_key(wiring.key, peer), &[]);
 }
 
 /// Whether `peer` takes messages.
-pub(super) fn is_ready<T: Control>(
+pub(in crate::policy) fn is_ready<T: Control>(
     t: &mut T,
-    config: &AggregateConfig,
+    wiring: &Wiring,
     peer: u32,
 ) -> Result<bool, AggregateError> {
     let me = t.rank();
-    Ok(t.lookup(peer, ready_key(config.key, me), &mut [])?.is_some())
+    Ok(t.lookup(peer, ready_key(wiring.key, me), &mut [])?.is_some())
 }
 
 #[cfg(test)]
@@ -176,11 +190,11 @@ mod tests {
 
     #[test]
     fn both_ends_name_the_same_keys() {
-        use Class::{FromChild, FromSource, ToParent, ToSink};
+        use Class::{Both, FromChild, FromSource, ToParent, ToSink};
         let mut keys = std::vec![ready_key(5 << 40, 1), ready_key(5 << 40, u32::MAX)];
-        for class in [ToParent, FromChild, ToSink, FromSource] {
+        for class in [ToParent, FromChild, ToSink, FromSource, Both] {
             assert_eq!(class.opposite().opposite(), class);
-            assert_ne!(class.sends(), class.opposite().sends());
+            assert_eq!(class.sends() == class.opposite().sends(), class == Both);
             keys.extend([0, u32::MAX].map(|peer| card_key(5 << 40, class, peer)));
         }
         let n = keys.len();

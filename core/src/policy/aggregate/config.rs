@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::channel::Wiring;
 use super::chunks::{Chunks, MAX_CHUNKS};
 use super::plan::Plan;
 use super::reduce::Order;
@@ -11,7 +12,7 @@ use crate::units::Span;
 use crate::verbs::{AccessFlags, Mtu};
 
 /// Rights of the region and of the queue pairs: peers write chunks and sums, and read chunks.
-pub(super) const RIGHTS: AccessFlags =
+pub(in crate::policy) const RIGHTS: AccessFlags =
     AccessFlags::LOCAL_WRITE.union(AccessFlags::REMOTE_WRITE).union(AccessFlags::REMOTE_READ);
 
 /// How a contribution reaches the one that adds it.
@@ -87,6 +88,9 @@ pub struct AggregateConfig {
     pub first_rank: u32,
     /// First of the bootstrap keys that it uses, `key` to `key + 2^35`.
     pub key: u64,
+    /// Number of its first round, for members that go on after an error ([`Self::after`]): those
+    /// that stand at different rounds must not add them up, and do not connect.
+    pub first_round: u64,
 }
 
 impl Default for AggregateConfig {
@@ -114,6 +118,7 @@ impl Default for AggregateConfig {
             batch: BatchConfig { max_delay: Span::from_ms(1), ..BatchConfig::default() },
             first_rank: 0,
             key: 0x61 << 56,
+            first_round: 0,
         }
     }
 }
@@ -150,6 +155,13 @@ pub enum ConfigError {
     },
     /// No READ may be outstanding.
     Reads,
+    /// A message may carry no piece.
+    Gather,
+    /// The plan goes on without this rank.
+    Absent {
+        /// The rank.
+        rank: u32,
+    },
     /// This rank is no member of the plan.
     NoMember {
         /// The rank.
@@ -178,6 +190,10 @@ impl fmt::Display for ConfigError {
                 write!(f, "a pool of {got} receives: at least {need}, or leave it out")
             }
             Self::Reads => f.write_str("no READ may be outstanding: allow at least one"),
+            Self::Gather => f.write_str("no piece in a message: allow at least one"),
+            Self::Absent { rank } => {
+                write!(f, "the others go on without rank {rank}: it may take part in a new plan")
+            }
             Self::NoMember { rank, first, members } => {
                 write!(f, "rank {rank} is no member: the plan has {members}, from {first} on")
             }
@@ -213,6 +229,19 @@ impl AggregateConfig {
         Ok(Chunks::new(self.bytes, self.chunk, plan.lanes()))
     }
 
+    /// The settings with which members go on, without those that are gone
+    /// ([`Plan::without`]), after so many rounds that are complete: other bootstrap keys, and the
+    /// number of the next round.
+    #[must_use]
+    pub const fn after(self, rounds: u64) -> Self {
+        Self { key: self.key + (1 << 35), first_round: self.first_round + rounds, ..self }
+    }
+
+    /// How its connections are made.
+    pub(super) const fn wiring(&self) -> Wiring {
+        Wiring { key: self.key, attr: self.attr, path_mtu: self.path_mtu }
+    }
+
     /// Receives for contributions by SEND, where children may send `most`.
     pub(super) fn receives(&self, most: u32) -> Result<u32, ConfigError> {
         let Some(got) = self.pool else { return Ok(most) };
@@ -224,7 +253,8 @@ impl AggregateConfig {
     pub(super) fn member(&self, rank: u32, plan: &Plan) -> Result<u32, ConfigError> {
         let (first, members) = (self.first_rank, plan.members());
         let member = rank.checked_sub(first).filter(|m| *m < members);
-        member.ok_or(ConfigError::NoMember { rank, first, members })
+        let member = member.ok_or(ConfigError::NoMember { rank, first, members })?;
+        if plan.absent().contains(&member) { Err(ConfigError::Absent { rank }) } else { Ok(member) }
     }
 
     /// A number that members with the same settings and plan share.
@@ -241,6 +271,8 @@ impl AggregateConfig {
             self.window.into(),
             plan.lanes().into(),
             plan.members().into(),
+            self.first_round,
+            plan.absent().len() as u64,
         ];
         let h = own.into_iter().fold(0xCBF2_9CE4_8422_2325, fold);
         let lanes = (0..plan.lanes()).flat_map(|l| (0..plan.members()).map(move |m| (l, m)));
@@ -295,6 +327,9 @@ mod tests {
         assert_eq!(c.fingerprint(&plan.clone()), same);
         assert_ne!(c.fingerprint(&Plan::direct(4, 2).unwrap()), same);
         assert_ne!(c.fingerprint(&Plan::ring(4).unwrap()), same);
+        assert_ne!(c.fingerprint(&plan.without(&[3]).unwrap()), same);
+        assert_ne!(c.after(1).fingerprint(&plan), c.after(0).fingerprint(&plan));
+        assert_eq!(c.after(0).fingerprint(&plan), same);
         assert_ne!(AggregateConfig { chunk: 8, ..c }.fingerprint(&plan), same);
         assert_ne!(AggregateConfig { method: Method::Send, ..c }.fingerprint(&plan), same);
     }

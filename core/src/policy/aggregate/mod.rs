@@ -3,7 +3,7 @@
 //! Members contribute a vector each. In a [`Plan`] everybody sends to an aggregator near by, the
 //! aggregators send what they have summed to a root, and the sum comes back on the same way: links
 //! between groups carry one vector per group, not one per member. The same state machine runs
-//! direct plans (one hop) and rings, for comparison.
+//! direct plans (one hop), rings, and two levels (groups, then a ring over them), for comparison.
 //!
 //! # How it works
 //!
@@ -42,6 +42,17 @@
 //! members and before it has to the others, the first have the sum and the others an error. Nothing
 //! that ends in bounded time can exclude that. Who gives up tells its neighbours, so that an error
 //! spreads faster than the deadlines; a member that has its sum by then keeps it.
+//!
+//! # Going on without a member
+//!
+//! An error ends an aggregation for good. Survivors that want to go on close it and open another
+//! one by [`Plan::without`] the member that the error names ([`AggregateError::culprit`]) and
+//! [`AggregateConfig::after`] the rounds that are complete; they fill their vectors again, since
+//! the region means nothing. Its sums are those of the survivors, and [`Aggregate::absent`] says
+//! whom they lack: a sum is never partial without a word. Members that do not agree on who is gone
+//! or which round is next are told so by [`AggregateError::Mismatch`] when they connect, or find
+//! that somebody is not there: a member that had its sum before the error spread has gone on to
+//! the next round, and in a plan where lanes wait for each other a messenger may have been named.
 //!
 //! # Use
 //!
@@ -101,23 +112,24 @@
 //! assert!(members.iter().all(|m| m.sum == 1 + 2 + 3 + 4));
 //! ```
 
-mod channel;
+pub(in crate::policy) mod channel;
 mod chunks;
-mod config;
+pub(in crate::policy) mod config;
 mod error;
 mod hop;
 mod open;
 mod plan;
 mod receive;
 mod reduce;
-mod tag;
+pub mod sparse;
+pub(in crate::policy) mod tag;
 #[cfg(test)]
 mod tests;
 
 pub use chunks::{Chunks, MAX_CHUNKS, Place};
 pub use config::{AggregateConfig, ConfigError, Method};
 pub use error::AggregateError;
-pub use plan::{Group, Load, MAX_LANES, Plan, PlanError};
+pub use plan::{Group, Inside, Load, MAX_LANES, Plan, PlanError};
 pub use reduce::{Order, Tally};
 
 use alloc::collections::VecDeque;
@@ -231,6 +243,8 @@ pub struct Aggregate {
     config: AggregateConfig,
     /// Own rank.
     rank: u32,
+    /// Ranks without a part in it.
+    absent: Vec<u32>,
     cut: Chunks,
     /// `window`, no more than a lane has chunks.
     window: u64,
@@ -273,6 +287,11 @@ impl Aggregate {
     /// The cut of the vector.
     pub fn cut(&self) -> &Chunks {
         &self.cut
+    }
+
+    /// Ranks that its sums lack: those that the plan goes on without.
+    pub fn absent(&self) -> &[u32] {
+        &self.absent
     }
 
     /// What it has done.

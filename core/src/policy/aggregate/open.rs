@@ -164,7 +164,7 @@ impl Sizes {
 const fn depths(class: Class, chunks: u32) -> (u32, u32) {
     match class {
         Class::FromSource => (1, chunks + 1),
-        Class::FromChild | Class::ToParent | Class::ToSink => (chunks + 2, 1),
+        Class::FromChild | Class::ToParent | Class::ToSink | Class::Both => (chunks + 2, 1),
     }
 }
 
@@ -189,6 +189,7 @@ impl Aggregate {
         let (cq, srq) = (t.create_cq(sizes.cq)?, t.create_srq(pd, sizes.receives)?);
         let mut member = Self {
             rank,
+            absent: plan.absent().iter().map(|m| config.first_rank + m).collect(),
             cut,
             window: window.into(),
             fingerprint: config.fingerprint(plan),
@@ -259,7 +260,7 @@ impl Aggregate {
             _ => 0,
         };
         let memory = Remote { addr: self.mr.addr + offset, rkey: self.mr.rkey };
-        publish(t, &self.config, &channel, memory, self.fingerprint)?;
+        publish(t, &self.config.wiring(), &channel, memory, self.fingerprint)?;
         let index = qp.index() as usize;
         self.by_qp.resize(self.by_qp.len().max(index + 1), u32::MAX);
         self.by_qp[index] = self.channels.len() as u32;
@@ -279,14 +280,15 @@ impl Aggregate {
     }
 
     fn go_on<T: Control>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
+        let wiring = self.config.wiring();
         while let Opening::Linking(n) = self.opening {
             let Some(channel) = self.channels.get_mut(n) else {
                 self.post_first(t)?;
-                self.peers().into_iter().for_each(|peer| announce(t, &self.config, peer));
+                self.peers().into_iter().for_each(|peer| announce(t, &wiring, peer));
                 self.opening = Opening::Announced;
                 break;
             };
-            if !link(t, &self.config, channel, self.fingerprint)? {
+            if !link(t, &wiring, channel, self.fingerprint)? {
                 let rank = channel.peer;
                 return self.wait_for(t, rank);
             }
@@ -294,7 +296,7 @@ impl Aggregate {
         }
         if self.opening == Opening::Announced {
             for peer in self.peers() {
-                if !is_ready(t, &self.config, peer)? {
+                if !is_ready(t, &wiring, peer)? {
                     return self.wait_for(t, peer);
                 }
             }

@@ -8,6 +8,10 @@ use super::chunks::Chunks;
 
 #[cfg(test)]
 mod tests;
+mod two_level;
+mod without;
+
+pub use two_level::Inside;
 
 /// Members that are near each other, as a rack or the hosts of a leaf switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,10 +86,13 @@ fn heights(parent: &[Option<u32>]) -> Vec<u32> {
 ///
 /// In every lane each member contributes once, and the paths of the contributions form a tree that
 /// ends at the lane's root: one hop in [`Plan::direct`], two in [`Plan::two_hop`], one after the
-/// other through all members in [`Plan::ring`].
+/// other through all members in [`Plan::ring`], inside the groups and then around them in
+/// [`Plan::two_level`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     trees: Vec<Tree>,
+    /// Members without a part in it, ascending.
+    absent: Vec<u32>,
 }
 
 /// Bytes of payload that a member, or a place, has to move in one round. Exact.
@@ -231,10 +238,10 @@ impl Plan {
             let parent: Vec<_> = (0..members).map(|m| parent(lane, m)).collect();
             Tree { source: parent.clone(), height: heights(&parent), parent }
         };
-        Ok(Self { trees: (0..lanes).map(tree).collect() })
+        Ok(Self { trees: (0..lanes).map(tree).collect(), absent: vec![] })
     }
 
-    /// Members, numbered from 0.
+    /// Members, numbered from 0, also those that are absent.
     pub fn members(&self) -> u32 {
         self.trees[0].parent.len() as u32
     }
@@ -247,7 +254,8 @@ impl Plan {
     /// Who has the sum of a lane first.
     pub fn root(&self, lane: u32) -> u32 {
         let parent = &self.trees[lane as usize].parent;
-        parent.iter().position(Option::is_none).expect("a tree has a root") as u32
+        let is_root = |m: &u32| parent[*m as usize].is_none() && !self.absent.contains(m);
+        (0..self.members()).find(is_root).expect("a tree has a root")
     }
 
     /// To whom a member sends what it has summed; `None`: it is the root.

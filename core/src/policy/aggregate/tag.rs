@@ -6,7 +6,7 @@ use super::chunks::Place;
 
 /// What a message is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(in crate::policy) enum Kind {
     /// A contribution, or a sum: the chunk itself, or the news of it.
     Chunk = 0,
     /// "I have given up": what this connection still waits for will not come.
@@ -16,7 +16,7 @@ pub(super) enum Kind {
 /// The immediate: kind in 2 bits, round modulo 64, and in 24 bits the chunk, or the member because
 /// of whom.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Tag {
+pub(in crate::policy) struct Tag {
     pub kind: Kind,
     pub round: u8,
     pub chunk: u32,

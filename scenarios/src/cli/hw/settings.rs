@@ -35,6 +35,11 @@ fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
                     in a program of your own";
         return Err(refused(i, "kind", "\"aggregate\"", help));
     }
+    if p.kind == ProgramKind::AllToAll {
+        let help = "hosts share no clock for its rounds: use `doorbell_core::policy::alltoall` \
+                    in a program of your own";
+        return Err(refused(i, "kind", "\"all-to-all\"", help));
+    }
     match p.initiator {
         Initiator::Cpu => {}
         Initiator::Gpu => return no("initiator", "\"gpu\"", "only cores post here", "cpu"),

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use doorbell_core::policy::aggregate::{AggregateConfig, Group, Method, Order, Plan};
+use doorbell_core::policy::aggregate::{AggregateConfig, Group, Inside, Method, Order, Plan};
 use doorbell_core::transport::QpAttr;
 use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::SimRng;
 use doorbell_sim::fabric::{End, FabricConfig};
 
 use super::{Planner, Role, bad};
-use crate::format::{self, AggregatePlan, Program, SumOrder};
+use crate::format::{self, Aggregate, AggregatePlan, InsidePlan, Program, SumOrder};
 use crate::run::{Point, RunError, network};
 use crate::workloads::{Summand, SummandConfig};
 
 /// What the fill of a vector takes at the most, per byte, before the clock of rounds begins:
 /// 1 GB/s, a tenth of what a core copies.
-const FILL_PER_BYTE: Span = Span::from_ns(1);
+pub(super) const FILL_PER_BYTE: Span = Span::from_ns(1);
 
 /// The plan of program `index`, which is an aggregation.
 ///
@@ -30,19 +30,31 @@ pub(crate) fn plan_of(point: &Point, index: usize) -> Result<Plan, RunError> {
         AggregatePlan::Direct => Plan::direct(n, lanes(1)),
         AggregatePlan::Ring => Plan::ring(n),
         AggregatePlan::TwoHop => {
-            let sums = a.aggregators.value() as u32;
-            let groups = match a.group {
-                Some(size) => Group::by_place(&vec![0; n as usize], size.value() as u32, sums),
-                None => Group::by_place(&switches(point, p)?, n, sums),
+            Plan::two_hop(&groups(point, p, a)?, lanes(a.aggregators.value() as u32))
+        }
+        AggregatePlan::TwoLevel => {
+            let (groups, sums) = (groups(point, p, a)?, a.aggregators.value() as u32);
+            let inside = match a.inside {
+                Some(InsidePlan::Ring) => Inside::Ring,
+                Some(InsidePlan::Direct) | None => Inside::Direct,
             };
-            Plan::two_hop(&groups, lanes(sums))
+            Plan::two_level(&groups, inside, lanes(sums.saturating_mul(groups.len() as u32)))
         }
     };
     plan.map_err(|e| bad(index, "aggregate", e.to_string(), "change `hosts` or `lanes`"))
 }
 
+/// Groups of a size, or those of the switches.
+fn groups(point: &Point, p: &Program, a: &Aggregate) -> Result<Vec<Group>, RunError> {
+    let (n, sums) = (p.hosts.value() as u32, a.aggregators.value() as u32);
+    Ok(match a.group {
+        Some(size) => Group::by_place(&vec![0; n as usize], size.value() as u32, sums),
+        None => Group::by_place(&switches(point, p)?, n, sums),
+    })
+}
+
 /// The switch of each member.
-fn switches(point: &Point, p: &Program) -> Result<Vec<u32>, RunError> {
+pub(super) fn switches(point: &Point, p: &Program) -> Result<Vec<u32>, RunError> {
     let fabric = network::network_of(&point.scenario, &point.profile);
     let fabric = fabric.map_err(|w| RunError::BadInput {
         path: w.path,
@@ -85,6 +97,7 @@ impl Planner<'_> {
                 epoch,
                 interval: p.interval.map(|i| i.0),
                 late: self.late(index, p, a.jitter.0, member),
+                goes_on: a.goes_on,
             };
             let role = if a.broadcast || root { Role::Sender } else { Role::Peer };
             let on = self.initiator(index, p, (host, p.nic.value() as u8))?;
@@ -94,7 +107,7 @@ impl Planner<'_> {
     }
 
     /// When a member joins each round: a stream of its own, so that more hosts draw nobody else's.
-    fn late(&self, index: usize, p: &Program, jitter: Span, member: u32) -> Vec<Span> {
+    pub(super) fn late(&self, index: usize, p: &Program, jitter: Span, member: u32) -> Vec<Span> {
         if jitter == Span::ZERO {
             return vec![];
         }

@@ -44,7 +44,7 @@ pub(super) fn ring(mode: RingMode) -> Ring {
     }
 }
 
-fn contents(p: &Program) -> Contents {
+pub(super) fn contents(p: &Program) -> Contents {
     match p.payload {
         // The answer to a WRITE is seen in its bytes.
         _ if p.kind == ProgramKind::PingPong => Contents::Data,
@@ -270,7 +270,9 @@ impl Planner<'_> {
                 let path = ProducePath::Direct { local, link, ring, group, signal_every };
                 Produce::new(self.produce(p, path, 0)).into()
             }
-            ProgramKind::Flows | ProgramKind::Aggregate => unreachable!("planned by itself"),
+            ProgramKind::Flows | ProgramKind::Aggregate | ProgramKind::AllToAll => {
+                unreachable!("planned by itself")
+            }
         })
     }
 

@@ -124,14 +124,20 @@ fn with_a_lane_for_everybody_all_have_the_same_load() {
     }
 }
 
-fn any_plan() -> impl Strategy<Value = Plan> {
+pub(super) fn any_plan() -> impl Strategy<Value = Plan> {
     let places = proptest::collection::vec(0_u32..4, 2..20);
     let two =
         (places, 1_u32..6, 1_u32..4, 1_u32..9).prop_map(|(place_of, largest, sums, lanes)| {
             Plan::two_hop(&Group::by_place(&place_of, largest, sums), lanes).unwrap()
         });
     let direct = (2_u32..12, 1_u32..6).prop_map(|(n, lanes)| Plan::direct(n, lanes).unwrap());
-    prop_oneof![two, direct, (2_u32..12).prop_map(|n| Plan::ring(n).unwrap())]
+    let places = proptest::collection::vec(0_u32..4, 2..20);
+    let level = (places, 1_u32..4, 1_u32..9, any::<bool>());
+    let level = level.prop_map(|(place_of, sums, lanes, ring)| {
+        let inside = if ring { Inside::Ring } else { Inside::Direct };
+        Plan::two_level(&Group::by_place(&place_of, u32::MAX, sums), inside, lanes).unwrap()
+    });
+    prop_oneof![two, direct, level, (2_u32..12).prop_map(|n| Plan::ring(n).unwrap())]
 }
 
 proptest! {

@@ -1,6 +1,7 @@
 //! Members on the ideal back end, with everything that can go wrong.
 
 mod faults;
+mod goes_on;
 mod rig;
 mod sums;
 
@@ -267,7 +268,13 @@ fn any_plan(most: u32) -> AnyPlan {
         });
     let direct = (2..=most, 1_u32..4).prop_map(|(n, lanes)| Plan::direct(n, lanes).unwrap());
     let ring = (2..=most).prop_map(|n| Plan::ring(n).unwrap());
-    Box::new(prop_oneof![3 => two, 1 => direct, 1 => ring]).boxed()
+    let places = proptest::collection::vec(0_u32..3, 2..=most as usize);
+    let level = (places, 1_u32..3, 1_u32..7, any::<bool>());
+    let level = level.prop_map(|(place_of, sums, lanes, ring)| {
+        let inside = if ring { Inside::Ring } else { Inside::Direct };
+        Plan::two_level(&Group::by_place(&place_of, u32::MAX, sums), inside, lanes).unwrap()
+    });
+    Box::new(prop_oneof![3 => two, 1 => direct, 1 => ring, 2 => level]).boxed()
 }
 
 fn any_config() -> proptest::strategy::BoxedStrategy<AggregateConfig> {

@@ -1,0 +1,471 @@
+//! Every member has bytes for every other one: AllToAll by counts, and tokens for experts.
+//!
+//! By [`Route::Direct`] each goes from the one that has it to the one that is to have it. By
+//! [`Route::TwoHop`] all that a member has for a place (a node) goes to one member there in one
+//! piece, the relay, which passes on what is for its neighbours. That is fewer messages between
+//! places, by the number of members of a place, and fewer bytes where several members of a place
+//! are to have the same ([`Exchange::token`]); it costs a second hop inside.
+//!
+//! # How it works
+//!
+//! An [`Exchange`] says who has what for whom; a [`Schedule`] lays it out once: all that one member
+//! writes to another one is a stream of pieces, whose place in the receiver's inbox is fixed. So
+//! there is nothing to allocate, no matching, no credit: a message is a WRITE with immediate of one
+//! or several pieces (the immediate says which), and a relay passes a piece on when what it is
+//! made of has come. Its messages are put together from what lies in several places of its inbox
+//! by their scatter list, up to [`AllToAllConfig::gather`] pieces or a chunk of bytes.
+//!
+//! There are two inboxes, used in turn. Every stream has one against it (of a single empty
+//! message, if there is nothing to say), so who has completed a round knows that all its peers
+//! have begun it, and so do not look at the inbox of the round before it any more: that is the
+//! one to which the next round goes.
+//!
+//! # What it promises
+//!
+//! - [`Progress::Complete`] means: all that is for this member is in [`AllToAll::inbox`], each
+//!   byte once, and no work request names outbox or inbox any more.
+//! - Otherwise a step returns an [`AggregateError`] that names a member and a cause, at the latest
+//!   when the program steps at the deadline that [`Progress::Wait`] has named, never later than
+//!   `hop_deadline` times the hops after [`AllToAll::begin`]. What is in the inbox then means
+//!   nothing, and every later call returns the same error.
+//!
+//! Members may end differently: who has all that is for it is done, though another one may miss
+//! something of a member that died.
+//!
+//! # Use
+//!
+//! [`AllToAll::open`], [`AllToAll::connect`] until it is complete; then per round: fill
+//! [`AllToAll::outbox`], [`AllToAll::begin`], [`AllToAll::step`] until it is complete, and read
+//! [`AllToAll::inbox`], where [`Schedule::arrivals`] says what is where. What a member has for
+//! itself does not move.
+
+mod config;
+mod open;
+mod plan;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+pub use crate::policy::aggregate::{AggregateError, Progress};
+pub use config::AllToAllConfig;
+pub use plan::{Exchange, ExchangeError, Route, Slice, Traffic};
+pub use schedule::{Arrival, Schedule};
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+use crate::policy::aggregate::Place;
+use crate::policy::aggregate::channel::Channel;
+use crate::policy::aggregate::tag::{Kind, Tag};
+use crate::policy::{Cue, PushError};
+use crate::transport::{
+    Completion, Completions, Control, CqId, Data, DestroyError, Mr, PdId, QpId, Range, RecvQueue,
+    RecvWr, Remote, Ring, SendOp, SendWr, Sge, SrqId, Transport, WaitSet,
+};
+use crate::units::Time;
+use crate::verbs::SendFlags;
+
+/// What a member has done. Counters saturate.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct AllToAllStats {
+    /// Rounds that are complete.
+    pub rounds: u64,
+    /// Messages that it has sent.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Messages of them with something that others had sent here.
+    pub passed: u64,
+    /// Their bytes.
+    pub passed_bytes: u64,
+}
+
+/// Bytes that are sent together, resolved for this member.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Out {
+    len: u32,
+    /// Offset in the outbox, or in the inbox.
+    at: u64,
+    /// Offset in what goes to the peer.
+    to: u64,
+    /// For the inbox: what has to have come, a number of pieces of a peer.
+    needs: Option<(u32, u32)>,
+}
+
+/// A peer: what goes to it, and what comes from it, in each round.
+#[derive(Clone, Debug)]
+struct Peer {
+    channel: Channel,
+    /// Whether something of what it sends is passed on here.
+    passed_on: bool,
+    out: Vec<Out>,
+    /// Distance of its two inboxes.
+    stride: u64,
+    /// Lengths of the pieces that come from it.
+    lens: Vec<u32>,
+    /// Pieces sent in this round, and pieces that have come since the first round.
+    sent: usize,
+    arrived: u64,
+}
+
+/// How far the set-up is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Opening {
+    Linking(usize),
+    Announced,
+    Open,
+}
+
+/// One member. See the module.
+#[derive(Clone, Debug)]
+pub struct AllToAll {
+    config: AllToAllConfig,
+    rank: u32,
+    chunk: u32,
+    hops: u32,
+    fingerprint: u64,
+    pd: PdId,
+    /// The outbox, then the two inboxes.
+    mr: Mr,
+    outbox_bytes: u64,
+    inbox_bytes: u64,
+    /// Where the first inbox begins, and the distance of both.
+    inboxes: u64,
+    stride: u64,
+    cq: CqId,
+    srq: SrqId,
+    peers: Vec<Peer>,
+    /// Peer by index of the QP's handle.
+    by_qp: Vec<u32>,
+    opening: Opening,
+    rounds: u64,
+    began: Time,
+    polled: Completions,
+    /// Elements of the message that is being made.
+    sges: Vec<Sge>,
+    /// Receives that have to be posted again.
+    taken: u32,
+    failed: Option<AggregateError>,
+    stats: AllToAllStats,
+}
+
+impl AllToAll {
+    /// What this member has for others: fill it before a round. During a round it belongs to the
+    /// transport.
+    pub fn outbox(&self) -> Range {
+        self.mr.range(0, self.outbox_bytes).expect("the region begins with it")
+    }
+
+    /// What comes in the round that was begun last: read it before the next one begins.
+    pub fn inbox(&self) -> Range {
+        let at = self.inbox_of(self.rounds.saturating_sub(1));
+        self.mr.range(at, self.inbox_bytes).expect("the region has two")
+    }
+
+    const fn inbox_of(&self, round: u64) -> u64 {
+        self.inboxes + (round % 2) * self.stride
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> AllToAllStats {
+        self.stats
+    }
+
+    /// Starts a round with what the outbox holds. Nothing is sent before the next step.
+    ///
+    /// # Errors
+    /// [`AggregateError::Busy`] while a round is under way; the error that ended an earlier one.
+    pub fn begin(&mut self, now: Time) -> Result<(), AggregateError> {
+        if let Some(e) = self.failed {
+            return Err(e);
+        }
+        if self.opening != Opening::Open || !self.is_complete() {
+            return Err(AggregateError::Busy);
+        }
+        self.rounds += 1;
+        self.began = now;
+        self.peers.iter_mut().for_each(|p| p.sent = 0);
+        Ok(())
+    }
+
+    /// Goes as far as possible: takes what has come, sends what may go.
+    ///
+    /// # Errors
+    /// What ends the round, and every round after it.
+    pub fn step<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
+        if let Some(e) = self.failed {
+            return Err(e);
+        }
+        let progress = self.advance(t);
+        if let Err(e) = progress {
+            self.failed = Some(e);
+            self.say_goodbye(t, e);
+        }
+        progress
+    }
+
+    fn advance<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
+        let now = t.now();
+        self.polled.clear();
+        t.poll_cq(self.cq, &mut self.polled)?;
+        for n in 0..self.polled.as_slice().len() {
+            self.take(self.polled.as_slice()[n])?;
+        }
+        self.post_taken(t)?;
+        for peer in 0..self.peers.len() {
+            self.send(t, now, peer)?;
+        }
+        if self.is_complete() {
+            self.stats.rounds = self.rounds;
+            return Ok(Progress::Complete);
+        }
+        let until = self.check_deadlines(now)?;
+        match self.polled.is_full() {
+            true => Ok(Progress::Again),
+            false => Ok(Progress::Wait { on: WaitSet::cq(self.cq), until }),
+        }
+    }
+
+    /// Everything has come and has gone, and no work request names the memory any more.
+    fn is_complete(&self) -> bool {
+        let round = self.rounds;
+        self.peers.iter().all(|p| {
+            let all_sent = round == 0 || p.sent == p.out.len();
+            p.missing(round) == 0 && all_sent && p.channel.outstanding == 0
+        })
+    }
+
+    fn take(&mut self, c: Completion) -> Result<(), AggregateError> {
+        match c {
+            Completion::Send { qp, retired, .. } => {
+                let peer = self.peer_of(qp)?;
+                self.peers[peer].channel.outstanding -= retired;
+                Ok(())
+            }
+            Completion::Recv { qp, len, imm, .. } => {
+                let peer = self.peer_of(qp)?;
+                let rank = self.peers[peer].channel.peer;
+                let tag = imm.and_then(Tag::decode).ok_or(AggregateError::Stray { rank })?;
+                self.taken += 1;
+                match tag.kind {
+                    Kind::GaveUp => {
+                        let because = self.config.first_rank + tag.chunk;
+                        Err(AggregateError::GaveUp { rank, because })
+                    }
+                    Kind::Chunk => self.peers[peer].arrive(tag, len, self.rounds),
+                }
+            }
+            Completion::Error { qp, status, .. } => {
+                let rank = self.peers[self.peer_of(qp)?].channel.peer;
+                Err(AggregateError::Lost { rank, status })
+            }
+        }
+    }
+
+    fn peer_of(&self, qp: QpId) -> Result<usize, AggregateError> {
+        let peer = self.by_qp.get(qp.index() as usize).map(|p| *p as usize);
+        peer.filter(|p| *p < self.peers.len()).ok_or(AggregateError::BadHandle)
+    }
+
+    /// Sends what may go to a peer, and rings.
+    fn send<T: Transport>(
+        &mut self,
+        t: &mut T,
+        now: Time,
+        peer: usize,
+    ) -> Result<(), AggregateError> {
+        loop {
+            let p = &self.peers[peer];
+            let busy = p.channel.outstanding >= self.config.window || !p.channel.has_room(t);
+            if busy || self.rounds == 0 || !self.gather(peer) {
+                break;
+            }
+            self.push(t, now, peer)?;
+        }
+        let batcher = &mut self.peers[peer].channel.batcher;
+        if batcher.held() > 0 {
+            let ring = |error| PushError::Ring { error, rung: 0, staged: false };
+            batcher.flush(t).map_err(ring)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the next message for a peer together, in `sges`; whether there is one to send now.
+    fn gather(&mut self, peer: usize) -> bool {
+        self.sges.clear();
+        let p = &self.peers[peer];
+        let mut bytes = 0;
+        for out in &p.out[p.sent..] {
+            let full = self.sges.len() == self.config.gather as usize;
+            if full || (bytes > 0 && bytes + u64::from(out.len) > u64::from(self.chunk)) {
+                return true;
+            }
+            if !self.is_here(out) {
+                // What is ready waits for more: it would cost a message of its own.
+                return false;
+            }
+            let from = match out.needs {
+                None => out.at,
+                Some(_) => self.inbox_of(self.rounds - 1) + out.at,
+            };
+            self.sges.push(self.mr.sge(from, out.len).expect("pieces lie in the region"));
+            bytes += u64::from(out.len);
+        }
+        !self.sges.is_empty()
+    }
+
+    /// Whether all that a piece is made of has come.
+    fn is_here(&self, out: &Out) -> bool {
+        out.needs.is_none_or(|(peer, count)| {
+            let p = &self.peers[peer as usize];
+            p.arrived >= (self.rounds - 1) * p.lens.len() as u64 + u64::from(count)
+        })
+    }
+
+    /// Sends what was gathered.
+    fn push<T: Transport>(
+        &mut self,
+        t: &mut T,
+        now: Time,
+        peer: usize,
+    ) -> Result<(), AggregateError> {
+        let round = self.rounds - 1;
+        let p = &mut self.peers[peer];
+        let imm = Tag::of(Place { round, chunk: p.sent as u32 }).encode();
+        let Remote { addr, rkey } = p.channel.remote;
+        let to = addr.wrapping_add(p.out[p.sent].to + (round % 2) * p.stride);
+        let count = self.sges.len();
+        let passed = p.out[p.sent..p.sent + count].iter().any(|o| o.needs.is_some());
+        let bytes: u64 = self.sges.iter().map(|s| u64::from(s.len)).sum();
+        if bytes == 0 {
+            self.sges.clear();
+        }
+        let op = SendOp::WriteImm(Remote { addr: to, rkey }, imm);
+        let data = Data::Sge(&self.sges);
+        let wr = SendWr { wr_id: 0, op, data, flags: SendFlags::SIGNALED, dest: None };
+        p.channel.batcher.push(t, now, &wr, Cue::More)?;
+        p.channel.outstanding += 1;
+        p.sent += count;
+        self.stats.count(bytes, passed);
+        Ok(())
+    }
+
+    /// Posts receives that were taken.
+    fn post_taken<T: Transport>(&mut self, t: &mut T) -> Result<(), AggregateError> {
+        while self.taken > 0 {
+            let nothing = [self.receive_of_nothing(); 16];
+            let count = self.taken.min(16);
+            t.post_recv(RecvQueue::Srq(self.srq), &nothing[..count as usize])?;
+            self.taken -= count;
+        }
+        Ok(())
+    }
+
+    /// A receive for a message whose bytes go elsewhere.
+    fn receive_of_nothing(&self) -> RecvWr {
+        RecvWr { wr_id: 0, sge: self.mr.sge(0, 0).expect("no bytes") }
+    }
+
+    /// The next deadline, if none has passed.
+    fn check_deadlines(&self, now: Time) -> Result<Time, AggregateError> {
+        let first = self.began + self.config.hop_deadline;
+        let last = self.began + self.config.hop_deadline * u64::from(self.hops);
+        let late = |p: &&Peer| p.missing(self.rounds) > 0;
+        let error = |p: &Peer| {
+            let (rank, round) = (p.channel.peer, self.rounds - 1);
+            AggregateError::Late { rank, chunk: p.next_piece(), round }
+        };
+        // A relay gives up before those that wait for what it would pass on, and names the cause.
+        if let Some(p) = self.peers.iter().filter(|p| p.passed_on).find(late) {
+            return if now < first { Ok(first) } else { Err(error(p)) };
+        }
+        if now < last {
+            return Ok(last);
+        }
+        let open = |p: &&Peer| p.sent < p.out.len() || p.channel.outstanding > 0;
+        let peer = self.peers.iter().find(late).or_else(|| self.peers.iter().find(open));
+        Err(error(peer.expect("a round that is not complete waits for somebody")))
+    }
+
+    /// Tells all peers that nothing more will come. What cannot be told is noticed at the
+    /// deadline.
+    fn say_goodbye<T: Transport>(&mut self, t: &mut T, why: AggregateError) {
+        let because = why.culprit().unwrap_or(self.rank) - self.config.first_rank;
+        let op = SendOp::SendImm(Tag::gave_up(because).encode());
+        let (data, flags) = (Data::Sge(&[]), SendFlags::SIGNALED);
+        let wr = SendWr { wr_id: 0, op, data, flags, dest: None };
+        for c in self.peers.iter_mut().map(|p| &mut p.channel) {
+            // Of a round that has failed nothing leaves any more.
+            t.unstage(c.qp);
+            c.batcher.forget();
+            if t.stage(c.qp, &wr).is_ok() {
+                let _lost_with_the_connection = t.ring(c.qp, Ring::Auto);
+            }
+        }
+    }
+
+    /// Destroys the objects. Peers that still send get errors.
+    ///
+    /// # Errors
+    /// A queue that somebody else uses too.
+    pub fn close<T: Control>(self, t: &mut T) -> Result<(), DestroyError> {
+        for p in &self.peers {
+            let _already_gone = t.destroy_qp(p.channel.qp);
+        }
+        t.destroy_srq(self.srq)?;
+        t.destroy_cq(self.cq)?;
+        let _already_gone = t.dereg_mr(self.mr.id);
+        t.dealloc_pd(self.pd)
+    }
+}
+
+impl AllToAllStats {
+    fn count(&mut self, bytes: u64, passed: bool) {
+        self.sent = self.sent.saturating_add(1);
+        self.sent_bytes = self.sent_bytes.saturating_add(bytes);
+        if passed {
+            self.passed = self.passed.saturating_add(1);
+            self.passed_bytes = self.passed_bytes.saturating_add(bytes);
+        }
+    }
+}
+
+impl Peer {
+    /// Pieces of the first `rounds` rounds that have not come.
+    fn missing(&self, rounds: u64) -> u64 {
+        (rounds * self.lens.len() as u64).saturating_sub(self.arrived)
+    }
+
+    /// Number of the piece that is due, in its round.
+    fn next_piece(&self) -> u32 {
+        (self.arrived % self.lens.len() as u64) as u32
+    }
+
+    /// A message of one or several pieces has come, where `rounds` have begun here.
+    fn arrive(&mut self, tag: Tag, len: u32, rounds: u64) -> Result<(), AggregateError> {
+        let (rank, chunk) = (self.channel.peer, tag.chunk);
+        let each = self.lens.len() as u64;
+        let due = Place { round: self.arrived / each, chunk: self.next_piece() };
+        match tag.against(due) {
+            Ordering::Less => return Err(AggregateError::Duplicate { rank, chunk }),
+            Ordering::Greater => return Err(AggregateError::OutOfTurn { rank, chunk }),
+            // A peer that is more than a round ahead has overwritten what is still read here.
+            Ordering::Equal if due.round > rounds => {
+                return Err(AggregateError::OutOfTurn { rank, chunk });
+            }
+            Ordering::Equal => {}
+        }
+        let (mut pieces, mut got) = (0, 0);
+        for piece in &self.lens[due.chunk as usize..] {
+            if pieces > 0 && got >= len {
+                break;
+            }
+            (pieces, got) = (pieces + 1, got + piece);
+        }
+        if got != len {
+            return Err(AggregateError::WrongLength { rank, chunk, got: len, need: got });
+        }
+        self.arrived += pieces;
+        Ok(())
+    }
+}

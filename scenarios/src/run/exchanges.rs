@@ -1,0 +1,40 @@
+//! Figures of exchanges.
+
+use doorbell_core::policy::alltoall::Traffic;
+
+use super::figures::{Member, by_name};
+use super::programs::Placed;
+use super::{Metric, Outcome, Point};
+use crate::workloads::{Exchanged, Results};
+
+/// Adds the figures of all exchanges of a run.
+pub(super) fn collect(point: &Point, all: &[(&Placed, &Results)], out: &mut Outcome) {
+    let ours = all.iter().filter(|(_, r)| r.exchanged.is_some());
+    let members = ours.map(|(p, results)| (p.program, (p.role, *results)));
+    for (prefix, group) in by_name(point, members) {
+        counts(&prefix, &group, out);
+    }
+}
+
+fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
+    let done = || group.iter().filter_map(|(_, r)| r.exchanged.as_ref());
+    let sum = |f: fn(&Exchanged) -> u64| -> u64 { done().map(f).sum() };
+    let (mut planned, tokens) = (Traffic::default(), sum(|d| d.share.tokens));
+    done().for_each(|d| planned += d.share.traffic);
+    let failed = group.iter().filter(|(_, r)| r.failure.is_some()).count() as u64;
+    let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
+    put("exchanges", Metric::count(sum(|d| d.complete)));
+    put("exchanges_wrong", Metric::count(sum(|d| d.wrong)));
+    put("members_failed", Metric::count(failed));
+    put("sent_messages", Metric::count(sum(|d| d.sent)));
+    put("passed_messages", Metric::count(sum(|d| d.passed)));
+    put("passed_bytes", Metric::bytes(sum(|d| d.passed_bytes)));
+    put("between_messages", Metric::count(planned.between));
+    put("between_bytes", Metric::bytes(planned.between_bytes));
+    put("inside_messages", Metric::count(planned.inside));
+    put("inside_bytes", Metric::bytes(planned.inside_bytes));
+    if tokens > 0 {
+        put("between_per_token", Metric::ratio(planned.between, tokens));
+        put("inside_per_token", Metric::ratio(planned.inside, tokens));
+    }
+}

@@ -1,0 +1,205 @@
+//! Members of an exchange: who has what for whom, and what each of them is told.
+
+use std::sync::Arc;
+
+use doorbell_core::policy::alltoall::{AllToAllConfig, Exchange, Route, Schedule};
+use doorbell_core::units::Time;
+use doorbell_sim::engine::SimRng;
+
+use super::aggregate::{FILL_PER_BYTE, switches};
+use super::config::contents;
+use super::{Planner, Role, bad};
+use crate::format::{AllToAll, ExchangeRoute, Program, Tokens};
+use crate::run::{Point, RunError};
+use crate::workloads::{Exchanger, ExchangerConfig, Share};
+
+/// An exchange as it runs, and what each member has of it, counted over all its tokens.
+struct Plan {
+    exchange: Exchange,
+    shares: Vec<Share>,
+}
+
+/// The exchange of program `index`.
+fn plan(point: &Point, index: usize, p: &Program, a: &AllToAll) -> Result<Plan, RunError> {
+    let n = p.hosts.value() as u32;
+    let place_of: Vec<u32> = match a.group {
+        Some(size) => (0..n).map(|m| m / size.value() as u32).collect(),
+        None => switches(point, p)?,
+    };
+    let route = match a.route {
+        ExchangeRoute::Direct => Route::Direct,
+        ExchangeRoute::TwoHop => Route::TwoHop,
+    };
+    let wrong = |e: doorbell_core::policy::alltoall::ExchangeError| {
+        bad(index, "all_to_all", e.to_string(), "change `hosts`")
+    };
+    let Some(tokens) = &a.tokens else {
+        let counts = vec![p.size.0.0; (n * n) as usize];
+        let exchange = Exchange::by_counts(&place_of, &counts, route).map_err(wrong)?;
+        let shares = (0..n).map(|m| Share { tokens: 0, traffic: exchange.traffic_of(m) });
+        return Ok(Plan { shares: shares.collect(), exchange });
+    };
+    let mut exchange = Exchange::new(&place_of, route).map_err(wrong)?;
+    let mut shares = vec![];
+    let moved = tokens.moved.unwrap_or(tokens.each).value();
+    for m in 0..n {
+        // Those that only count are forgotten member by member: they may be many.
+        let mut counted = Exchange::new(&place_of, route).map_err(wrong)?;
+        let mut router = Router::new(point.seed, index, m, (n, tokens), &place_of);
+        for token in 0..tokens.each.value() {
+            let to = router.draw();
+            counted.token(m, to, p.size.0.0).map_err(wrong)?;
+            if token < moved {
+                exchange.token(m, to, p.size.0.0).map_err(wrong)?;
+            }
+        }
+        shares.push(Share { tokens: tokens.each.value(), traffic: counted.traffic_of(m) });
+    }
+    Ok(Plan { exchange, shares })
+}
+
+/// Draws the hosts of the experts of a member's tokens: a stream for each member.
+struct Router<'a> {
+    rng: SimRng,
+    /// Hosts, and how tokens are given to experts.
+    hosts: u32,
+    tokens: &'a Tokens,
+    place_of: &'a [u32],
+    /// A permutation of the experts, of which a token shuffles as much as it needs.
+    experts: Vec<u32>,
+    /// Groups and hosts of the token.
+    near: Vec<u32>,
+    to: Vec<u32>,
+}
+
+impl<'a> Router<'a> {
+    fn new(
+        seed: u64,
+        index: usize,
+        member: u32,
+        (hosts, tokens): (u32, &'a Tokens),
+        place_of: &'a [u32],
+    ) -> Self {
+        let (component, purpose) = (format!("program {index}"), format!("tokens of {member}"));
+        let rng = SimRng::stream(seed, &component, &purpose);
+        let experts = (0..tokens.experts.value() as u32).collect();
+        Self { rng, hosts, tokens, place_of, experts, near: vec![], to: vec![] }
+    }
+
+    /// The hosts of the next token's experts, one for each expert.
+    fn draw(&mut self) -> &[u32] {
+        self.near.clear();
+        self.to.clear();
+        let count = self.experts.len();
+        let groups = self.tokens.groups.map_or(u64::MAX, |g| g.value());
+        for drawn in 0..count {
+            let with = drawn + self.rng.below((count - drawn) as u64) as usize;
+            self.experts.swap(drawn, with);
+            let host =
+                (u64::from(self.experts[drawn]) * u64::from(self.hosts) / count as u64) as u32;
+            let place = self.place_of[host as usize];
+            if !self.near.contains(&place) {
+                if self.near.len() as u64 == groups {
+                    continue;
+                }
+                self.near.push(place);
+            }
+            self.to.push(host);
+            if self.to.len() as u64 == self.tokens.top.value() {
+                break;
+            }
+        }
+        &self.to
+    }
+}
+
+impl Planner<'_> {
+    /// One program on each host of an exchange.
+    pub(super) fn all_to_all(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
+        let a = p.all_to_all.as_ref().expect("checked when loaded");
+        let Plan { exchange, shares } = plan(self.point, index, p, a)?;
+        let schedule = Arc::new(Schedule::new(&exchange, a.chunk.0.0 as u32));
+        let (first, n) = (self.next(), p.hosts.value() as u32);
+        let all_to_all = self.all_to_all_config(index, p, a, first)?;
+        let latency = self.point.profile.port.bootstrap_latency;
+        let fill = (0..n).map(|m| exchange.outbox_bytes(m)).max().unwrap_or(0);
+        let epoch = Time::ZERO + latency * 4 + FILL_PER_BYTE * fill;
+        for (member, share) in (0..).zip(shares) {
+            let host = p.host.value() as u32 + member;
+            let config = ExchangerConfig {
+                all_to_all,
+                schedule: schedule.clone(),
+                share,
+                rounds: p.iterations.value(),
+                epoch,
+                interval: p.interval.map(|i| i.0),
+            };
+            let on = self.initiator(index, p, (host, p.nic.value() as u8))?;
+            self.add((index, host, Role::Sender), on, Exchanger::new(config).into())?;
+        }
+        Ok(())
+    }
+
+    fn all_to_all_config(
+        &self,
+        index: usize,
+        p: &Program,
+        a: &AllToAll,
+        first_rank: u32,
+    ) -> Result<AllToAllConfig, RunError> {
+        let (link, base) = (self.link(index, p, 0)?, AllToAllConfig::default());
+        Ok(AllToAllConfig {
+            gather: a.gather.value() as u32,
+            window: a.window.value() as u32,
+            hop_deadline: a.hop_deadline.0,
+            connect_deadline: self.deadline,
+            memory: self.memory(index, "memory", (p.nic.value() as u8, p.memory))?,
+            contents: contents(p),
+            queue_memory: link.queue_memory,
+            attr: link.attr,
+            path_mtu: link.path_mtu,
+            first_rank,
+            ..base
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::Count;
+
+    fn draws(groups: Option<u64>) -> Vec<Vec<u32>> {
+        let tokens = Tokens {
+            each: Count::of(100),
+            moved: None,
+            experts: Count::of(64),
+            top: Count::of(8),
+            groups: groups.map(Count::of),
+        };
+        let place_of: Vec<u32> = (0..32).map(|m| m / 4).collect();
+        let mut router = Router::new(1, 0, 5, (32, &tokens), &place_of);
+        (0..100).map(|_| router.draw().to_vec()).collect()
+    }
+
+    #[test]
+    fn a_token_has_different_experts_in_no_more_groups_than_it_may() {
+        let groups = |to: &[u32]| {
+            let mut near: Vec<u32> = to.iter().map(|m| m / 4).collect();
+            near.sort_unstable();
+            near.dedup();
+            near.len()
+        };
+        let free = draws(None);
+        assert!(free.iter().all(|to| to.len() == 8));
+        assert!(free.iter().any(|to| groups(to) > 4));
+        // Two experts on each host: nobody is drawn three times.
+        let often = |to: &[u32]| to.iter().any(|m| to.iter().filter(|o| *o == m).count() > 2);
+        assert!(!free.iter().any(|to| often(to)));
+        let near = draws(Some(4));
+        assert!(near.iter().all(|to| to.len() == 8 && groups(to) <= 4));
+        // One group has eight experts, and no more are there for a token.
+        assert!(draws(Some(1)).iter().all(|to| to.len() == 8 && groups(to) == 1));
+        assert_eq!(draws(Some(4)), near, "the seed decides");
+    }
+}

@@ -1,0 +1,155 @@
+//! Exchanges on the simulator: the right bytes whatever goes where and by which way; under planned
+//! faults all that is for a member or a named error, in bounded time.
+
+use std::sync::Arc;
+
+use doorbell::workloads::{Exchanger, ExchangerConfig, Failure, Results, Share, Workload};
+use doorbell_core::policy::alltoall::{
+    AggregateError, AllToAllConfig, Exchange, Route, Schedule, Traffic,
+};
+use doorbell_core::transport::QpAttr;
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::{AckTimeout, RetryCnt};
+use doorbell_sim::fault::{Fault, FaultPlan, HostAction, HostFault, What, Window};
+use doorbell_sim::wire::HostId;
+use doorbell_sim::world::{RunEnd, World};
+use doorbell_tests::machine;
+use proptest::prelude::*;
+
+use super::aggregates::{STALL, epoch, host_fault, of_hosts, packets};
+
+const ROUNDS: u64 = 2;
+
+fn config() -> AllToAllConfig {
+    let base = AllToAllConfig::default();
+    AllToAllConfig {
+        hop_deadline: Span::from_ms(3),
+        connect_deadline: Span::from_ms(5),
+        attr: QpAttr {
+            timeout: AckTimeout::new(4).expect("65.5 us"),
+            retry_cnt: RetryCnt::new(7).expect("in range"),
+            ..base.attr
+        },
+        ..base
+    }
+}
+
+/// A member on each host, and what goes wrong; returns what they have at the bound.
+fn run(
+    seed: u64,
+    exchange: &Exchange,
+    (all_to_all, chunk): (AllToAllConfig, u32),
+    faults: &[What],
+) -> Vec<Option<Results>> {
+    let hosts = exchange.members();
+    let config = machine::world_of(machine::quiet_host(), hosts, seed);
+    let mut world = World::new(&config).expect("a world");
+    let fault = |(i, what): (usize, &What)| {
+        let (id, what) = (format!("fault {i}"), of_hosts(what, hosts));
+        Fault { id, what, budget: None, maybe: true }
+    };
+    let faults = faults.iter().enumerate().map(fault).collect();
+    let schedule = Arc::new(Schedule::new(exchange, chunk));
+    for host in 0..hosts {
+        let config = ExchangerConfig {
+            all_to_all,
+            schedule: schedule.clone(),
+            share: Share { tokens: 0, traffic: Traffic::default() },
+            rounds: ROUNDS,
+            epoch: epoch(),
+            interval: None,
+        };
+        let what = Workload::from(Exchanger::new(config));
+        world.add_program(HostId(host), machine::core(0), Time::ZERO, what);
+    }
+    world.set_faults(&FaultPlan { faults }).expect("faults of this world");
+    let hops = u64::from(schedule.hops());
+    let bound = epoch() + all_to_all.hop_deadline * hops * ROUNDS + STALL + Span::from_us(100);
+    assert_eq!(world.run(bound), RunEnd::Done, "somebody has not ended at the bound");
+    let results = |rank| world.program::<Workload>(rank).map(|w| w.results().clone());
+    (0..hosts).map(results).collect()
+}
+
+/// Members with all rounds, and members with an error; none with anything else.
+fn outcome(all: &[Option<Results>], dead: Option<u32>) -> (usize, Vec<AggregateError>) {
+    let (mut complete, mut errors) = (0, vec![]);
+    for (rank, r) in (0..).zip(all) {
+        let r = r.as_ref().expect("every rank has a program");
+        let done = r.exchanged.expect("a member");
+        assert_eq!(done.wrong, 0, "rank {rank} has wrong bytes");
+        match &r.failure {
+            Some(Failure::Aggregate(e)) => errors.push(*e),
+            Some(other) => panic!("rank {rank}: {other}"),
+            None if Some(rank) == dead => {}
+            None => {
+                assert_eq!(done.complete, ROUNDS, "rank {rank} has ended without a word");
+                complete += 1;
+            }
+        }
+    }
+    (complete, errors)
+}
+
+fn any_exchange() -> impl Strategy<Value = Exchange> {
+    let route = || prop_oneof![1 => Just(Route::Direct), 2 => Just(Route::TwoHop)];
+    let places = || proptest::collection::vec(0..3_u32, 2..7);
+    let counts = proptest::collection::vec(0..6000_u64, 36);
+    let counts = (places(), route(), counts).prop_map(|(places, route, counts)| {
+        let n = places.len() * places.len();
+        Exchange::by_counts(&places, &counts[..n], route).expect("an exchange")
+    });
+    let token = (0..7_u32, proptest::collection::vec(0..7_u32, 0..5), 1..3000_u64);
+    let tokens = (places(), route(), proptest::collection::vec(token, 0..10));
+    let tokens = tokens.prop_map(|(places, route, tokens)| {
+        let n = places.len() as u32;
+        let mut exchange = Exchange::new(&places, route).expect("an exchange");
+        for (from, to, bytes) in tokens {
+            let to: Vec<u32> = to.iter().map(|m| m % n).collect();
+            exchange.token(from % n, &to, bytes).expect("a token");
+        }
+        exchange
+    });
+    prop_oneof![counts, tokens]
+}
+
+fn any_config() -> impl Strategy<Value = (AllToAllConfig, u32)> {
+    (1..6_u32, 1..5_u32, 500..6000_u32)
+        .prop_map(|(gather, window, chunk)| (AllToAllConfig { gather, window, ..config() }, chunk))
+}
+
+proptest! {
+    #[test]
+    fn bytes_are_right_whatever_goes_where(
+        exchange in any_exchange(), config in any_config(), seed: u64
+    ) {
+        let all = run(seed, &exchange, config, &[]);
+        let (complete, errors) = outcome(&all, None);
+        prop_assert_eq!((complete, errors), (exchange.members() as usize, vec![]));
+    }
+
+    #[test]
+    fn everything_or_a_named_error(
+        exchange in any_exchange(), config in any_config(), seed: u64,
+        lost in proptest::collection::vec(packets(), 0..3),
+        to_host in proptest::option::of(host_fault())
+    ) {
+        let dead = to_host.filter(|f| f.action == HostAction::PeerDead).map(|f| f.host.0);
+        let faults: Vec<What> = lost.into_iter().chain(to_host.map(What::Host)).collect();
+        outcome(&run(seed, &exchange, config, &faults), dead);
+    }
+}
+
+/// Two nodes of three; member 4 dies in the first round.
+#[test]
+fn the_dead_is_named_by_all_survivors() {
+    let exchange = Exchange::by_counts(&[0, 0, 0, 1, 1, 1], &[50_000; 36], Route::TwoHop);
+    let exchange = exchange.expect("an exchange");
+    let window = Window { after: epoch() + Span::from_us(3), ..Window::ALWAYS };
+    let fault = HostFault { host: HostId(4), nic: None, window, action: HostAction::PeerDead };
+    let all = run(1, &exchange, (config(), 8192), &[What::Host(fault)]);
+    let (complete, errors) = outcome(&all, Some(4));
+    assert_eq!((complete, errors.len()), (0, 5));
+    for e in &errors {
+        assert_eq!(e.culprit(), Some(4), "{e}");
+    }
+}
