@@ -109,12 +109,15 @@ impl Refused {
     }
 }
 
-/// Packets that a question is about: those of some PSNs, from some time on. What happened to
-/// earlier packets has no part in why the present ones have no answer.
+/// Packets that a question is about: those of some PSNs, in some time. What happened to other
+/// packets has no part in why these have no answer, and what happened later neither.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Episode {
-    /// Begin of the queue pair's present life: PSNs of earlier ones are other packets.
+    /// Not before the begin of the queue pair's present life: PSNs of earlier ones are other
+    /// packets.
     pub since: Time,
+    /// First instant that is too late; [`Time::MAX`]: nothing is.
+    pub until: Time,
     /// Oldest PSN,
     pub first: Psn,
     /// and the one after the last.
@@ -124,7 +127,7 @@ pub struct Episode {
 impl Episode {
     /// Whether a packet with this PSN at this time belongs to it.
     pub fn holds(&self, at: Time, psn: Psn) -> bool {
-        at >= self.since && self.offset(psn) < self.offset(self.end)
+        (self.since..self.until).contains(&at) && self.offset(psn) < self.offset(self.end)
     }
 
     /// How many PSNs `psn` is behind the first one.
@@ -164,7 +167,8 @@ impl Earlier {
     fn all_within(&self, e: &Episode) -> bool {
         let psn = |off: i32| Psn::new(self.psn.value().wrapping_add_signed(off));
         let (low, high) = (e.offset(psn(self.low)), e.offset(psn(self.high)));
-        e.holds(self.first, psn(self.high)) && low + self.high.abs_diff(self.low) == high
+        let times = e.holds(self.first, psn(self.high)) && self.last < e.until;
+        times && low + self.high.abs_diff(self.low) == high
     }
 }
 
@@ -194,17 +198,22 @@ impl PsnLog {
 
     /// How many belong to the episode, and when the first and the last of them was.
     pub(crate) fn within(&self, e: &Episode) -> Option<Within> {
-        let mut of = self.latest.iter().filter(|(at, psn)| e.holds(*at, *psn)).map(|(at, _)| *at);
-        let first = of.next()?;
-        let one = Within { packets: 1, first, last: first, at_least: false };
-        let late = of.fold(one, |w, last| Within { packets: w.packets + 1, last, ..w });
-        Some(match self.earlier {
-            Some(g) if g.all_within(e) => {
-                Within { packets: late.packets + g.packets, first: g.first, ..late }
+        let mut late = None;
+        for &(at, _) in self.latest.iter().filter(|(at, psn)| e.holds(*at, *psn)) {
+            let w = late.get_or_insert(Within { packets: 0, first: at, last: at, at_least: false });
+            (w.packets, w.last) = (w.packets + 1, at);
+        }
+        match (self.earlier, late) {
+            (Some(g), _) if g.all_within(e) => {
+                let (packets, last) = late.map_or((0, g.last), |w| (w.packets, w.last));
+                let packets = packets + g.packets;
+                Some(Within { packets, first: g.first, last, at_least: false })
             }
-            Some(g) => Within { at_least: g.last >= e.since, ..late },
-            None => late,
-        })
+            (Some(g), Some(w)) => {
+                Some(Within { at_least: g.last >= e.since && g.first < e.until, ..w })
+            }
+            (_, late) => late,
+        }
     }
 }
 
@@ -328,10 +337,15 @@ impl Nic {
         self.drops.of(from).map(|(d, _)| d)
     }
 
-    /// As [`dropped_of`](Self::dropped_of), of the packets of an episode only.
-    pub fn dropped_within(&self, from: Sender, e: Episode) -> impl Iterator<Item = Dropped> {
+    /// As [`dropped_of`](Self::dropped_of), of the packets of an episode only, which may depend on
+    /// why they were dropped.
+    pub fn dropped_within(
+        &self,
+        from: Sender,
+        of: impl Fn(&Dropped) -> Episode,
+    ) -> impl Iterator<Item = Dropped> {
         self.drops.of(from).filter_map(move |(d, log)| {
-            let Within { packets, first, last, at_least } = log.within(&e)?;
+            let Within { packets, first, last, at_least } = log.within(&of(d))?;
             Some(Dropped { packets, first, last, at_least, ..*d })
         })
     }
@@ -372,9 +386,10 @@ mod tests {
 
     #[test]
     fn an_episode_has_its_psns_over_the_wrap_and_no_earlier_life() {
-        let e = Episode { since: us(5), first: Psn::new(0xFF_FFFF), end: Psn::new(1) };
+        let (since, until) = (us(5), us(10));
+        let e = Episode { since, until, first: Psn::new(0xFF_FFFF), end: Psn::new(1) };
         let inside = [(5, 0xFF_FFFF), (9, 0)];
-        let outside = [(4, 0), (5, 0xFF_FFFE), (5, 1)];
+        let outside = [(4, 0), (5, 0xFF_FFFE), (5, 1), (10, 0)];
         let mut log = PsnLog::default();
         for (at, psn) in inside {
             assert!(e.holds(us(at), Psn::new(psn)), "{at} {psn}");
@@ -399,7 +414,8 @@ mod tests {
         for n in 0..more {
             log.add(us(n.into()), psn(n));
         }
-        let all = Episode { since: us(0), first: psn(0), end: psn(63).next() };
+        let (since, until) = (us(0), Time::MAX);
+        let all = Episode { since, until, first: psn(0), end: psn(63).next() };
         let (packets, first, last) = (more.into(), us(0), us(u64::from(more) - 1));
         assert_eq!(log.within(&all), Some(Within { packets, first, last, at_least: false }));
         for part in [
@@ -410,6 +426,13 @@ mod tests {
             let some = log.within(&part).expect("most of them");
             assert!(some.at_least && some.packets < packets && some.first >= us(100), "{some:?}");
         }
+        // Some, or all, of the latest ones came too late; then some of the others.
+        for (until, packets) in [(101, 101), (100, 100)] {
+            let (first, last) = (us(0), us(until - 1));
+            let some = log.within(&Episode { until: us(until), ..all });
+            assert_eq!(some, Some(Within { packets, first, last, at_least: false }));
+        }
+        assert_eq!(log.within(&Episode { until: us(99), ..all }), None, "not told apart any more");
         // None of the others is of this life.
         let late = Episode { since: us(100), ..all };
         let (packets, first) = (1 << 16, us(100));

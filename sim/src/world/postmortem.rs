@@ -79,18 +79,23 @@ impl World {
         self.losses.of(from).map(|(l, _)| l)
     }
 
-    /// As [`lost_of`](Self::lost_of), of the packets of an episode only.
-    pub fn lost_within(&self, from: Sender, e: Episode) -> impl Iterator<Item = Lost> {
+    /// As [`lost_of`](Self::lost_of), of the packets of an episode only, which may depend on where
+    /// they were lost.
+    pub fn lost_within(
+        &self,
+        from: Sender,
+        of: impl Fn(&Lost) -> Episode,
+    ) -> impl Iterator<Item = Lost> {
         self.losses.of(from).filter_map(move |(l, log)| {
-            let Within { packets, first, last, at_least } = log.within(&e)?;
+            let Within { packets, first, last, at_least } = log.within(&of(l))?;
             Some(Lost { packets, first, last, at_least, ..*l })
         })
     }
 
-    /// Packets of a QP that are still on their way: in a queue, on a link, held by a fault, or in
-    /// a receive unit.
-    pub fn under_way_of(&self, from: Sender) -> u64 {
-        let of = |p: &Packet| Sender::of(p) == from;
+    /// Requests, or responses, of a QP that are still on their way: in a queue, on a link, held by
+    /// a fault, or in a receive unit.
+    pub fn under_way_of(&self, from: Sender, request: bool) -> u64 {
+        let of = |p: &Packet| Sender::of(p) == from && p.desc.opcode.is_request() == request;
         self.shared.packets.iter().filter(|(_, p)| of(p)).count() as u64
     }
 }

@@ -1,5 +1,7 @@
 //! Every verdict, each beside a run that must not get it.
 
+mod late;
+
 use super::*;
 use crate::run::{ExitKind, Runner, Simulator};
 use crate::testing::expanded;
