@@ -144,13 +144,21 @@ pub(crate) struct PsnLog {
     earlier: Option<Earlier>,
 }
 
+/// Whether a packet begins a transmission: its PSN is not beyond that of the one before it.
+fn begins(before: Option<Psn>, psn: Psn) -> bool {
+    before.is_none_or(|before| psn.diff(before) <= 0)
+}
+
 /// Packets that a log no longer has one by one.
 #[derive(Copy, Clone, Debug)]
 struct Earlier {
     packets: u64,
+    rounds: u64,
     first: Time,
     last: Time,
-    /// PSN of the first one, and how far the lowest and the highest are from it.
+    /// PSN of the last one,
+    latest: Psn,
+    /// of the first one, and how far the lowest and the highest are from it.
     psn: Psn,
     low: i32,
     high: i32,
@@ -159,7 +167,9 @@ struct Earlier {
 impl Earlier {
     fn add(&mut self, at: Time, psn: Psn) {
         let off = psn.diff(self.psn);
-        (self.packets, self.last) = (self.packets + 1, at);
+        let before = (self.packets > 0).then_some(self.latest);
+        self.rounds += u64::from(begins(before, psn));
+        (self.packets, self.last, self.latest) = (self.packets + 1, at, psn);
         (self.low, self.high) = (self.low.min(off), self.high.max(off));
     }
 
@@ -176,6 +186,7 @@ impl Earlier {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Within {
     pub packets: u64,
+    pub rounds: u64,
     pub first: Time,
     pub last: Time,
     /// There may have been more, before the first one.
@@ -186,28 +197,38 @@ impl PsnLog {
     /// Packets that are kept of each kind: 64 Ki, 1 MiB.
     const MOST: usize = 1 << 16;
 
-    pub(crate) fn add(&mut self, at: Time, psn: Psn) {
+    /// True: the packet begins a transmission.
+    pub(crate) fn add(&mut self, at: Time, psn: Psn) -> bool {
+        let begins = begins(self.latest.back().map(|(_, psn)| *psn), psn);
         if self.latest.len() == Self::MOST
             && let Some((at, psn)) = self.latest.pop_front()
         {
-            let none = Earlier { packets: 0, first: at, last: at, psn, low: 0, high: 0 };
+            let (packets, rounds, first, last, latest) = (0, 0, at, at, psn);
+            let (low, high) = (0, 0);
+            let none = Earlier { packets, rounds, first, last, latest, psn, low, high };
             self.earlier.get_or_insert(none).add(at, psn);
         }
         self.latest.push_back((at, psn));
+        begins
     }
 
-    /// How many belong to the episode, and when the first and the last of them was.
+    /// How many belong to the episode, of how many transmissions, and when the first and the last
+    /// of them was.
     pub(crate) fn within(&self, e: &Episode) -> Option<Within> {
+        let whole = self.earlier.filter(|g| g.all_within(e));
+        let mut before = whole.map(|g| g.latest);
         let mut late = None;
-        for &(at, _) in self.latest.iter().filter(|(at, psn)| e.holds(*at, *psn)) {
-            let w = late.get_or_insert(Within { packets: 0, first: at, last: at, at_least: false });
+        for &(at, psn) in self.latest.iter().filter(|(at, psn)| e.holds(*at, *psn)) {
+            let none = Within { packets: 0, rounds: 0, first: at, last: at, at_least: false };
+            let w = late.get_or_insert(none);
             (w.packets, w.last) = (w.packets + 1, at);
+            w.rounds += u64::from(begins(before.replace(psn), psn));
         }
         match (self.earlier, late) {
-            (Some(g), _) if g.all_within(e) => {
-                let (packets, last) = late.map_or((0, g.last), |w| (w.packets, w.last));
-                let packets = packets + g.packets;
-                Some(Within { packets, first: g.first, last, at_least: false })
+            (Some(g), _) if whole.is_some() => {
+                let w = late.map_or((0, 0, g.last), |w| (w.packets, w.rounds, w.last));
+                let (packets, rounds, last) = (w.0 + g.packets, w.1 + g.rounds, w.2);
+                Some(Within { packets, rounds, first: g.first, last, at_least: false })
             }
             (Some(g), Some(w)) => {
                 Some(Within { at_least: g.last >= e.since && g.first < e.until, ..w })
@@ -226,8 +247,11 @@ pub struct Dropped {
     pub request: bool,
     /// The QP that they were for.
     pub dest: Qpn,
-    /// How many.
+    /// How many,
     pub packets: u64,
+    /// and of how many transmissions: one begins with each packet whose PSN is not beyond that of
+    /// the one before it.
+    pub rounds: u64,
     /// When the first one came,
     pub first: Time,
     /// and the last one.
@@ -247,14 +271,14 @@ impl Drops {
         let of = self.0.entry(from).or_default();
         let same = |d: &Dropped| (d.request, d.dest) == (request, dest) && d.why.same_kind(&why);
         let at = of.iter().position(|(d, _)| same(d)).unwrap_or_else(|| {
-            let (packets, first, last, at_least) = (0, now, now, false);
-            let new = Dropped { why, request, dest, packets, first, last, at_least };
+            let (packets, rounds, first, last, at_least) = (0, 0, now, now, false);
+            let new = Dropped { why, request, dest, packets, rounds, first, last, at_least };
             of.push((new, PsnLog::default()));
             of.len() - 1
         });
         let (d, log) = &mut of[at];
         (d.packets, d.last) = (d.packets.saturating_add(1), now);
-        log.add(now, psn);
+        d.rounds += u64::from(log.add(now, psn));
     }
 
     pub(super) fn of(&self, from: Sender) -> impl Iterator<Item = &(Dropped, PsnLog)> {
@@ -345,8 +369,8 @@ impl Nic {
         of: impl Fn(&Dropped) -> Episode,
     ) -> impl Iterator<Item = Dropped> {
         self.drops.of(from).filter_map(move |(d, log)| {
-            let Within { packets, first, last, at_least } = log.within(&of(d))?;
-            Some(Dropped { packets, first, last, at_least, ..*d })
+            let Within { packets, rounds, first, last, at_least } = log.within(&of(d))?;
+            Some(Dropped { packets, rounds, first, last, at_least, ..*d })
         })
     }
 }
@@ -376,8 +400,8 @@ mod tests {
         add(5, a, true, Refused::State(QpState::Err));
         add(6, b, true, Refused::Icrc);
         let (first, last) = (us(1), us(2));
-        let (why, packets, at_least) = (pkey(1), 2, false);
-        let first = Dropped { why, request: true, dest, packets, first, last, at_least };
+        let (why, packets, rounds, at_least) = (pkey(1), 2, 1, false);
+        let first = Dropped { why, request: true, dest, packets, rounds, first, last, at_least };
         let of = |from| drops.of(from).map(|(d, _)| *d).collect::<Vec<_>>();
         assert_eq!(of(a)[0], first, "the fields are those of the first one");
         assert_eq!((of(a).len(), of(b).len()), (4, 1));
@@ -399,8 +423,9 @@ mod tests {
             assert!(!e.holds(us(at), Psn::new(psn)), "{at} {psn}");
             log.add(us(at), Psn::new(psn));
         }
-        let (first, last, at_least) = (us(5), us(9), false);
-        assert_eq!(log.within(&e), Some(Within { packets: 2, first, last, at_least }));
+        let (packets, rounds, first, last, at_least) = (2, 1, us(5), us(9), false);
+        let within = Within { packets, rounds, first, last, at_least };
+        assert_eq!(log.within(&e), Some(within));
         assert_eq!(log.within(&Episode { end: e.first, ..e }), None, "nothing is awaited");
     }
 
@@ -417,7 +442,12 @@ mod tests {
         let (since, until) = (us(0), Time::MAX);
         let all = Episode { since, until, first: psn(0), end: psn(63).next() };
         let (packets, first, last) = (more.into(), us(0), us(u64::from(more) - 1));
-        assert_eq!(log.within(&all), Some(Within { packets, first, last, at_least: false }));
+        // 64 PSNs each time, and the last time some of them.
+        let rounds = u64::from(more.div_ceil(64));
+        let within = |packets, rounds, first, last| {
+            Some(Within { packets, rounds, first, last, at_least: false })
+        };
+        assert_eq!(log.within(&all), within(packets, rounds, first, last));
         for part in [
             Episode { end: psn(63), ..all },
             Episode { first: psn(1), ..all },
@@ -427,15 +457,13 @@ mod tests {
             assert!(some.at_least && some.packets < packets && some.first >= us(100), "{some:?}");
         }
         // Some, or all, of the latest ones came too late; then some of the others.
-        for (until, packets) in [(101, 101), (100, 100)] {
-            let (first, last) = (us(0), us(until - 1));
+        for until in [101, 100] {
             let some = log.within(&Episode { until: us(until), ..all });
-            assert_eq!(some, Some(Within { packets, first, last, at_least: false }));
+            assert_eq!(some, within(until, 2, us(0), us(until - 1)));
         }
         assert_eq!(log.within(&Episode { until: us(99), ..all }), None, "not told apart any more");
         // None of the others is of this life.
         let late = Episode { since: us(100), ..all };
-        let (packets, first) = (1 << 16, us(100));
-        assert_eq!(log.within(&late), Some(Within { packets, first, last, at_least: false }));
+        assert_eq!(log.within(&late), within(1 << 16, rounds - 1, us(100), last));
     }
 }

@@ -37,8 +37,11 @@ pub struct Lost {
     pub cause: DropCause,
     /// Requests; else responses.
     pub request: bool,
-    /// How many.
+    /// How many,
     pub packets: u64,
+    /// and of how many transmissions: one begins with each packet whose PSN is not beyond that of
+    /// the one before it.
+    pub rounds: u64,
     /// When the first one was lost,
     pub first: Time,
     /// and the last one.
@@ -58,14 +61,14 @@ impl Losses {
         let of = self.0.entry(Sender::of(p)).or_default();
         let same = |l: &Lost| (l.place, l.cause, l.request) == (place, cause, request);
         let at = of.iter().position(|(l, _)| same(l)).unwrap_or_else(|| {
-            let (packets, first, last, at_least) = (0, now, now, false);
-            let new = Lost { place, cause, request, packets, first, last, at_least };
+            let (packets, rounds, first, last, at_least) = (0, 0, now, now, false);
+            let new = Lost { place, cause, request, packets, rounds, first, last, at_least };
             of.push((new, PsnLog::default()));
             of.len() - 1
         });
         let (l, log) = &mut of[at];
         (l.packets, l.last) = (l.packets.saturating_add(1), now);
-        log.add(now, p.desc.psn);
+        l.rounds += u64::from(log.add(now, p.desc.psn));
     }
 
     fn of(&self, from: Sender) -> impl Iterator<Item = &(Lost, PsnLog)> {
@@ -87,8 +90,8 @@ impl World {
         of: impl Fn(&Lost) -> Episode,
     ) -> impl Iterator<Item = Lost> {
         self.losses.of(from).filter_map(move |(l, log)| {
-            let Within { packets, first, last, at_least } = log.within(&of(l))?;
-            Some(Lost { packets, first, last, at_least, ..*l })
+            let Within { packets, rounds, first, last, at_least } = log.within(&of(l))?;
+            Some(Lost { packets, rounds, first, last, at_least, ..*l })
         })
     }
 
