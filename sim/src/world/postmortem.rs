@@ -28,6 +28,16 @@ pub enum LossPlace {
     },
 }
 
+impl LossPlace {
+    /// How far they got.
+    pub const fn node(self) -> NodeId {
+        match self {
+            Self::Switch { node, .. } => node,
+            Self::Link { into, .. } => into,
+        }
+    }
+}
+
 /// Packets of one sender that were lost at one place for one cause.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Lost {

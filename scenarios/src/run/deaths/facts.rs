@@ -7,14 +7,14 @@ use doorbell_core::verbs::{Opcode, QpState, QpType, Qpn, WcStatus, WrOpcode};
 use doorbell_sim::fabric::time_alone;
 use doorbell_sim::host::StallReason;
 use doorbell_sim::memory::MemoryError;
-use doorbell_sim::nic::{Episode, Nic, NicQp, Sender, Why};
+use doorbell_sim::nic::{Nic, NicQp, Sender, Why};
 use doorbell_sim::rc::{HwCounters, RetrySeven, Stall, Standing, TimeoutMode};
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
 
 use super::super::Point;
 use super::super::faults::{HostTrouble, ToCome, dead_since, device_fault, to_come, troubles};
-use super::fates::Fates;
+use super::fates::{Fates, Pair};
 use super::small_link::{self, SmallLink};
 use crate::format::Scenario;
 
@@ -59,6 +59,7 @@ pub(super) struct PeerQp {
     pub attr: QpAttr,
     pub dest_host: u32,
     pub accepts_since: Option<Time>,
+    pub reset_at: Option<Time>,
     pub expected_psn: Option<u32>,
     pub requests: u64,
     pub last_request: Option<Time>,
@@ -90,10 +91,10 @@ pub(super) struct Facts {
     pub standing: Option<Standing>,
     pub acknowledged: Option<Time>,
     pub counters: HwCounters,
-    /// What became of them before the death, or to the end of the run,
+    /// What became of packets in time to have a part in the death,
     pub requests: Fates,
     pub answers: Fates,
-    /// and after the death: this has no part in it.
+    /// and what came too late for that.
     pub late_requests: Fates,
     pub late_answers: Fates,
     /// Packets of the peer to this one, and of this one, that are still on their way.
@@ -137,6 +138,12 @@ impl Facts {
     /// Whether the peer's host was dead before this one died.
     pub fn host_dead(&self) -> bool {
         self.peer.dead_since.is_some_and(|t| t <= self.at())
+    }
+
+    /// The peer's queue pair, unless its present life began after this one had died.
+    pub fn peer_then(&self) -> Option<&PeerQp> {
+        let later = |t: Option<Time>| t.is_some_and(|t| t > self.at());
+        self.peer.qp.as_ref().filter(|q| !later(q.accepts_since) && !later(q.reset_at))
     }
 
     /// Whether the peer has executed the oldest packet that this side has no answer to.
@@ -237,13 +244,18 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
     let began = standing.map_or(Time::ZERO, |s| s.began);
     let died = q.death.as_ref().map(|d| d.at);
     let at = died.unwrap_or(world.now());
-    // To one that waits nothing comes too late.
-    let until = died.unwrap_or(Time::MAX);
+    let pair = Pair {
+        world,
+        scenario: s,
+        me,
+        there: (q.peer, q.peer_port),
+        them,
+        ack_bytes: rc.wire_bytes(Opcode::RcAcknowledge, 0).into(),
+        udp_source_port: q.udp_source_port,
+    };
     let since = q.accepts_since.unwrap_or(Time::ZERO);
-    let before = standing.map(|s| Episode { since, until, first: s.una, end: s.next });
-    let after = before.map(|e| Episode { since: until, until: Time::MAX, ..e });
-    let fates = |from, request, episode| Fates::of(world, s, (from, request), episode);
-    let late = |from, request| after.map(|e| fates(from, request, Some(e))).unwrap_or_default();
+    let split = pair.split(standing.map(|s| (s.una, s.next)), since, died);
+    let ([requests, answers], [late_requests, late_answers]) = (split.before, split.late);
     Facts {
         host,
         qpn: q.qpn,
@@ -259,10 +271,10 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         standing,
         acknowledged: q.acknowledged,
         counters: q.hw_counters(),
-        requests: fates(me, true, before),
-        answers: them.map(|them| fates(them, false, before)).unwrap_or_default(),
-        late_requests: late(me, true),
-        late_answers: them.map(|them| late(them, false)).unwrap_or_default(),
+        requests,
+        answers,
+        late_requests,
+        late_answers,
         answers_under_way: them.map_or(0, |them| world.under_way_of(them, false)),
         requests_under_way: world.under_way_of(me, true),
         peer: peer(world, s, (host, q), at),
@@ -304,6 +316,7 @@ fn peer(world: &World, s: &Scenario, (host, q): (u32, &NicQp), at: Time) -> Peer
         attr: p.attr,
         dest_host: p.peer.0,
         accepts_since: p.accepts_since,
+        reset_at: p.reset_at,
         expected_psn: p.responder.as_ref().map(|r| r.expected_psn().value()),
         requests: p.stats.rx_requests,
         last_request: p.last_request,

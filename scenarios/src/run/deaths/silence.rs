@@ -13,27 +13,59 @@ use super::verdict::{Cause, Need, Verdict, verdict};
 use super::words::{at, between, gap, least, plural, port_name, qp_name, refused_word, time};
 use crate::format::FaultKind;
 
-/// Nobody answered in time. What happened to most of the packets since the first transmission of
-/// what was never acknowledged is the cause.
+/// What became of most of the transmissions that were not answered in time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Most {
+    /// They were answered, too late.
+    Late,
+    RequestsLost,
+    RequestsRefused,
+    /// Their answers were lost, or refused by this side.
+    AnswersGone,
+}
+
+/// Counted in transmissions, since a message has many packets and one ACK. Of as many the one that
+/// got farthest: what was answered had arrived.
+fn most(f: &Facts) -> Option<Most> {
+    // What came behind the death of a NAK is no answer that an expiry was too early for.
+    let late = if nak_was_last(f) { 0 } else { f.late_answers.rounds_refused() };
+    let all = [
+        (late, Most::Late),
+        (f.requests.rounds_lost(), Most::RequestsLost),
+        (f.requests.rounds_refused(), Most::RequestsRefused),
+        (f.answers.rounds_lost() + f.answers.rounds_refused(), Most::AnswersGone),
+    ];
+    all.into_iter().filter(|(n, _)| *n > 0).max_by_key(|(n, _)| *n).map(|(_, most)| most)
+}
+
+/// Nobody answered in time. The questions, in this order, about what was before the death:
+///
+/// 1. Did NAKs for one gap, faster than it could be closed, use up the retries?
+/// 2. Did most transmissions not arrive, or was the peer not one to take them?
+/// 3. Do both sides mean the same PSNs?
+/// 4. Did the answers to most not arrive, or come too late?
+/// 5. Was anybody there? Did a NAK use the last retry? Is something still on its way?
 pub(super) fn judge_silence(f: &Facts) -> Verdict {
+    let most = most(f);
+    let refused = f.requests.refused().max_by_key(|(_, d)| (d.rounds, d.packets));
+    let under_way = f.requests_under_way > 0 || !f.late_requests.is_empty();
     if let Some(v) = naks_repeated(f) {
         return v;
     }
-    let refused = f.requests.refused().max_by_key(|(_, d)| d.packets);
-    let lost = most_lost(&f.requests);
-    let last = f.peer.qp.as_ref().and_then(|q| q.last_request);
-    let heard = f.executed() || last.is_some_and(|t| t >= f.since());
-    match (refused, lost) {
-        (Some((host, d)), lost) if lost.is_none_or(|l| l.packets <= d.packets) => {
-            judge_refused(f, *host, d)
-        }
-        (_, Some(l)) if !heard || f.requests.packets_lost() > answers_gone(f) => {
-            requests_lost(f, l, heard)
-        }
+    match (most, most_lost(&f.requests), refused) {
+        (Some(Most::RequestsLost), Some(l), _) => return requests_lost(f, l),
+        (Some(Most::RequestsRefused), _, Some((host, d))) => return judge_refused(f, *host, d),
+        _ => {}
+    }
+    if let Some(v) = f.peer_then().and_then(|q| psn_mismatch(f, q)) {
+        return v;
+    }
+    match most {
+        Some(Most::AnswersGone) => answers_gone(f),
+        Some(Most::Late) => slow(f),
         _ if f.host_dead() => host_dead(f),
-        _ if heard => judge_heard(f),
-        _ if f.requests_under_way > 0 || !f.late_requests.is_empty() => slow(f),
         _ if nak_was_last(f) => out_of_order(f),
+        _ if heard(f) || under_way => slow(f),
         _ => {
             let text = "no answer came, and no packet was seen to be lost or dropped";
             let text = format!("{text}{}", open_faults(f, |_| true));
@@ -42,13 +74,15 @@ pub(super) fn judge_silence(f: &Facts) -> Verdict {
     }
 }
 
-fn most_lost(fates: &Fates) -> Option<&Loss> {
-    fates.lost.iter().max_by_key(|l| l.packets)
+/// Whether the peer took a packet of those that are awaited, be it after the death.
+fn heard(f: &Facts) -> bool {
+    let last = f.peer.qp.as_ref().and_then(|q| q.last_request);
+    let answered = [&f.answers, &f.late_answers].iter().any(|fates| !fates.is_empty());
+    answered || f.executed() || last.is_some_and(|t| t >= f.since())
 }
 
-/// Answers that did not reach this side.
-fn answers_gone(f: &Facts) -> u64 {
-    f.answers.packets_lost() + f.answers.refused().map(|(_, d)| d.packets).sum::<u64>()
+fn most_lost(fates: &Fates) -> Option<&Loss> {
+    fates.lost.iter().max_by_key(|l| (l.rounds, l.packets))
 }
 
 /// The planned faults that were open while it failed, as the end of a sentence.
@@ -204,12 +238,12 @@ fn reason(why: Why, status: Option<WcStatus>) -> String {
     }
 }
 
-fn requests_lost(f: &Facts, l: &Loss, heard: bool) -> Verdict {
+fn requests_lost(f: &Facts, l: &Loss) -> Verdict {
     if l.cause == DropCause::PeerDead {
         return host_dead(f);
     }
     let before = f.peer.qp.as_ref().is_some_and(|q| q.requests > 0);
-    let seen = match (heard, before) {
+    let seen = match (heard(f), before) {
         (true, _) => "the peer saw only some packets",
         (false, true) => "the peer saw none of these packets",
         (false, false) => "the peer never saw a packet",
@@ -249,30 +283,25 @@ fn host_dead(f: &Facts) -> Verdict {
     verdict(Cause::HostDead, "", text).needs(Need::Never)
 }
 
-/// The peer took packets, and this side has no answer that it can use.
-fn judge_heard(f: &Facts) -> Verdict {
-    let Some(q) = &f.peer.qp else { return slow(f) };
-    if let Some(v) = psn_mismatch(f, q) {
-        return v;
-    }
-    if let Some(l) = most_lost(&f.answers) {
-        if l.cause == DropCause::PeerDead {
-            return host_dead(f);
-        }
-        if l.cause == DropCause::Oversize {
-            return oversize(f, l);
-        }
-        let by = l.fault.as_ref().map_or(String::new(), |l| format!(" (fault `{}`)", l.id));
-        let text =
-            format!("the peer answered, and answers got lost {}{by}; {}", l.place, lost_both(f));
-        let field = l.fault.as_ref().map_or("", |fault| &fault.id);
-        return against(verdict(Cause::AnswersLost, field, text), f, l);
-    }
-    if let Some((host, d)) = f.answers.refused().max_by_key(|(_, d)| d.packets) {
+/// The peer answered, and the answers went astray.
+fn answers_gone(f: &Facts) -> Verdict {
+    let refused = f.answers.refused().max_by_key(|(_, d)| (d.rounds, d.packets));
+    if let Some((host, d)) = refused
+        && f.answers.rounds_refused() > f.answers.rounds_lost()
+    {
         return answers_refused(*host, d);
     }
-    // What came behind the death of a NAK is no answer that an expiry was too early for.
-    if nak_was_last(f) { out_of_order(f) } else { slow(f) }
+    let Some(l) = most_lost(&f.answers) else { return slow(f) };
+    if l.cause == DropCause::PeerDead {
+        return host_dead(f);
+    }
+    if l.cause == DropCause::Oversize {
+        return oversize(f, l);
+    }
+    let by = l.fault.as_ref().map_or(String::new(), |l| format!(" (fault `{}`)", l.id));
+    let text = format!("the peer answered, and answers got lost {}{by}; {}", l.place, lost_both(f));
+    let field = l.fault.as_ref().map_or("", |fault| &fault.id);
+    against(verdict(Cause::AnswersLost, field, text), f, l)
 }
 
 /// Whether a missing packet that the peer told of, and no expiry, used up the last retry.
@@ -404,13 +433,14 @@ fn slow(f: &Facts) -> Verdict {
     let faults = open_faults(f, |t| t.kind != FaultKind::Rnr && t.kind != FaultKind::CqNotPolled);
     let slow = |text| verdict(Cause::PeerSlow, "timeout", text);
     if let Some(t) = f.late_answers.refused().map(|(_, d)| d.first).min() {
+        let (lost, n) = lost_all(f);
         let text = format!(
             "the peer is alive but slow: an answer came {} after the last expiry, {} after the \
-             first transmission{faults}",
+             first transmission{lost}{faults}",
             time(gap(t, f.at())),
             time(gap(t, f.since()))
         );
-        return slow(text).needs(Need::Answer(gap(t, f.since())));
+        return slow(text).needs(Need::Answer { after: gap(t, f.since()), lost: n });
     }
     if let Some(later) = became_later(f) {
         // Whether they would have been answered in time nobody knows.
@@ -420,9 +450,23 @@ fn slow(f: &Facts) -> Verdict {
     let v = slow(format!("nothing was lost, {packets} on their way{faults}"));
     let stalls = f.troubles.iter().filter(|t| t.kind == FaultKind::NicStall);
     match stalls.filter_map(|t| t.to).max() {
-        Some(end) => v.needs(Need::Answer(gap(end, f.since()))),
+        Some(end) => v.needs(Need::Answer { after: gap(end, f.since()), lost: 0 }),
         None => v,
     }
+}
+
+/// What was lost though it is not the cause, as the end of a sentence; and of how many
+/// transmissions.
+fn lost_all(f: &Facts) -> (String, u64) {
+    let all = [&f.requests, &f.late_requests, &f.answers, &f.late_answers];
+    let [requests, answers] = [&all[..2], &all[2..]].map(|of| Fates {
+        lost: of.iter().flat_map(|fates| fates.lost.iter().cloned()).collect(),
+        dropped: Vec::new(),
+    });
+    let n = requests.rounds_lost() + answers.rounds_lost();
+    let text =
+        if n > 0 { format!("; {}", lost_words([&requests, &answers])) } else { String::new() };
+    (text, n + f.requests.rounds_refused() + f.answers.rounds_refused())
 }
 
 /// What became of packets after the death, and before any answer came.

@@ -74,8 +74,8 @@ impl Cause {
 pub(super) enum Need {
     /// A transmission so long after the first one would have got through.
     Transmission(Span),
-    /// The answer to the first one came so long after it.
-    Answer(Span),
+    /// An answer came so long after the first one, and so many transmissions had none.
+    Answer { after: Span, lost: u64 },
     /// Nothing that lasts helps.
     Never,
     /// Packets of at most so large a path MTU pass.
@@ -187,7 +187,7 @@ fn rnr_code(f: &Facts) -> String {
 /// The path MTU differs, and the work request is longer than the smaller one: a WRITE or SEND is
 /// refused for its length, and the answers of a READ are not those that this side waits for.
 fn unequal_mtu(f: &Facts, status: WcStatus) -> Option<Verdict> {
-    let (q, w) = (f.peer.qp.as_ref().filter(|_| f.mutual())?, f.work?);
+    let (q, w) = (f.peer_then().filter(|_| f.mutual())?, f.work?);
     let (own, theirs) = (f.attr.path_mtu, q.attr.path_mtu);
     if own == theirs || w.bytes <= own.min(theirs).bytes() {
         return None;
@@ -237,7 +237,7 @@ fn judge_status(f: &Facts, status: WcStatus) -> Verdict {
         }
     };
     if status == WcStatus::RemInvReqErr
-        && let Some(q) = f.peer.qp.as_ref().filter(|_| f.mutual())
+        && let Some(q) = f.peer_then().filter(|_| f.mutual())
         && let Some(v) = psn_mismatch(f, q)
     {
         return v;

@@ -225,7 +225,7 @@ pub(super) fn other_side(f: &Facts) -> Vec<String> {
             }
         }
     }
-    let after = ", after it had died";
+    let after = ", too late to matter";
     fates("request packets", (&f.requests, ""), &mut lines);
     fates("answers", (&f.answers, ""), &mut lines);
     fates("request packets", (&f.late_requests, after), &mut lines);
@@ -248,7 +248,7 @@ fn fates(what: &str, (fates, then): (&Fates, &str), lines: &mut Vec<String>) {
         let counter = counter_of(d);
         lines.push(format!("{what} dropped at host {host}: {times}, {why} ({counter}){then}"));
     }
-    for Loss { place, fault, cause, packets, first, last, at_least } in &fates.lost {
+    for Loss { place, fault, cause, packets, first, last, at_least, .. } in &fates.lost {
         let by = fault.as_ref().map_or(String::new(), |l| format!(", fault `{}`", l.id));
         let times = span_of((*packets, *at_least), *first, *last);
         lines.push(format!("{what} lost {place}: {times}, {}{by}{then}", cause.name()));

@@ -14,7 +14,7 @@ fn an_answer_that_is_lost_after_the_death_is_not_its_cause() {
     let one = fault("'drop'\nclass = 'ack'\nnth = 1");
     let d = died(&run(ONE, &one, &SHORT), "peer-slow", "timeout");
     assert!(d.verdict.contains("alive but slow: an answer came"), "{}", d.verdict);
-    says(&d.other_side, "fault `f`, after it had died");
+    says(&d.other_side, "fault `f`, too late to matter");
     says(&d.remedy, "timeout 2 (");
     lives(&run(ONE, &one, &[SHORT[1], "qp.timeout=2"]));
     // Before the death it is.
@@ -51,4 +51,21 @@ fn a_peer_that_comes_to_err_after_the_death_is_not_blamed_for_it() {
     // Without the delay the packets do come in time.
     let d = died(&run(&steps, &err("50us"), &["qp.timeout=6"]), "peer-in-error", "ERR");
     assert!(d.verdict.contains("since 50.00 us"), "{}", d.verdict);
+}
+
+/// Eight transmissions are made before the answer to any of them can have come: that most of them
+/// are lost changes nothing, save what has to last.
+#[test]
+fn what_had_no_time_to_be_answered_is_no_cause() {
+    for (lost, least) in [("nth = 1", 2), ("budget = 7", 5)] {
+        let o = run(ONE, &fault(&format!("'drop'\nclass = 'write'\n{lost}")), &SHORT);
+        let d = died(&o, "peer-slow", "timeout");
+        assert!(d.verdict.contains("lost, "), "{}", d.verdict);
+        says(&d.remedy, &format!("timeout {least} ("));
+        let lost = fault(&format!("'drop'\nclass = 'write'\n{lost}"));
+        lives(&run(ONE, &lost, &[SHORT[1], &format!("qp.timeout={least}")]));
+    }
+    // Nothing came at all: what became of the packets is all that is known.
+    let d = died(&run(ONE, &fault("'drop'\nclass = 'write'"), &SHORT), "requests-lost", "f");
+    assert!(d.verdict.contains("8 request packets lost"), "{}", d.verdict);
 }
