@@ -151,14 +151,15 @@ pub(super) struct HostTrouble {
 }
 
 /// The faults at these hosts, and those that make packets late, that were open between two times
-/// and have fired.
+/// and had fired by the second one.
 pub(super) fn troubles(
     s: &Scenario,
     world: &World,
     hosts: &[u32],
     (began, at): (Time, Time),
 ) -> Vec<HostTrouble> {
-    let fired: Vec<bool> = world.fault_uses().iter().map(|u| u.fired > 0).collect();
+    let by_then = |u: &sim::FaultUse| u.fired > 0 && u.first.is_none_or(|first| first <= at);
+    let fired: Vec<bool> = world.fault_uses().iter().map(by_then).collect();
     let trouble = |(i, f): (usize, &Fault)| {
         use FaultKind::{CqNotPolled, Delay, Hold, NicStall, PauseStorm, ProgramStall, Rnr};
         // Pauses spread: they hold up packets of hosts that are not at the ends of the link.
@@ -211,6 +212,15 @@ pub(super) fn to_come(s: &Scenario, world: &World, hosts: &[u32]) -> Vec<ToCome>
         (here && !spent).then_some(ToCome { id, kind, from, to })
     };
     s.fault.iter().zip(&uses).filter_map(fault).collect()
+}
+
+/// Since when a host is dead, if a fault killed it.
+pub(super) fn dead_since(s: &Scenario, world: &World, at_host: u32) -> Option<Time> {
+    let uses = world.fault_uses();
+    let of = |(f, used): (&Fault, &sim::FaultUse)| {
+        used.first.filter(|_| f.kind == FaultKind::PeerDead && host(f.host).0 == at_host)
+    };
+    s.fault.iter().zip(&uses).filter_map(of).min()
 }
 
 /// The fault that made a NIC give up a queue pair at this time.

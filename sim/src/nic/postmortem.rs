@@ -109,12 +109,15 @@ impl Refused {
     }
 }
 
-/// Packets that a question is about: those of some PSNs, from some time on. What happened to
-/// earlier packets has no part in why the present ones have no answer.
+/// Packets that a question is about: those of some PSNs, in some time. What happened to other
+/// packets has no part in why these have no answer, and what happened later neither.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Episode {
-    /// Begin of the queue pair's present life: PSNs of earlier ones are other packets.
+    /// Not before the begin of the queue pair's present life: PSNs of earlier ones are other
+    /// packets.
     pub since: Time,
+    /// First instant that is too late; [`Time::MAX`]: nothing is.
+    pub until: Time,
     /// Oldest PSN,
     pub first: Psn,
     /// and the one after the last.
@@ -124,7 +127,7 @@ pub struct Episode {
 impl Episode {
     /// Whether a packet with this PSN at this time belongs to it.
     pub fn holds(&self, at: Time, psn: Psn) -> bool {
-        at >= self.since && self.offset(psn) < self.offset(self.end)
+        (self.since..self.until).contains(&at) && self.offset(psn) < self.offset(self.end)
     }
 
     /// How many PSNs `psn` is behind the first one.
@@ -141,13 +144,21 @@ pub(crate) struct PsnLog {
     earlier: Option<Earlier>,
 }
 
+/// Whether a packet begins a transmission: its PSN is not beyond that of the one before it.
+fn begins(before: Option<Psn>, psn: Psn) -> bool {
+    before.is_none_or(|before| psn.diff(before) <= 0)
+}
+
 /// Packets that a log no longer has one by one.
 #[derive(Copy, Clone, Debug)]
 struct Earlier {
     packets: u64,
+    rounds: u64,
     first: Time,
     last: Time,
-    /// PSN of the first one, and how far the lowest and the highest are from it.
+    /// PSN of the last one,
+    latest: Psn,
+    /// of the first one, and how far the lowest and the highest are from it.
     psn: Psn,
     low: i32,
     high: i32,
@@ -156,7 +167,9 @@ struct Earlier {
 impl Earlier {
     fn add(&mut self, at: Time, psn: Psn) {
         let off = psn.diff(self.psn);
-        (self.packets, self.last) = (self.packets + 1, at);
+        let before = (self.packets > 0).then_some(self.latest);
+        self.rounds += u64::from(begins(before, psn));
+        (self.packets, self.last, self.latest) = (self.packets + 1, at, psn);
         (self.low, self.high) = (self.low.min(off), self.high.max(off));
     }
 
@@ -164,7 +177,8 @@ impl Earlier {
     fn all_within(&self, e: &Episode) -> bool {
         let psn = |off: i32| Psn::new(self.psn.value().wrapping_add_signed(off));
         let (low, high) = (e.offset(psn(self.low)), e.offset(psn(self.high)));
-        e.holds(self.first, psn(self.high)) && low + self.high.abs_diff(self.low) == high
+        let times = e.holds(self.first, psn(self.high)) && self.last < e.until;
+        times && low + self.high.abs_diff(self.low) == high
     }
 }
 
@@ -172,6 +186,7 @@ impl Earlier {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Within {
     pub packets: u64,
+    pub rounds: u64,
     pub first: Time,
     pub last: Time,
     /// There may have been more, before the first one.
@@ -182,29 +197,44 @@ impl PsnLog {
     /// Packets that are kept of each kind: 64 Ki, 1 MiB.
     const MOST: usize = 1 << 16;
 
-    pub(crate) fn add(&mut self, at: Time, psn: Psn) {
+    /// True: the packet begins a transmission.
+    pub(crate) fn add(&mut self, at: Time, psn: Psn) -> bool {
+        let begins = begins(self.latest.back().map(|(_, psn)| *psn), psn);
         if self.latest.len() == Self::MOST
             && let Some((at, psn)) = self.latest.pop_front()
         {
-            let none = Earlier { packets: 0, first: at, last: at, psn, low: 0, high: 0 };
+            let (packets, rounds, first, last, latest) = (0, 0, at, at, psn);
+            let (low, high) = (0, 0);
+            let none = Earlier { packets, rounds, first, last, latest, psn, low, high };
             self.earlier.get_or_insert(none).add(at, psn);
         }
         self.latest.push_back((at, psn));
+        begins
     }
 
-    /// How many belong to the episode, and when the first and the last of them was.
+    /// How many belong to the episode, of how many transmissions, and when the first and the last
+    /// of them was.
     pub(crate) fn within(&self, e: &Episode) -> Option<Within> {
-        let mut of = self.latest.iter().filter(|(at, psn)| e.holds(*at, *psn)).map(|(at, _)| *at);
-        let first = of.next()?;
-        let one = Within { packets: 1, first, last: first, at_least: false };
-        let late = of.fold(one, |w, last| Within { packets: w.packets + 1, last, ..w });
-        Some(match self.earlier {
-            Some(g) if g.all_within(e) => {
-                Within { packets: late.packets + g.packets, first: g.first, ..late }
+        let whole = self.earlier.filter(|g| g.all_within(e));
+        let mut before = whole.map(|g| g.latest);
+        let mut late = None;
+        for &(at, psn) in self.latest.iter().filter(|(at, psn)| e.holds(*at, *psn)) {
+            let none = Within { packets: 0, rounds: 0, first: at, last: at, at_least: false };
+            let w = late.get_or_insert(none);
+            (w.packets, w.last) = (w.packets + 1, at);
+            w.rounds += u64::from(begins(before.replace(psn), psn));
+        }
+        match (self.earlier, late) {
+            (Some(g), _) if whole.is_some() => {
+                let w = late.map_or((0, 0, g.last), |w| (w.packets, w.rounds, w.last));
+                let (packets, rounds, last) = (w.0 + g.packets, w.1 + g.rounds, w.2);
+                Some(Within { packets, rounds, first: g.first, last, at_least: false })
             }
-            Some(g) => Within { at_least: g.last >= e.since, ..late },
-            None => late,
-        })
+            (Some(g), Some(w)) => {
+                Some(Within { at_least: g.last >= e.since && g.first < e.until, ..w })
+            }
+            (_, late) => late,
+        }
     }
 }
 
@@ -217,8 +247,11 @@ pub struct Dropped {
     pub request: bool,
     /// The QP that they were for.
     pub dest: Qpn,
-    /// How many.
+    /// How many,
     pub packets: u64,
+    /// and of how many transmissions: one begins with each packet whose PSN is not beyond that of
+    /// the one before it.
+    pub rounds: u64,
     /// When the first one came,
     pub first: Time,
     /// and the last one.
@@ -238,14 +271,14 @@ impl Drops {
         let of = self.0.entry(from).or_default();
         let same = |d: &Dropped| (d.request, d.dest) == (request, dest) && d.why.same_kind(&why);
         let at = of.iter().position(|(d, _)| same(d)).unwrap_or_else(|| {
-            let (packets, first, last, at_least) = (0, now, now, false);
-            let new = Dropped { why, request, dest, packets, first, last, at_least };
+            let (packets, rounds, first, last, at_least) = (0, 0, now, now, false);
+            let new = Dropped { why, request, dest, packets, rounds, first, last, at_least };
             of.push((new, PsnLog::default()));
             of.len() - 1
         });
         let (d, log) = &mut of[at];
         (d.packets, d.last) = (d.packets.saturating_add(1), now);
-        log.add(now, psn);
+        d.rounds += u64::from(log.add(now, psn));
     }
 
     pub(super) fn of(&self, from: Sender) -> impl Iterator<Item = &(Dropped, PsnLog)> {
@@ -328,11 +361,16 @@ impl Nic {
         self.drops.of(from).map(|(d, _)| d)
     }
 
-    /// As [`dropped_of`](Self::dropped_of), of the packets of an episode only.
-    pub fn dropped_within(&self, from: Sender, e: Episode) -> impl Iterator<Item = Dropped> {
+    /// As [`dropped_of`](Self::dropped_of), of the packets of an episode only, which may depend on
+    /// why they were dropped.
+    pub fn dropped_within(
+        &self,
+        from: Sender,
+        of: impl Fn(&Dropped) -> Episode,
+    ) -> impl Iterator<Item = Dropped> {
         self.drops.of(from).filter_map(move |(d, log)| {
-            let Within { packets, first, last, at_least } = log.within(&e)?;
-            Some(Dropped { packets, first, last, at_least, ..*d })
+            let Within { packets, rounds, first, last, at_least } = log.within(&of(d))?;
+            Some(Dropped { packets, rounds, first, last, at_least, ..*d })
         })
     }
 }
@@ -362,8 +400,8 @@ mod tests {
         add(5, a, true, Refused::State(QpState::Err));
         add(6, b, true, Refused::Icrc);
         let (first, last) = (us(1), us(2));
-        let (why, packets, at_least) = (pkey(1), 2, false);
-        let first = Dropped { why, request: true, dest, packets, first, last, at_least };
+        let (why, packets, rounds, at_least) = (pkey(1), 2, 1, false);
+        let first = Dropped { why, request: true, dest, packets, rounds, first, last, at_least };
         let of = |from| drops.of(from).map(|(d, _)| *d).collect::<Vec<_>>();
         assert_eq!(of(a)[0], first, "the fields are those of the first one");
         assert_eq!((of(a).len(), of(b).len()), (4, 1));
@@ -372,9 +410,10 @@ mod tests {
 
     #[test]
     fn an_episode_has_its_psns_over_the_wrap_and_no_earlier_life() {
-        let e = Episode { since: us(5), first: Psn::new(0xFF_FFFF), end: Psn::new(1) };
+        let (since, until) = (us(5), us(10));
+        let e = Episode { since, until, first: Psn::new(0xFF_FFFF), end: Psn::new(1) };
         let inside = [(5, 0xFF_FFFF), (9, 0)];
-        let outside = [(4, 0), (5, 0xFF_FFFE), (5, 1)];
+        let outside = [(4, 0), (5, 0xFF_FFFE), (5, 1), (10, 0)];
         let mut log = PsnLog::default();
         for (at, psn) in inside {
             assert!(e.holds(us(at), Psn::new(psn)), "{at} {psn}");
@@ -384,8 +423,9 @@ mod tests {
             assert!(!e.holds(us(at), Psn::new(psn)), "{at} {psn}");
             log.add(us(at), Psn::new(psn));
         }
-        let (first, last, at_least) = (us(5), us(9), false);
-        assert_eq!(log.within(&e), Some(Within { packets: 2, first, last, at_least }));
+        let (packets, rounds, first, last, at_least) = (2, 1, us(5), us(9), false);
+        let within = Within { packets, rounds, first, last, at_least };
+        assert_eq!(log.within(&e), Some(within));
         assert_eq!(log.within(&Episode { end: e.first, ..e }), None, "nothing is awaited");
     }
 
@@ -399,9 +439,15 @@ mod tests {
         for n in 0..more {
             log.add(us(n.into()), psn(n));
         }
-        let all = Episode { since: us(0), first: psn(0), end: psn(63).next() };
+        let (since, until) = (us(0), Time::MAX);
+        let all = Episode { since, until, first: psn(0), end: psn(63).next() };
         let (packets, first, last) = (more.into(), us(0), us(u64::from(more) - 1));
-        assert_eq!(log.within(&all), Some(Within { packets, first, last, at_least: false }));
+        // 64 PSNs each time, and the last time some of them.
+        let rounds = u64::from(more.div_ceil(64));
+        let within = |packets, rounds, first, last| {
+            Some(Within { packets, rounds, first, last, at_least: false })
+        };
+        assert_eq!(log.within(&all), within(packets, rounds, first, last));
         for part in [
             Episode { end: psn(63), ..all },
             Episode { first: psn(1), ..all },
@@ -410,9 +456,14 @@ mod tests {
             let some = log.within(&part).expect("most of them");
             assert!(some.at_least && some.packets < packets && some.first >= us(100), "{some:?}");
         }
+        // Some, or all, of the latest ones came too late; then some of the others.
+        for until in [101, 100] {
+            let some = log.within(&Episode { until: us(until), ..all });
+            assert_eq!(some, within(until, 2, us(0), us(until - 1)));
+        }
+        assert_eq!(log.within(&Episode { until: us(99), ..all }), None, "not told apart any more");
         // None of the others is of this life.
         let late = Episode { since: us(100), ..all };
-        let (packets, first) = (1 << 16, us(100));
-        assert_eq!(log.within(&late), Some(Within { packets, first, last, at_least: false }));
+        assert_eq!(log.within(&late), within(1 << 16, rounds - 1, us(100), last));
     }
 }

@@ -28,6 +28,16 @@ pub enum LossPlace {
     },
 }
 
+impl LossPlace {
+    /// How far they got.
+    pub const fn node(self) -> NodeId {
+        match self {
+            Self::Switch { node, .. } => node,
+            Self::Link { into, .. } => into,
+        }
+    }
+}
+
 /// Packets of one sender that were lost at one place for one cause.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Lost {
@@ -37,8 +47,11 @@ pub struct Lost {
     pub cause: DropCause,
     /// Requests; else responses.
     pub request: bool,
-    /// How many.
+    /// How many,
     pub packets: u64,
+    /// and of how many transmissions: one begins with each packet whose PSN is not beyond that of
+    /// the one before it.
+    pub rounds: u64,
     /// When the first one was lost,
     pub first: Time,
     /// and the last one.
@@ -58,14 +71,14 @@ impl Losses {
         let of = self.0.entry(Sender::of(p)).or_default();
         let same = |l: &Lost| (l.place, l.cause, l.request) == (place, cause, request);
         let at = of.iter().position(|(l, _)| same(l)).unwrap_or_else(|| {
-            let (packets, first, last, at_least) = (0, now, now, false);
-            let new = Lost { place, cause, request, packets, first, last, at_least };
+            let (packets, rounds, first, last, at_least) = (0, 0, now, now, false);
+            let new = Lost { place, cause, request, packets, rounds, first, last, at_least };
             of.push((new, PsnLog::default()));
             of.len() - 1
         });
         let (l, log) = &mut of[at];
         (l.packets, l.last) = (l.packets.saturating_add(1), now);
-        log.add(now, p.desc.psn);
+        l.rounds += u64::from(log.add(now, p.desc.psn));
     }
 
     fn of(&self, from: Sender) -> impl Iterator<Item = &(Lost, PsnLog)> {
@@ -79,18 +92,23 @@ impl World {
         self.losses.of(from).map(|(l, _)| l)
     }
 
-    /// As [`lost_of`](Self::lost_of), of the packets of an episode only.
-    pub fn lost_within(&self, from: Sender, e: Episode) -> impl Iterator<Item = Lost> {
+    /// As [`lost_of`](Self::lost_of), of the packets of an episode only, which may depend on where
+    /// they were lost.
+    pub fn lost_within(
+        &self,
+        from: Sender,
+        of: impl Fn(&Lost) -> Episode,
+    ) -> impl Iterator<Item = Lost> {
         self.losses.of(from).filter_map(move |(l, log)| {
-            let Within { packets, first, last, at_least } = log.within(&e)?;
-            Some(Lost { packets, first, last, at_least, ..*l })
+            let Within { packets, rounds, first, last, at_least } = log.within(&of(l))?;
+            Some(Lost { packets, rounds, first, last, at_least, ..*l })
         })
     }
 
-    /// Packets of a QP that are still on their way: in a queue, on a link, held by a fault, or in
-    /// a receive unit.
-    pub fn under_way_of(&self, from: Sender) -> u64 {
-        let of = |p: &Packet| Sender::of(p) == from;
+    /// Requests, or responses, of a QP that are still on their way: in a queue, on a link, held by
+    /// a fault, or in a receive unit.
+    pub fn under_way_of(&self, from: Sender, request: bool) -> u64 {
+        let of = |p: &Packet| Sender::of(p) == from && p.desc.opcode.is_request() == request;
         self.shared.packets.iter().filter(|(_, p)| of(p)).count() as u64
     }
 }

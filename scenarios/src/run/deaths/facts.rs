@@ -2,20 +2,21 @@
 //! its packets on the way. Gathered at the end of the run.
 
 use doorbell_core::transport::QpAttr;
-use doorbell_core::units::{Ratio, Span, Time};
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState, QpType, Qpn, WcStatus, WrOpcode};
-use doorbell_sim::fabric::{DropCause, time_alone};
+use doorbell_sim::fabric::time_alone;
 use doorbell_sim::host::StallReason;
 use doorbell_sim::memory::MemoryError;
-use doorbell_sim::nic::{Dropped, Episode, Nic, NicQp, Refused, Sender, Why};
+use doorbell_sim::nic::{Nic, NicQp, Sender, Why};
 use doorbell_sim::rc::{HwCounters, RetrySeven, Stall, Standing, TimeoutMode};
 use doorbell_sim::wire::HostId;
-use doorbell_sim::world::{LossPlace, Lost, World};
+use doorbell_sim::world::World;
 
 use super::super::Point;
-use super::super::faults::{HostTrouble, ToCome, device_fault, to_come, troubles};
+use super::super::faults::{HostTrouble, ToCome, dead_since, device_fault, to_come, troubles};
+use super::fates::{Fates, Pair};
 use super::small_link::{self, SmallLink};
-use crate::format::{Fault, Scenario};
+use crate::format::Scenario;
 
 /// How a queue pair came to be in this list.
 #[derive(Clone, Debug)]
@@ -34,44 +35,12 @@ pub(super) struct Work {
     pub bytes: u32,
 }
 
-/// Packets that the network lost.
-#[derive(Clone, Debug)]
-pub(super) struct Loss {
-    /// `link 0→1` and such.
-    pub place: String,
-    /// The fault that took them.
-    pub fault: Option<LossFault>,
-    pub cause: DropCause,
-    pub packets: u64,
-    pub first: Time,
-    pub last: Time,
-    /// There may have been more, before the first one.
-    pub at_least: bool,
-}
-
-/// What is known of a fault that takes packets.
-#[derive(Clone, Debug)]
-pub(super) struct LossFault {
-    pub id: String,
-    /// When it ends, if it takes every packet and does.
-    pub end: Option<Time>,
-    /// The chance of each packet, if it takes some of them by a chance that the file names.
-    pub chance: Option<Ratio>,
-}
-
-/// Where packets of one kind went.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Fates {
-    pub lost: Vec<Loss>,
-    /// Dropped at the port of a host.
-    pub dropped: Vec<(u32, Dropped)>,
-}
-
 /// The queue pair that the packets were for.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub host: u32,
-    pub host_dead: bool,
+    /// Since when its host is dead, if it is.
+    pub dead_since: Option<Time>,
     pub qpn: Qpn,
     /// `None`: there is none with this number.
     pub qp: Option<PeerQp>,
@@ -82,12 +51,15 @@ pub(super) struct Peer {
 /// What the peer's queue pair was and saw.
 #[derive(Clone, Debug)]
 pub(super) struct PeerQp {
+    /// At the end of the run.
     pub state: QpState,
+    /// How it came to ERR, if it was there before the death of this one.
     pub death: Option<(Time, Why, Option<WcStatus>)>,
     pub memory: Option<MemoryError>,
     pub attr: QpAttr,
     pub dest_host: u32,
     pub accepts_since: Option<Time>,
+    pub reset_at: Option<Time>,
     pub expected_psn: Option<u32>,
     pub requests: u64,
     pub last_request: Option<Time>,
@@ -119,8 +91,12 @@ pub(super) struct Facts {
     pub standing: Option<Standing>,
     pub acknowledged: Option<Time>,
     pub counters: HwCounters,
+    /// What became of packets in time to have a part in the death,
     pub requests: Fates,
     pub answers: Fates,
+    /// and what came too late for that.
+    pub late_requests: Fates,
+    pub late_answers: Fates,
     /// Packets of the peer to this one, and of this one, that are still on their way.
     pub answers_under_way: u64,
     pub requests_under_way: u64,
@@ -159,6 +135,17 @@ impl Facts {
         }
     }
 
+    /// Whether the peer's host was dead before this one died.
+    pub fn host_dead(&self) -> bool {
+        self.peer.dead_since.is_some_and(|t| t <= self.at())
+    }
+
+    /// The peer's queue pair, unless its present life began after this one had died.
+    pub fn peer_then(&self) -> Option<&PeerQp> {
+        let later = |t: Option<Time>| t.is_some_and(|t| t > self.at());
+        self.peer.qp.as_ref().filter(|q| !later(q.accepts_since) && !later(q.reset_at))
+    }
+
     /// Whether the peer has executed the oldest packet that this side has no answer to.
     pub fn executed(&self) -> bool {
         let (Some(s), Some(q)) = (self.standing, &self.peer.qp) else { return false };
@@ -185,82 +172,6 @@ impl Facts {
         let back = |q: &PeerQp| q.attr.dest_qpn == self.qpn && q.dest_host == self.host;
         self.peer.qp.as_ref().is_some_and(back)
     }
-}
-
-impl Fates {
-    /// Of the packets of an episode; without one of all.
-    fn of(
-        world: &World,
-        s: &Scenario,
-        (from, request): (Sender, bool),
-        episode: Option<Episode>,
-    ) -> Self {
-        let hosts = world.hosts().len();
-        let name = |node: usize| match node.checked_sub(hosts) {
-            None => format!("host {node}"),
-            Some(switch) => format!("switch {switch}"),
-        };
-        let loss = |l: Lost| {
-            let (place, fault) = match l.place {
-                LossPlace::Switch { node, .. } => {
-                    let place = format!("at {}", name(node.index()));
-                    let reboot = (l.cause == DropCause::SwitchReboot)
-                        .then(|| reboot_of(s, node.index() - hosts, l.first))
-                        .flatten();
-                    (place, reboot.map(loss_fault))
-                }
-                LossPlace::Link { into, fault } => {
-                    let fault = fault.and_then(|f| s.fault.get(f as usize));
-                    (format!("on the link into {}", name(into.index())), fault.map(loss_fault))
-                }
-            };
-            let (cause, packets) = (l.cause, l.packets);
-            let (first, last, at_least) = (l.first, l.last, l.at_least);
-            Loss { place, fault, cause, packets, first, last, at_least }
-        };
-        let lost: Vec<Lost> = match episode {
-            Some(e) => world.lost_within(from, e).collect(),
-            None => world.lost_of(from).copied().collect(),
-        };
-        let lost = lost.into_iter().filter(|l| l.request == request).map(loss).collect();
-        let mut dropped = Vec::new();
-        for (h, host) in (0..).zip(world.hosts()) {
-            let of: Vec<Dropped> = match episode {
-                Some(e) => host.nics().flat_map(|n| n.dropped_within(from, e)).collect(),
-                None => host.nics().flat_map(|n| n.dropped_of(from)).copied().collect(),
-            };
-            dropped.extend(of.into_iter().filter(|d| d.request == request).map(|d| (h, d)));
-        }
-        Self { lost, dropped }
-    }
-
-    /// Packets that the network lost.
-    pub fn packets_lost(&self) -> u64 {
-        self.lost.iter().map(|l| l.packets).sum()
-    }
-
-    /// Packets dropped at ports, those aside that the transport has no use for.
-    pub fn refused(&self) -> impl Iterator<Item = &(u32, Dropped)> {
-        self.dropped.iter().filter(|(_, d)| !matches!(d.why, Refused::Transport(_)))
-    }
-}
-
-/// The reboot of a switch that was going on then.
-fn reboot_of(s: &Scenario, switch: usize, then: Time) -> Option<&Fault> {
-    let its = |f: &&Fault| f.switch.is_some_and(|n| n.value() as usize == switch);
-    let begun = |f: &&Fault| f.after.is_none_or(|t| Time::ZERO + t.0 <= then);
-    s.fault.iter().filter(its).rfind(begun)
-}
-
-fn loss_fault(f: &Fault) -> LossFault {
-    LossFault { id: f.id.clone(), end: end_of(f), chance: f.chance.map(|c| c.0) }
-}
-
-/// When a fault that takes every packet ends; one that takes some of them has no such end.
-fn end_of(f: &Fault) -> Option<Time> {
-    let some = f.chance.is_some() || f.burst.is_some() || f.budget.is_some();
-    let counted = f.nth.is_some() || f.round.is_some();
-    f.before.as_ref().filter(|_| !some && !counted).map(|b| Time::ZERO + b.0)
 }
 
 /// The facts of every queue pair that died, and with `stalled` of every one that waits.
@@ -326,15 +237,25 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         None => q.sq.slot(wqe).map(|slot| slot.wqe.wr_id),
     };
     let rc = nic.rc_config();
-    let since = q.accepts_since.unwrap_or(Time::ZERO);
-    let episode = standing.map(|s| Episode { since, first: s.una, end: s.next });
     let status = match how {
         How::Died { status, .. } => status.filter(|s| *s != WcStatus::WrFlushErr),
         How::Stalled { .. } => None,
     };
     let began = standing.map_or(Time::ZERO, |s| s.began);
-    let at = q.death.as_ref().map_or(world.now(), |d| d.at);
-    let fates = |from, request| Fates::of(world, s, (from, request), episode);
+    let died = q.death.as_ref().map(|d| d.at);
+    let at = died.unwrap_or(world.now());
+    let pair = Pair {
+        world,
+        scenario: s,
+        me,
+        there: (q.peer, q.peer_port),
+        them,
+        ack_bytes: rc.wire_bytes(Opcode::RcAcknowledge, 0).into(),
+        udp_source_port: q.udp_source_port,
+    };
+    let since = q.accepts_since.unwrap_or(Time::ZERO);
+    let split = pair.split(standing.map(|s| (s.una, s.next)), since, died);
+    let ([requests, answers], [late_requests, late_answers]) = (split.before, split.late);
     Facts {
         host,
         qpn: q.qpn,
@@ -350,11 +271,13 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         standing,
         acknowledged: q.acknowledged,
         counters: q.hw_counters(),
-        requests: fates(me, true),
-        answers: them.map(|them| fates(them, false)).unwrap_or_default(),
-        answers_under_way: them.map_or(0, |them| world.under_way_of(them)),
-        requests_under_way: world.under_way_of(me),
-        peer: peer(world, host, q),
+        requests,
+        answers,
+        late_requests,
+        late_answers,
+        answers_under_way: them.map_or(0, |them| world.under_way_of(them, false)),
+        requests_under_way: world.under_way_of(me, true),
+        peer: peer(world, s, (host, q), at),
         troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
         to_come: to_come(s, world, &[host, q.peer.0]),
         device_fault: device_fault(s, world, (host, q.qpn.value()), at),
@@ -379,18 +302,21 @@ pub(super) fn round_trip(world: &World, host: u32, q: &NicQp) -> Span {
     over(here, there, packet) + over(there, here, ack)
 }
 
-fn peer(world: &World, host: u32, q: &NicQp) -> Peer {
+/// The peer, as far as it matters at the time of the death.
+fn peer(world: &World, s: &Scenario, (host, q): (u32, &NicQp), at: Time) -> Peer {
     let there = &world.hosts()[q.peer.index()];
     let nic = there.nic(q.peer_port.index());
     let index = nic.own_qp_index(q.attr.dest_qpn);
     let found = index.and_then(|i| Some((i, nic.qp(i)?)));
+    let death = |p: &'_ NicQp| p.death.as_deref().filter(|d| d.at <= at).cloned();
     let qp = found.map(|(_, p)| PeerQp {
         state: p.state,
-        death: p.death.as_ref().map(|d| (d.at, d.why, d.ended.map(|e| e.status))),
-        memory: p.death.as_ref().and_then(|d| d.memory),
+        death: death(p).map(|d| (d.at, d.why, d.ended.map(|e| e.status))),
+        memory: death(p).and_then(|d| d.memory),
         attr: p.attr,
         dest_host: p.peer.0,
         accepts_since: p.accepts_since,
+        reset_at: p.reset_at,
         expected_psn: p.responder.as_ref().map(|r| r.expected_psn().value()),
         requests: p.stats.rx_requests,
         last_request: p.last_request,
@@ -408,5 +334,6 @@ fn peer(world: &World, host: u32, q: &NicQp) -> Peer {
     };
     let mutual = found.is_some_and(|(_, p)| takes_us(p));
     let counterpart = if mutual { None } else { elsewhere() };
-    Peer { host: q.peer.0, host_dead: there.is_dead(), qpn: q.attr.dest_qpn, qp, counterpart }
+    let dead_since = there.is_dead().then(|| dead_since(s, world, q.peer.0)).flatten();
+    Peer { host: q.peer.0, dead_since, qpn: q.attr.dest_qpn, qp, counterpart }
 }

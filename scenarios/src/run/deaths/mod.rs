@@ -4,14 +4,18 @@
 //! | File | What |
 //! |---|---|
 //! | `facts.rs` | what is known, from both sides and of the packets on the way |
-//! | `verdict.rs` | the cause |
+//! | `fates.rs` | of these, the packets that did not arrive |
+//! | `verdict.rs` | the cause, by status |
+//! | `silence.rs` | of these, why nobody answered |
 //! | `notes.rs` | what kills no queue pair and goes wrong all the same |
 //! | `settings.rs` | when it would have died under other settings |
 //! | `words.rs` | the words for it |
 
 mod facts;
+mod fates;
 mod notes;
 mod settings;
+mod silence;
 mod small_link;
 #[cfg(test)]
 mod tests;

@@ -61,7 +61,14 @@ fn lasts(f: &Facts, need: Need, timeout: u8, retry_cnt: u8) -> bool {
     match need {
         Need::Never | Need::PathMtu(_) | Need::Chance(_) => false,
         Need::Receive(_) | Need::NakRepeat(_) => false,
-        Need::Answer(after) => end.least > after,
+        // It may be the one after those that had none.
+        Need::Answer { after, lost } => {
+            let code = AckTimeout::new(timeout).expect("a code");
+            let first =
+                (0..lost.min(retry_cnt.into())).filter_map(|i| f.mode.interval(code, i as u32));
+            let first: u64 = first.map(|i| i.most.as_ps()).sum();
+            end.least.as_ps() > first.saturating_add(after.as_ps())
+        }
         // The last transmission is one interval before the end.
         Need::Transmission(after) => {
             let code = AckTimeout::new(timeout).expect("a code");
@@ -101,7 +108,7 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
             let text = "raise rc.nak_repeat above the round trip, of which links alone take";
             return vec![format!("{text} {}, or set it to 0ns", time(least))];
         }
-        Need::Answer(after) => format!("the answer took {}", time(after)),
+        Need::Answer { after, .. } => format!("the answer took {}", time(after)),
         Need::Transmission(after) => {
             let then = at(f.since() + after);
             let after = time(after);

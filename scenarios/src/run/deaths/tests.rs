@@ -1,5 +1,8 @@
 //! Every verdict, each beside a run that must not get it.
 
+mod late;
+mod most;
+
 use super::*;
 use crate::run::{ExitKind, Runner, Simulator};
 use crate::testing::expanded;

@@ -9,7 +9,8 @@ use doorbell_sim::rc::{
 };
 use doorbell_sim::wire::{HostId, PortId};
 
-use super::facts::{Facts, Fates, How, Loss, PeerQp};
+use super::facts::{Facts, How, PeerQp};
+use super::fates::{Fates, Loss};
 use crate::quantity::Unit;
 use crate::run::Metric;
 
@@ -198,7 +199,7 @@ pub(super) fn other_side(f: &Facts) -> Vec<String> {
     let mut lines = Vec::new();
     let p = &f.peer;
     let name = qp_name(p.host, p.qpn);
-    let dead = if p.host_dead { ", on a dead host" } else { "" };
+    let dead = if p.dead_since.is_some() { ", on a dead host" } else { "" };
     match &p.qp {
         // Every datagram has a destination of its own.
         _ if f.ty == QpType::Ud => {}
@@ -224,8 +225,11 @@ pub(super) fn other_side(f: &Facts) -> Vec<String> {
             }
         }
     }
-    fates("request packets", &f.requests, &mut lines);
-    fates("answers", &f.answers, &mut lines);
+    let after = ", too late to matter";
+    fates("request packets", (&f.requests, ""), &mut lines);
+    fates("answers", (&f.answers, ""), &mut lines);
+    fates("request packets", (&f.late_requests, after), &mut lines);
+    fates("answers", (&f.late_answers, after), &mut lines);
     lines
 }
 
@@ -237,17 +241,17 @@ fn receives(f: &Facts, q: &PeerQp) -> String {
     }
 }
 
-fn fates(what: &str, fates: &Fates, lines: &mut Vec<String>) {
+fn fates(what: &str, (fates, then): (&Fates, &str), lines: &mut Vec<String>) {
     for (host, d) in &fates.dropped {
         let times = span_of((d.packets, d.at_least), d.first, d.last);
         let why = refused_word(&d.why);
         let counter = counter_of(d);
-        lines.push(format!("{what} dropped at host {host}: {times}, {why} ({counter})"));
+        lines.push(format!("{what} dropped at host {host}: {times}, {why} ({counter}){then}"));
     }
-    for Loss { place, fault, cause, packets, first, last, at_least } in &fates.lost {
+    for Loss { place, fault, cause, packets, first, last, at_least, .. } in &fates.lost {
         let by = fault.as_ref().map_or(String::new(), |l| format!(", fault `{}`", l.id));
         let times = span_of((*packets, *at_least), *first, *last);
-        lines.push(format!("{what} lost {place}: {times}, {}{by}", cause.name()));
+        lines.push(format!("{what} lost {place}: {times}, {}{by}{then}", cause.name()));
     }
 }
 

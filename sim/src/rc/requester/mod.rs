@@ -156,8 +156,10 @@ pub struct Requester {
     /// The peer has executed what lies before it, as a response told that passed by a READ or
     /// ATOMIC. Equal to `una` when none did. Not kept where everything goes out again.
     passed: Psn,
-    /// When the first ack timer since the last progress was started.
+    /// When the first ack timer since the last progress was started,
     began: Time,
+    /// since the last progress or NAK, with the retries used by then; `None`: none was since.
+    resumed: Option<(Time, u32)>,
     /// The last round of retransmissions, the one that found no retry left included.
     round: Option<Round>,
     /// No message begins (SQD).
@@ -203,6 +205,7 @@ impl Requester {
             gap_seen: false,
             passed: cfg.sq_psn,
             began: Time::ZERO,
+            resumed: None,
             ended: None,
             round: None,
             holds: false,
@@ -404,6 +407,8 @@ impl Requester {
             retries: self.retries,
             rnr_retries: self.rnr_retries,
             began: self.began,
+            resumed: self.resumed.map_or(self.began, |(at, _)| at),
+            spent: self.resumed.map_or(0, |(_, spent)| spent),
             last_cause: self.round.map(|round| round.cause),
         }
     }

@@ -95,8 +95,9 @@ impl Requester {
             let from = now.max(self.asked.at);
             self.timer = Timer::Ack(from + span);
             if self.expired == 0 && self.retries == 0 {
-                self.began = from;
+                (self.began, self.resumed) = (from, None);
             }
+            self.resumed.get_or_insert((from, self.retries));
         }
     }
 
@@ -119,11 +120,11 @@ impl Requester {
         Some(self.draw.between(interval))
     }
 
-    /// Whether a packet that asked for a response has left and is not acknowledged. While others
-    /// that ask are still to leave, again or for the first time, only what left since the last
-    /// loss counts: the departure of the next one starts the timer, and what left before the loss
-    /// may be what was lost.
-    pub(super) fn awaits_response(&self) -> bool {
+    /// Whether a packet that asked for a response has left and is not acknowledged: else no ack
+    /// timer runs. While others that ask are still to leave, again or for the first time, only what
+    /// left since the last loss counts: the departure of the next one starts the timer, and what
+    /// left before the loss may be what was lost.
+    pub fn awaits_response(&self) -> bool {
         let more = self.asked.inside > self.asked.old;
         let more = more || self.recovery.next(self.flight()).is_some();
         self.in_flight_before(if more { self.asked.left_again } else { self.asked.left })
@@ -222,6 +223,9 @@ impl Requester {
         }
         self.retries = nth;
         self.count(cause);
+        if cause != RecoverCause::Timeout {
+            self.resumed = None;
+        }
         if cause == RecoverCause::SequenceNak && self.cfg.rules.sequence_nak == SequenceNak::Reloads
         {
             self.reload();
@@ -277,6 +281,7 @@ impl Requester {
         let wrong = mutant!(RnrTimerEntryWrong) && timer.code() == 17;
         let wait = timer.duration() * if wrong { 2 } else { u64::from(!mutant!(NoRnrWait)) };
         self.retries += u32::from(mutant!(RnrUsesTransportRetry));
+        self.resumed = None;
         self.count_departures_anew();
         self.timer = Timer::Wait(now + wait, Stall::Rnr);
         told

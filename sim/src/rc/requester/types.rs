@@ -150,6 +150,11 @@ pub struct Standing {
     /// When the first ack timer since the last progress was started: the first transmission of
     /// what is awaited.
     pub began: Time,
+    /// When the first ack timer since the last progress or NAK was started, be it one for want of
+    /// a receive: what the present row of expiries counts from,
+    pub resumed: Time,
+    /// and what of `retry_cnt` was used by then.
+    pub spent: u32,
     /// What the last round of recovery was for.
     pub last_cause: Option<RecoverCause>,
 }

@@ -2,7 +2,7 @@
 //! from the moment at which that packet has left the port.
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{AckTimeout, NakCode, Opcode, SendFlags, Syndrome, WrOpcode};
+use doorbell_core::verbs::{AckTimeout, NakCode, Opcode, RnrTimer, SendFlags, Syndrome, WrOpcode};
 
 use super::super::*;
 use super::requester::{ACK, ack, nak, rc_with, read_response};
@@ -189,4 +189,29 @@ fn unsignalled_work_that_asks_for_no_ack_is_not_timed() {
     requester.push(SendJob { flags: SendFlags::empty(), ..job(0, WrOpcode::Send, 1) });
     poll(&mut requester).iter().for_each(|p| requester.on_departure(p, us(1)));
     assert_eq!(requester.next_deadline(), None);
+    assert!(!requester.awaits_response());
+}
+
+/// A row of expiries ends with a NAK of either kind and with progress, and begins with the packet
+/// that is sent then; what of `retry_cnt` was used before it goes on only until there is progress.
+#[test]
+fn a_row_of_expiries_counts_from_the_last_nak() {
+    let mut requester = timed();
+    (0..2).for_each(|wqe| requester.push(job(wqe, WrOpcode::Send, 1)));
+    let leave = |requester: &mut Requester, at: u64| {
+        poll(requester).iter().for_each(|p| requester.on_departure(p, us(at)));
+        let s = requester.standing();
+        (s.began, s.resumed, s.spent)
+    };
+    assert_eq!(leave(&mut requester, 1), (us(1), us(1), 0));
+    requester.on_timer(us(1) + T);
+    assert_eq!(leave(&mut requester, 10), (us(1), us(1), 0), "an expiry is one of the row");
+    requester.on_packet(us(11), &nak(0, NakCode::PsnSequenceError));
+    assert_eq!(leave(&mut requester, 12), (us(1), us(12), 2));
+    let rnr = Syndrome::RnrNak { timer: RnrTimer::new(1).unwrap() };
+    requester.on_packet(us(13), &ack(0, rnr));
+    requester.on_timer(us(23));
+    assert_eq!(leave(&mut requester, 24), (us(1), us(24), 2), "an RNR NAK uses none of them");
+    requester.on_packet(us(25), &ack(0, ACK));
+    assert_eq!(leave(&mut requester, 25), (us(25), us(25), 0), "the other one is awaited");
 }

@@ -1,0 +1,214 @@
+//! What became of the packets of a queue pair that did not arrive.
+
+use doorbell_core::units::{Ratio, Span, Time};
+use doorbell_core::verbs::Psn;
+use doorbell_sim::fabric::{DropCause, Hop, time_alone};
+use doorbell_sim::nic::{Dropped, Episode, Refused, Sender};
+use doorbell_sim::wire::{HostId, NodeId, PortId};
+use doorbell_sim::world::{LossPlace, Lost, World};
+
+use crate::format::{Fault, Scenario};
+
+/// Packets that the network lost.
+#[derive(Clone, Debug)]
+pub(super) struct Loss {
+    /// `link 0→1` and such.
+    pub place: String,
+    /// The fault that took them.
+    pub fault: Option<LossFault>,
+    pub cause: DropCause,
+    pub packets: u64,
+    /// Transmissions that they are of.
+    pub rounds: u64,
+    pub first: Time,
+    pub last: Time,
+    /// There may have been more, before the first one.
+    pub at_least: bool,
+}
+
+/// What is known of a fault that takes packets.
+#[derive(Clone, Debug)]
+pub(super) struct LossFault {
+    pub id: String,
+    /// When it ends, if it takes every packet and does.
+    pub end: Option<Time>,
+    /// The chance of each packet, if it takes some of them by a chance that the file names.
+    pub chance: Option<Ratio>,
+}
+
+/// Where packets of one kind went.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fates {
+    pub lost: Vec<Loss>,
+    /// Dropped at the port of a host.
+    pub dropped: Vec<(u32, Dropped)>,
+}
+
+/// A queue pair and its peer.
+pub(super) struct Pair<'a> {
+    pub world: &'a World,
+    pub scenario: &'a Scenario,
+    pub me: Sender,
+    /// The port of the peer, and the queue pair there if there is one.
+    pub there: (HostId, PortId),
+    pub them: Option<Sender>,
+    /// An ACK on the wire.
+    pub ack_bytes: u64,
+    pub udp_source_port: u16,
+}
+
+/// What became of the requests and the answers of a queue pair,
+#[derive(Debug, Default)]
+pub(super) struct Split {
+    /// in time to have a part in its death,
+    pub before: [Fates; 2],
+    /// and too late.
+    pub late: [Fates; 2],
+}
+
+impl Pair<'_> {
+    /// The least time until the answer to a packet would have come that got as far as this node:
+    /// over links alone. Where switches choose by load, and the node is not known to be on the way,
+    /// it is too little.
+    fn rest(&self, request: bool, node: NodeId) -> Span {
+        let fabric = self.world.fabric();
+        let (here, there) = ((self.me.host, self.me.port), self.there);
+        let over = |hops: &[Hop]| time_alone(hops, self.ack_bytes, self.ack_bytes);
+        let way = |from, to| fabric.way(from, to).unwrap_or_default();
+        let (from, to) = if request { (here, there) } else { (there, here) };
+        let back = if request { over(&way(there, here)) } else { Span::ZERO };
+        let hosts = fabric.hosts().len();
+        let turns = fabric.turns(from, to, self.udp_source_port);
+        let at = turns.iter().position(|t| hosts + t.switch as usize == node.index());
+        back + at.map_or(Span::ZERO, |i| over(way(from, to).get(i + 1..).unwrap_or_default()))
+    }
+
+    /// Of the packets with PSNs from `first` to before `end` that this side waits for, or waited
+    /// for when it died; without PSNs of all.
+    pub fn split(&self, psns: Option<(Psn, Psn)>, since: Time, died: Option<Time>) -> Split {
+        let Some((first, end)) = psns else {
+            return Split { before: [true, false].map(|r| self.of(r, None)), ..Split::default() };
+        };
+        // To one that waits nothing comes too late.
+        let died = died.unwrap_or(Time::MAX);
+        let episode = |since, until| Episode { since, until, first, end };
+        // An answer that came after the death shows that it takes too long: then what had no time
+        // to be answered is no cause either, lost or not.
+        let after = self.of(false, Some(&|_| episode(died, Time::MAX)));
+        let slow = after.refused().next().is_some();
+        let until = |rest: Span| match slow {
+            true => since.max(Time::from_ps(died.as_ps().saturating_sub(rest.as_ps()))),
+            false => died,
+        };
+        let before = |rest| episode(since, until(rest));
+        let late = |rest| episode(until(rest), Time::MAX);
+        Split {
+            before: [true, false].map(|request| self.of(request, Some(&before))),
+            late: [true, false].map(|request| self.of(request, Some(&late))),
+        }
+    }
+
+    /// Of the requests, or of the answers, that are asked about by the least time until an answer
+    /// would have come; or of all.
+    fn of(&self, request: bool, asked: Option<&dyn Fn(Span) -> Episode>) -> Fates {
+        let from = if request { Some(self.me) } else { self.them };
+        from.map(|from| self.of_sender(from, request, asked)).unwrap_or_default()
+    }
+
+    fn of_sender(
+        &self,
+        from: Sender,
+        request: bool,
+        asked: Option<&dyn Fn(Span) -> Episode>,
+    ) -> Fates {
+        let (world, s) = (self.world, self.scenario);
+        let hosts = world.hosts().len();
+        let name = |node: usize| match node.checked_sub(hosts) {
+            None => format!("host {node}"),
+            Some(switch) => format!("switch {switch}"),
+        };
+        let loss = |l: Lost| {
+            let (place, fault) = match l.place {
+                LossPlace::Switch { node, .. } => {
+                    let place = format!("at {}", name(node.index()));
+                    let reboot = (l.cause == DropCause::SwitchReboot)
+                        .then(|| reboot_of(s, node.index() - hosts, l.first))
+                        .flatten();
+                    (place, reboot.map(loss_fault))
+                }
+                LossPlace::Link { into, fault } => {
+                    let fault = fault.and_then(|f| s.fault.get(f as usize));
+                    (format!("on the link into {}", name(into.index())), fault.map(loss_fault))
+                }
+            };
+            let (cause, packets, rounds) = (l.cause, l.packets, l.rounds);
+            let (first, last, at_least) = (l.first, l.last, l.at_least);
+            Loss { place, fault, cause, packets, rounds, first, last, at_least }
+        };
+        let lost: Vec<Lost> = match asked {
+            Some(asked) => {
+                let rest = |l: &Lost| self.rest(request, l.place.node());
+                world.lost_within(from, |l| asked(rest(l))).collect()
+            }
+            None => world.lost_of(from).copied().collect(),
+        };
+        let lost = lost.into_iter().filter(|l| l.request == request).map(loss).collect();
+        let mut dropped = Vec::new();
+        for (h, host) in (0..).zip(world.hosts()) {
+            let of: Vec<Dropped> = match asked {
+                Some(asked) => {
+                    let rest = self.rest(request, NodeId(h));
+                    host.nics().flat_map(|n| n.dropped_within(from, |_| asked(rest))).collect()
+                }
+                None => host.nics().flat_map(|n| n.dropped_of(from)).copied().collect(),
+            };
+            dropped.extend(of.into_iter().filter(|d| d.request == request).map(|d| (h, d)));
+        }
+        Fates { lost, dropped }
+    }
+}
+
+impl Fates {
+    /// Whether nothing was lost or refused.
+    pub fn is_empty(&self) -> bool {
+        self.lost.is_empty() && self.refused().next().is_none()
+    }
+
+    /// Packets that the network lost.
+    pub fn packets_lost(&self) -> u64 {
+        self.lost.iter().map(|l| l.packets).sum()
+    }
+
+    /// Transmissions of which packets were lost,
+    pub fn rounds_lost(&self) -> u64 {
+        self.lost.iter().map(|l| l.rounds).sum()
+    }
+
+    /// and of which packets were refused.
+    pub fn rounds_refused(&self) -> u64 {
+        self.refused().map(|(_, d)| d.rounds).sum()
+    }
+
+    /// Packets dropped at ports, those aside that the transport has no use for.
+    pub fn refused(&self) -> impl Iterator<Item = &(u32, Dropped)> {
+        self.dropped.iter().filter(|(_, d)| !matches!(d.why, Refused::Transport(_)))
+    }
+}
+
+/// The reboot of a switch that was going on then.
+fn reboot_of(s: &Scenario, switch: usize, then: Time) -> Option<&Fault> {
+    let its = |f: &&Fault| f.switch.is_some_and(|n| n.value() as usize == switch);
+    let begun = |f: &&Fault| f.after.is_none_or(|t| Time::ZERO + t.0 <= then);
+    s.fault.iter().filter(its).rfind(begun)
+}
+
+fn loss_fault(f: &Fault) -> LossFault {
+    LossFault { id: f.id.clone(), end: end_of(f), chance: f.chance.map(|c| c.0) }
+}
+
+/// When a fault that takes every packet ends; one that takes some of them has no such end.
+fn end_of(f: &Fault) -> Option<Time> {
+    let some = f.chance.is_some() || f.burst.is_some() || f.budget.is_some();
+    let counted = f.nth.is_some() || f.round.is_some();
+    f.before.as_ref().filter(|_| !some && !counted).map(|b| Time::ZERO + b.0)
+}

@@ -1,0 +1,482 @@
+//! Why nobody answered: status 12, and requests that wait for an answer at the end of a run.
+
+use doorbell_core::units::{Span, Time};
+use doorbell_core::verbs::{Psn, QpState, WcStatus};
+use doorbell_sim::fabric::DropCause;
+use doorbell_sim::nic::{Dropped, Refused, Why};
+use doorbell_sim::rc::RecoverCause;
+
+use super::super::faults::HostTrouble;
+use super::facts::{Facts, PeerQp};
+use super::fates::{Fates, Loss};
+use super::verdict::{Cause, Need, Verdict, verdict};
+use super::words::{at, between, gap, least, plural, port_name, qp_name, refused_word, time};
+use crate::format::FaultKind;
+
+/// What became of most of the transmissions that were not answered in time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Most {
+    /// They were answered, too late.
+    Late,
+    RequestsLost,
+    RequestsRefused,
+    /// Their answers were lost, or refused by this side.
+    AnswersGone,
+}
+
+/// Counted in transmissions, since a message has many packets and one ACK. Of as many the one that
+/// got farthest: what was answered had arrived.
+fn most(f: &Facts) -> Option<Most> {
+    // What came behind the death of a NAK is no answer that an expiry was too early for.
+    let late = if nak_was_last(f) { 0 } else { f.late_answers.rounds_refused() };
+    let all = [
+        (late, Most::Late),
+        (f.requests.rounds_lost(), Most::RequestsLost),
+        (f.requests.rounds_refused(), Most::RequestsRefused),
+        (f.answers.rounds_lost() + f.answers.rounds_refused(), Most::AnswersGone),
+    ];
+    all.into_iter().filter(|(n, _)| *n > 0).max_by_key(|(n, _)| *n).map(|(_, most)| most)
+}
+
+/// Nobody answered in time. The questions, in this order, about what was before the death:
+///
+/// 1. Did NAKs for one gap, faster than it could be closed, use up the retries?
+/// 2. Did most transmissions not arrive, or was the peer not one to take them?
+/// 3. Do both sides mean the same PSNs?
+/// 4. Did the answers to most not arrive, or come too late?
+/// 5. Was anybody there? Did a NAK use the last retry? Is something still on its way?
+pub(super) fn judge_silence(f: &Facts) -> Verdict {
+    let most = most(f);
+    let refused = f.requests.refused().max_by_key(|(_, d)| (d.rounds, d.packets));
+    let under_way = f.requests_under_way > 0 || !f.late_requests.is_empty();
+    if let Some(v) = naks_repeated(f) {
+        return v;
+    }
+    match (most, most_lost(&f.requests), refused) {
+        (Some(Most::RequestsLost), Some(l), _) => return requests_lost(f, l),
+        (Some(Most::RequestsRefused), _, Some((host, d))) => return judge_refused(f, *host, d),
+        _ => {}
+    }
+    if let Some(v) = f.peer_then().and_then(|q| psn_mismatch(f, q)) {
+        return v;
+    }
+    match most {
+        Some(Most::AnswersGone) => answers_gone(f),
+        Some(Most::Late) => slow(f),
+        _ if f.host_dead() => host_dead(f),
+        _ if nak_was_last(f) => out_of_order(f),
+        _ if heard(f) || under_way => slow(f),
+        _ => {
+            let text = "no answer came, and no packet was seen to be lost or dropped";
+            let text = format!("{text}{}", open_faults(f, |_| true));
+            verdict(Cause::Unexplained, "", text)
+        }
+    }
+}
+
+/// Whether the peer took a packet of those that are awaited, be it after the death.
+fn heard(f: &Facts) -> bool {
+    let last = f.peer.qp.as_ref().and_then(|q| q.last_request);
+    let answered = [&f.answers, &f.late_answers].iter().any(|fates| !fates.is_empty());
+    answered || f.executed() || last.is_some_and(|t| t >= f.since())
+}
+
+fn most_lost(fates: &Fates) -> Option<&Loss> {
+    fates.lost.iter().max_by_key(|l| (l.rounds, l.packets))
+}
+
+/// The planned faults that were open while it failed, as the end of a sentence.
+pub(super) fn open_faults(f: &Facts, which: impl Fn(&HostTrouble) -> bool) -> String {
+    let mut text = String::new();
+    for t in f.troubles.iter().filter(|t| which(t)) {
+        let place = t.host.map_or("of packets".to_owned(), |h| format!("of host {h}"));
+        let to = t.to.map_or("without end".to_owned(), |to| format!("to {}", at(to)));
+        let from = if t.from == Time::ZERO { "the start".to_owned() } else { at(t.from) };
+        let (id, kind) = (&t.id, t.kind.word());
+        text += &format!("; fault `{id}` ({kind} {place}) was open from {from} {to}");
+    }
+    text
+}
+
+/// How many packets of each direction were lost, and when.
+fn lost_both(f: &Facts) -> String {
+    lost_words([&f.requests, &f.answers])
+}
+
+fn lost_words([requests, answers]: [&Fates; 2]) -> String {
+    let all = || requests.lost.iter().chain(&answers.lost);
+    let count = match (requests.packets_lost(), answers.packets_lost()) {
+        (n, 0) => plural(n, "request packet"),
+        (0, n) => plural(n, "answer"),
+        (n, m) => format!("{} and {}", plural(n, "request packet"), plural(m, "answer")),
+    };
+    let count = least(all().any(|l| l.at_least), count);
+    let first = all().map(|l| l.first).min().unwrap_or(Time::ZERO);
+    let last = all().map(|l| l.last).max().unwrap_or(first);
+    format!("{count} lost, {}", between(first, last))
+}
+
+/// What would have lasted against a loss.
+fn against(v: Verdict, f: &Facts, l: &Loss) -> Verdict {
+    match (&l.fault, l.cause) {
+        (Some(fault), cause) => match (fault.end, fault.chance) {
+            (Some(end), _) => v.needs(Need::Transmission(gap(end, f.since()))),
+            (None, Some(chance)) if chance.num < chance.den => v.needs(Need::Chance(chance)),
+            _ if matches!(cause, DropCause::LinkDown | DropCause::SwitchReboot) => {
+                v.needs(Need::Never)
+            }
+            _ => v,
+        },
+        _ => v,
+    }
+}
+
+/// The port of `host` dropped the requests, and says why.
+fn judge_refused(f: &Facts, host: u32, d: &Dropped) -> Verdict {
+    let all = least(d.at_least, plural(d.packets, "packet"));
+    let port = format!("host {host} dropped {all}");
+    let wrong = |field: &str, text: String| {
+        verdict(Cause::WrongConnectionData, field, text).needs(Need::Never)
+    };
+    match d.why {
+        Refused::PKey { sent, expected } => wrong(
+            "pkey",
+            format!("{port}: the P_Key does not match (sent {sent}, expected {expected})"),
+        ),
+        Refused::UnknownQp(qpn) => unknown_qp(f, host, &port, qpn.value()),
+        Refused::Address { from, expected } => {
+            let own = f.peer.counterpart;
+            let text = match own {
+                Some((h, qpn)) => format!(
+                    "{port}: QP {} there is connected to host {}; the one that waits for this \
+                     queue pair is {}",
+                    f.peer.qpn.value(),
+                    expected.0.0,
+                    qp_name(h, qpn)
+                ),
+                None => format!(
+                    "{port}: they came from {}, and the address vector there names {}",
+                    port_name(from),
+                    port_name(expected)
+                ),
+            };
+            wrong("gid", text)
+        }
+        Refused::QKey { sent, expected } => wrong(
+            "qkey",
+            format!(
+                "{port}: the Q_Key does not match (sent {:#x}, expected {:#x})",
+                sent.0, expected.0
+            ),
+        ),
+        Refused::Service { packet, qp } => wrong(
+            "service",
+            format!("{port}: QP {} there is {qp}, the packets are {packet}", f.peer.qpn.value()),
+        ),
+        Refused::State(QpState::Err) => peer_in_error(f, &port),
+        Refused::State(state) => not_ready(f, &port, state),
+        Refused::Icrc => verdict(
+            Cause::Corrupted,
+            "icrc",
+            format!("{port}: their ICRC was wrong; a link damages packets"),
+        ),
+        why => verdict(Cause::Unexplained, "", format!("{port}: {}", refused_word(&why))),
+    }
+}
+
+fn unknown_qp(f: &Facts, host: u32, port: &str, qpn: u32) -> Verdict {
+    let other = f.peer.counterpart;
+    let text = format!("{port}: dest QPN {qpn:#x} is unknown there");
+    let (field, text) = match other {
+        Some((h, q)) if h != host => {
+            ("gid", format!("{text}; {} waits for this queue pair", qp_name(h, q)))
+        }
+        Some((h, q)) => ("dest_qp", format!("{text}; {} waits for this queue pair", qp_name(h, q))),
+        None => ("dest_qp", text),
+    };
+    verdict(Cause::WrongConnectionData, field, text).needs(Need::Never)
+}
+
+fn not_ready(f: &Facts, port: &str, state: QpState) -> Verdict {
+    let ready = f.peer.qp.as_ref().and_then(|q| q.accepts_since).filter(|t| *t >= f.since());
+    let (later, need) = match ready {
+        Some(t) => {
+            let late = gap(t, f.at());
+            let after = if late > Span::ZERO {
+                format!("; it reached RTR {} after this one had died", time(late))
+            } else {
+                String::new()
+            };
+            (after, Need::Transmission(gap(t, f.since())))
+        }
+        None => ("; it never reached RTR".to_owned(), Need::Never),
+    };
+    let text = format!("{port}: QP {} there was in {state}{later}", f.peer.qpn.value());
+    verdict(Cause::PeerNotReady, &state.to_string(), text).needs(need)
+}
+
+fn peer_in_error(f: &Facts, port: &str) -> Verdict {
+    let death = f.peer.qp.as_ref().and_then(|q| q.death);
+    let because = match death {
+        Some((at, why, status)) => {
+            format!("since {}, because {}", time(at.since(Time::ZERO)), reason(why, status))
+        }
+        None => "and has left it since".to_owned(),
+    };
+    let text = format!("{port}: QP {} there was in ERR {because}", f.peer.qpn.value());
+    verdict(Cause::PeerInError, "ERR", text).needs(Need::Never)
+}
+
+/// Why the other queue pair is in ERR, in half a sentence.
+fn reason(why: Why, status: Option<WcStatus>) -> String {
+    match (why, status) {
+        (Why::Requester, Some(status)) => format!("a work request of its own ended with {status}"),
+        (Why::Responder(code), _) => format!("it refused a request with {code}"),
+        (Why::CqOverrun(cq), _) => format!("its completion queue {cq} overran"),
+        (Why::Device, _) => "its device gave it up".to_owned(),
+        _ => "its program moved it there".to_owned(),
+    }
+}
+
+fn requests_lost(f: &Facts, l: &Loss) -> Verdict {
+    if l.cause == DropCause::PeerDead {
+        return host_dead(f);
+    }
+    let before = f.peer.qp.as_ref().is_some_and(|q| q.requests > 0);
+    let seen = match (heard(f), before) {
+        (true, _) => "the peer saw only some packets",
+        (false, true) => "the peer saw none of these packets",
+        (false, false) => "the peer never saw a packet",
+    };
+    if l.cause == DropCause::Oversize {
+        return oversize(f, l);
+    }
+    let by = l.fault.as_ref().map_or(String::new(), |fault| format!(" (fault `{}`)", fault.id));
+    let what = match l.cause {
+        DropCause::LinkDown => format!("{} was down", l.place.trim_start_matches("on ")),
+        DropCause::SwitchReboot => format!("a switch rebooted, and they got lost {}", l.place),
+        cause => format!("they got lost {}, {}", l.place, cause.name()),
+    };
+    let text = format!("{seen}: {what}{by}; {}", lost_both(f));
+    let field = l.fault.as_ref().map_or("", |fault| &fault.id);
+    against(verdict(Cause::RequestsLost, field, text), f, l)
+}
+
+/// A link takes smaller packets only.
+fn oversize(f: &Facts, l: &Loss) -> Verdict {
+    let link = f.small_link.as_ref();
+    let name = link.map_or("a link".to_owned(), |s| s.name.clone());
+    let text = format!(
+        "the path MTU is {} B, and {name} takes no such packets: {} dropped {}, {}; what is small \
+         passes",
+        f.attr.path_mtu.bytes(),
+        least(l.at_least, plural(l.packets, "packet")),
+        l.place,
+        between(l.first, l.last)
+    );
+    let path = link.and_then(|s| s.path);
+    verdict(Cause::RequestsLost, "mtu", text).needs(Need::PathMtu(path))
+}
+
+fn host_dead(f: &Facts) -> Verdict {
+    let text = format!("host {} is dead: nothing there answers", f.peer.host);
+    verdict(Cause::HostDead, "", text).needs(Need::Never)
+}
+
+/// The peer answered, and the answers went astray.
+fn answers_gone(f: &Facts) -> Verdict {
+    let refused = f.answers.refused().max_by_key(|(_, d)| (d.rounds, d.packets));
+    if let Some((host, d)) = refused
+        && f.answers.rounds_refused() > f.answers.rounds_lost()
+    {
+        return answers_refused(*host, d);
+    }
+    let Some(l) = most_lost(&f.answers) else { return slow(f) };
+    if l.cause == DropCause::PeerDead {
+        return host_dead(f);
+    }
+    if l.cause == DropCause::Oversize {
+        return oversize(f, l);
+    }
+    let by = l.fault.as_ref().map_or(String::new(), |l| format!(" (fault `{}`)", l.id));
+    let text = format!("the peer answered, and answers got lost {}{by}; {}", l.place, lost_both(f));
+    let field = l.fault.as_ref().map_or("", |fault| &fault.id);
+    against(verdict(Cause::AnswersLost, field, text), f, l)
+}
+
+/// Whether a missing packet that the peer told of, and no expiry, used up the last retry.
+fn nak_was_last(f: &Facts) -> bool {
+    use RecoverCause::{ImpliedNak, ReadGap, SequenceNak};
+    let cause = f.standing.and_then(|s| s.last_cause);
+    matches!(cause, Some(SequenceNak | ImpliedNak | ReadGap))
+}
+
+/// The peer told of one gap again and again, faster than it could be closed, until no retry was
+/// left. What was lost no more often than once for each retry would not have been enough.
+fn naks_repeated(f: &Facts) -> Option<Verdict> {
+    let (q, s) = (f.peer.qp.as_ref()?, f.standing?);
+    let repeat = q.nak_repeat?;
+    let naks = s.last_cause == Some(RecoverCause::SequenceNak) && s.expired == 0;
+    if !naks || f.requests.packets_lost() > u64::from(s.retries) {
+        return None;
+    }
+    let lost = match f.requests.packets_lost() {
+        0 => "packets were out of order".to_owned(),
+        n => format!("{} lost", plural(n, "request packet")),
+    };
+    let text = format!(
+        "the peer repeats a sequence NAK after {} while a gap stands (`rc.nak_repeat`), and what \
+         is sent again takes {} at least to arrive: {lost}, and each repetition used one of \
+         retry_cnt {}{}",
+        time(repeat),
+        time(f.round_trip),
+        f.attr.retry_cnt,
+        open_faults(f, |_| true)
+    );
+    Some(verdict(Cause::NakRepeat, "rc.nak_repeat", text).needs(Need::NakRepeat(f.round_trip)))
+}
+
+/// Nothing was lost, and the peer, or this side, missed a packet all the same.
+fn out_of_order(f: &Facts) -> Verdict {
+    let missed = match f.standing.and_then(|s| s.last_cause) {
+        Some(RecoverCause::SequenceNak) => "a sequence NAK came, and no timer had expired",
+        _ => "a response was missing before others, and no timer had expired",
+    };
+    let faults = open_faults(f, |_| true);
+    let text = format!(
+        "packets overtook each other on the way: {missed}; it needed one retry more than \
+         retry_cnt {}{faults}",
+        f.attr.retry_cnt
+    );
+    verdict(Cause::OutOfOrder, "retry_cnt", text)
+}
+
+/// The answers went astray: what the peer has for this side is wrong.
+fn answers_refused(host: u32, d: &Dropped) -> Verdict {
+    let all = least(d.at_least, plural(d.packets, "answer"));
+    let port = format!("the peer answered, and host {host} dropped {all}");
+    let wrong = |field: &str, text: String| {
+        verdict(Cause::WrongConnectionData, field, text).needs(Need::Never)
+    };
+    match d.why {
+        Refused::UnknownQp(qpn) => {
+            wrong("dest_qp", format!("{port}: the peer sends them to QPN {:#x}", qpn.value()))
+        }
+        Refused::PKey { sent, expected } => {
+            wrong("pkey", format!("{port}: P_Key {sent}, expected {expected}"))
+        }
+        Refused::Address { from, expected } => {
+            let (from, expected) = (port_name(from), port_name(expected));
+            wrong("gid", format!("{port}: they came from {from}, expected {expected}"))
+        }
+        Refused::Icrc => verdict(Cause::Corrupted, "icrc", format!("{port}: their ICRC was wrong")),
+        why => verdict(Cause::AnswersLost, "", format!("{port}: {}", refused_word(&why))),
+    }
+}
+
+/// Both sides name each other and not the same PSN.
+pub(super) fn psn_mismatch(f: &Facts, q: &PeerQp) -> Option<Verdict> {
+    let (sent, expected) = (f.attr.sq_psn, q.attr.rq_psn);
+    let signs = q.counters.out_of_sequence + q.counters.duplicate_request;
+    if !f.mutual() || signs == 0 {
+        return None;
+    }
+    if sent == expected {
+        return connected_again(f, q).or_else(|| began_anew(f, q));
+    }
+    let by = sent.diff(expected);
+    let what = if by > 0 { "missing before them" } else { "taken for duplicates" };
+    let text = format!(
+        "the first PSN does not match (sent {:#x}, expected {:#x}, {by:+}): {} out of sequence \
+         and {} duplicates at the peer; packets are {what}",
+        sent.value(),
+        expected.value(),
+        q.counters.out_of_sequence,
+        q.counters.duplicate_request,
+    );
+    Some(verdict(Cause::WrongConnectionData, "psn", text).needs(Need::Never))
+}
+
+/// They did name the same PSN, and the peer has begun anew since.
+fn connected_again(f: &Facts, q: &PeerQp) -> Option<Verdict> {
+    let (again, last) = (q.accepts_since?, f.acknowledged?);
+    let (una, expected) = (f.standing?.una.value(), q.expected_psn?);
+    if again <= last || una == expected {
+        return None;
+    }
+    let text = format!(
+        "the peer was reset and connected again at {}: it expects PSN {expected:#x}, and this side \
+         goes on at {una:#x}",
+        time(gap(again, Time::ZERO))
+    );
+    Some(verdict(Cause::WrongConnectionData, "psn", text).needs(Need::Never))
+}
+
+/// They did name the same PSN, and this side has begun anew since: the peer is further on than
+/// anything that was sent in this life.
+fn began_anew(f: &Facts, q: &PeerQp) -> Option<Verdict> {
+    let (next, expected) = (f.standing?.next, Psn::new(q.expected_psn?));
+    if expected.diff(next) <= 0 {
+        return None;
+    }
+    let text = format!(
+        "this side was reset and connected again, and the peer was not: it expects PSN {:#x}, \
+         beyond all that was sent since (next {:#x}), and takes the packets for duplicates",
+        expected.value(),
+        next.value()
+    );
+    Some(verdict(Cause::WrongConnectionData, "psn", text).needs(Need::Never))
+}
+
+/// The peer lives, and its answer takes longer than this side waits.
+fn slow(f: &Facts) -> Verdict {
+    let faults = open_faults(f, |t| t.kind != FaultKind::Rnr && t.kind != FaultKind::CqNotPolled);
+    let slow = |text| verdict(Cause::PeerSlow, "timeout", text);
+    if let Some(t) = f.late_answers.refused().map(|(_, d)| d.first).min() {
+        let (lost, n) = lost_all(f);
+        let text = format!(
+            "the peer is alive but slow: an answer came {} after the last expiry, {} after the \
+             first transmission{lost}{faults}",
+            time(gap(t, f.at())),
+            time(gap(t, f.since()))
+        );
+        return slow(text).needs(Need::Answer { after: gap(t, f.since()), lost: n });
+    }
+    if let Some(later) = became_later(f) {
+        // Whether they would have been answered in time nobody knows.
+        return slow(format!("its packets, or their answers, were on their way: {later}{faults}"));
+    }
+    let packets = plural(f.requests_under_way + f.answers_under_way, "packet");
+    let v = slow(format!("nothing was lost, {packets} on their way{faults}"));
+    let stalls = f.troubles.iter().filter(|t| t.kind == FaultKind::NicStall);
+    match stalls.filter_map(|t| t.to).max() {
+        Some(end) => v.needs(Need::Answer { after: gap(end, f.since()), lost: 0 }),
+        None => v,
+    }
+}
+
+/// What was lost though it is not the cause, as the end of a sentence; and of how many
+/// transmissions.
+fn lost_all(f: &Facts) -> (String, u64) {
+    let all = [&f.requests, &f.late_requests, &f.answers, &f.late_answers];
+    let [requests, answers] = [&all[..2], &all[2..]].map(|of| Fates {
+        lost: of.iter().flat_map(|fates| fates.lost.iter().cloned()).collect(),
+        dropped: Vec::new(),
+    });
+    let n = requests.rounds_lost() + answers.rounds_lost();
+    let text =
+        if n > 0 { format!("; {}", lost_words([&requests, &answers])) } else { String::new() };
+    (text, n + f.requests.rounds_refused() + f.answers.rounds_refused())
+}
+
+/// What became of packets after the death, and before any answer came.
+fn became_later(f: &Facts) -> Option<String> {
+    if let Some((host, d)) = f.late_requests.refused().min_by_key(|(_, d)| d.first) {
+        let (all, then) = (plural(d.packets, "packet"), between(d.first, d.last));
+        let why = refused_word(&d.why);
+        return Some(format!("host {host} dropped {all} after it had died, {then}: {why}"));
+    }
+    let late = [&f.late_requests, &f.late_answers];
+    let any = late.iter().any(|fates| !fates.lost.is_empty());
+    any.then(|| format!("after it had died, {}", lost_words(late)))
+}
