@@ -4,7 +4,7 @@ use doorbell_core::policy::PaceConfig;
 use doorbell_core::units::Bytes;
 
 use super::check::{Checked, check_op, refuse};
-use super::{Lane, Program, QpKind, Scenario, Spread};
+use super::{Fence, Lane, Program, QpKind, Scenario, Spread};
 use crate::quantity::Unit;
 use crate::workloads::connect::{MAX_LANES, MAX_QPS_OF_LANE};
 
@@ -14,7 +14,7 @@ fn not_with_lanes(p: &Program) -> Option<(&'static str, &'static str)> {
         Some(("share_qp", "lanes have queue pairs of their own: leave it out"))
     } else if p.poll_interval.is_some() {
         Some(("poll_interval", "lanes are polled at once: leave it out"))
-    } else if !p.fence {
+    } else if p.fence != Fence::System {
         Some(("fence", "lanes fence where it is needed: leave it out"))
     } else {
         None
