@@ -14,6 +14,7 @@ use super::check_link::check_link;
 use super::check_srq::{check_receiver, check_srq};
 use super::check_switch::check_switch;
 use super::check_topology::check_topology;
+use super::check_transfer::check_transfer;
 use super::qp::MTUS;
 use super::{
     ALL_QPS, Initiator, Memory, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, RingMode,
@@ -229,6 +230,9 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
     check_initiator(profile, p, given)?;
     if p.kind == ProgramKind::Script {
         return check_script(s, profile, p, given);
+    }
+    if p.kind == ProgramKind::Transfer {
+        return check_transfer(s, p, |key| given.path(key));
     }
     if p.op == Op::SendInv {
         let text = "`send-inv` in a loop would invalidate the same key each time".to_owned();

@@ -77,6 +77,35 @@ const AGGREGATE_HAS_NOT: [&str; 29] = [
     "flows",
 ];
 
+/// Keys about verbs that a transfer decides by itself.
+const TRANSFER_HAS_NOT: [&str; 25] = [
+    "initiator",
+    "qps",
+    "share_qp",
+    "op",
+    "batch",
+    "batch_delay",
+    "interval",
+    "signal_every",
+    "inline",
+    "ring",
+    "ring_by",
+    "fence",
+    "poll_batch",
+    "poll_interval",
+    "payload",
+    "access",
+    "peer_access",
+    "receives",
+    "handshake",
+    "peer_poll_interval",
+    "repost_batch",
+    "repost_time",
+    "steps",
+    "flows",
+    "aggregate",
+];
+
 /// Keys that have no use in a kind of program.
 pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
     const LOOP: [&str; 13] = [
@@ -111,6 +140,7 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
         ProgramKind::Bandwidth | ProgramKind::MessageRate => vec!["steps"],
         ProgramKind::Flows => FLOWS_HAVE_NOT.to_vec(),
         ProgramKind::Aggregate => AGGREGATE_HAS_NOT.to_vec(),
+        ProgramKind::Transfer => TRANSFER_HAS_NOT.to_vec(),
         ProgramKind::Produce => {
             vec![
                 "warmup",
@@ -130,6 +160,9 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
     if kind != ProgramKind::Aggregate {
         keys.push("aggregate");
     }
+    if kind != ProgramKind::Transfer {
+        keys.push("transfer");
+    }
     if kind != ProgramKind::Produce {
         keys.extend(PRODUCE);
     }
@@ -148,6 +181,7 @@ impl ProgramKind {
             Self::Produce => "produce",
             Self::Flows => "flows",
             Self::Aggregate => "aggregate",
+            Self::Transfer => "transfer",
         }
     }
 
@@ -157,6 +191,8 @@ impl ProgramKind {
             Self::Script => "a script says such things in its `steps`",
             Self::Flows => "hosts of flows post each flow when it starts: leave it out",
             Self::Aggregate => "the table `aggregate` and [qp] say how: leave it out",
+            Self::Transfer => "the table `transfer` says how: leave it out",
+            _ if key == "transfer" => "write `kind = \"transfer\"` for it",
             _ if key == "aggregate" => "write `kind = \"aggregate\"` for it",
             _ if key == "flows" => "write `kind = \"flows\"` for it",
             _ if key == "handshake" => "its two sides come up together; a script has it",

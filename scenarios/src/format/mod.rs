@@ -16,6 +16,7 @@ mod check_link;
 mod check_srq;
 mod check_switch;
 mod check_topology;
+mod check_transfer;
 mod congestion;
 pub mod expand;
 mod expect;
@@ -39,6 +40,7 @@ mod state_step;
 mod sweep;
 mod switch;
 mod topology;
+mod transfer;
 mod variant;
 
 #[cfg(test)]
@@ -57,8 +59,10 @@ mod link_tests;
 mod switch_tests;
 #[cfg(test)]
 mod topology_tests;
+#[cfg(test)]
+mod transfer_tests;
 
-pub use aggregate::{Aggregate, AggregatePlan, Element, SumOrder};
+pub use aggregate::{Aggregate, AggregatePlan, Element, SumOrder, Training};
 pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
 pub use expect::{
     AxisExpect, Bound, CountExpect, CrossoverExpect, Direction, EqualsExpect, ExitExpect, Expect,
@@ -88,4 +92,5 @@ pub use topology::{
     HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
     TopologyRoute,
 };
+pub use transfer::{Transfer, TransferPath};
 pub use variant::Variant;

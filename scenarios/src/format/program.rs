@@ -4,7 +4,7 @@ use doorbell_core::units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, Flows, Right, Step};
+use super::{Aggregate, Flows, Right, Step, Transfer};
 use crate::quantity::{Count, Positive, Quantity};
 
 /// One program: who sends what to whom, and how it posts, rings and polls.
@@ -168,6 +168,9 @@ pub struct Program {
     /// Who adds for whom, of `kind = "aggregate"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
+    /// By which path messages go, of `kind = "transfer"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<Transfer>,
 }
 
 impl Program {
@@ -222,6 +225,7 @@ impl Program {
             steps: Vec::new(),
             flows: None,
             aggregate: None,
+            transfer: None,
         }
     }
 }
@@ -281,6 +285,9 @@ pub enum ProgramKind {
     /// The vectors of many hosts become one sum; see `aggregate`. Time from the start of a round to
     /// the sum.
     Aggregate,
+    /// Messages by a path of the host that is stated as a whole, copies, registrations or TCP; see
+    /// `transfer`. Time from a message's hand-over to the word of the peer's application.
+    Transfer,
 }
 
 /// Who posts and polls.

@@ -3,7 +3,7 @@
 use doorbell_core::units::{BitRate, Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, PKey};
 use doorbell_sim::engine::NoiseTable;
-use doorbell_sim::host::{HostConfig, InitiatorCosts};
+use doorbell_sim::host::{HostConfig, InitiatorCosts, RegistrationCosts};
 use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig, VendorCodes};
 use doorbell_sim::pcie::{
     Credits, Generation, InterconnectConfig, NodeKind, PcieConfig, RelaxedOrdering, RelaxedScope,
@@ -16,8 +16,8 @@ use super::places::Places;
 use super::rules;
 use crate::format::NicPlace;
 use crate::profile::{
-    AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, RecoveryKind,
-    RelaxedKind, TimeoutKind, VendorKind,
+    AckAsk, AckMode, LinkKind, MemoryModel, Nic, Profile, Quantiles, RecoveryKind, RelaxedKind,
+    TimeoutKind, VendorKind,
 };
 
 /// A rate that limits nothing.
@@ -38,7 +38,7 @@ pub fn host_with(p: &Profile, noise: bool, places: &[NicPlace]) -> HostConfig {
         numa_nodes: p.memory.sockets as u8,
         nic: nic(&p.nic),
         rc: rc(p),
-        cpu: cpu(&p.cpu, noise),
+        cpu: cpu(p, noise),
         gpu: gpu(p, noise),
         llc: p.memory.ddio,
         instant: false,
@@ -131,6 +131,9 @@ fn free() -> InitiatorCosts {
         copy: none,
         copy_rate: FAST,
         reduce_rate: FAST,
+        copy_launch: none,
+        register: RegistrationCosts::FREE,
+        register_gpu: RegistrationCosts::FREE,
         wc_buffers: u32::MAX,
         store_delay: None,
         interrupt: none,
@@ -156,7 +159,8 @@ fn store_delay(model: MemoryModel, lag: Span) -> Option<NoiseTable> {
         .then(|| NoiseTable::new(&even).expect("two rising points"))
 }
 
-fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
+fn cpu(p: &Profile, noise: bool) -> InitiatorCosts {
+    let c = &p.cpu;
     InitiatorCosts {
         post_wqe: c.wqe_build,
         lanes: 1,
@@ -186,6 +190,17 @@ fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
         copy: c.copy,
         copy_rate: c.copy_rate,
         reduce_rate: c.reduce_rate,
+        copy_launch: p.gpu.copy_launch,
+        register: RegistrationCosts {
+            call: c.register_call,
+            page: c.register_page,
+            page_bytes: p.memory.page.0,
+        },
+        register_gpu: RegistrationCosts {
+            call: p.gpu.register_call,
+            page: p.gpu.register_page,
+            page_bytes: p.gpu.page.0,
+        },
         wc_buffers: c.wc_buffers as u32,
         store_delay: store_delay(c.memory_model, c.store_lag),
         interrupt: c.interrupt,
@@ -228,6 +243,10 @@ fn gpu(p: &Profile, noise: bool) -> InitiatorCosts {
         copy: Span::ZERO,
         copy_rate: g.copy_rate,
         reduce_rate: g.reduce_rate,
+        copy_launch: Span::ZERO,
+        // A kernel registers nothing: its host did so before.
+        register: RegistrationCosts::FREE,
+        register_gpu: RegistrationCosts::FREE,
         wc_buffers: u32::MAX,
         store_delay: store_delay(g.memory_model, g.store_lag),
         // A block does not sleep: event mode is a poll for it.
@@ -292,6 +311,11 @@ fn nic(n: &Nic) -> NicConfig {
         },
         clock: n.clock.0.iter().map(|(at, r)| (Time::ZERO + *at, *r)).collect(),
     }
+}
+
+/// Payload of a full packet on a path of `mtu`.
+pub fn packet_payload(p: &Profile, mtu: Mtu) -> u32 {
+    rc(p).payload_of(mtu)
 }
 
 /// What stands around a packet on the profile's links.

@@ -30,6 +30,7 @@ mod limits;
 mod mechanism_tests;
 mod metric;
 mod mistakes;
+mod moves;
 pub(crate) mod network;
 #[cfg(test)]
 mod nic_tests;

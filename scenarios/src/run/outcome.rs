@@ -42,7 +42,16 @@
 //! | `members_failed` | count | members that ended with an error instead |
 //! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |
 //! | `added_bytes` | bytes | contributions that were added |
+//! | `exposed`, `step_time` | time | mean of training steps, slowest member: from the end of the backward pass to the last sum, and the whole step |
+//! | `training_steps` | count | that all members have done |
 //! | `byte_bound` | time | of one round: bytes of the busiest port in one direction at its rate |
+//! | `bytes_delivered` | bytes | payload that came to lie in memory, all NICs |
+//! | `bytes_copied` | bytes | by cores, GPU blocks (inline payload included) and copy engines |
+//! | `bytes_copied_by_engines`, `bytes_reduced`, `bytes_by_dma` | bytes | by engines alone; of one operand of sums; read and written by NICs for payload |
+//! | `copies`, `registrations` | count | copies; regions registered behind the first ring |
+//! | `copies_per_byte`, `moves_per_byte` | ratio | bytes copied, and copied or moved by DMA, per byte delivered |
+//! | `cpu_time` | time | work of all cores, and of it, `cpu_time.CAUSE`: `post`, `poll`, `interrupts`, `copy`, `register`, `kernel`, `other` |
+//! | `syscalls`, `context_switches` | count | of transfers by TCP |
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `wr_ids` | word | of a script's own sends in the order of their completions: `1, 0` |
@@ -147,7 +156,7 @@ impl Direction {
 
 /// Causes of PCIe traffic. A name of a metric with a cause that is neither here nor in the
 /// outcome is a slip, and not zero bytes.
-pub const PCIE_CAUSES: [&str; 14] = [
+pub const PCIE_CAUSES: [&str; 15] = [
     "doorbell",
     "blueflame",
     "wqe-fetch",
@@ -162,6 +171,7 @@ pub const PCIE_CAUSES: [&str; 14] = [
     "cqe",
     "interrupt",
     "gpu",
+    "copy",
 ];
 
 /// Bytes on a PCIe link for one cause.

@@ -4,6 +4,7 @@ mod aggregate;
 mod config;
 mod flows;
 mod script;
+mod transfer;
 
 pub(crate) use aggregate::plan_of;
 pub(crate) use flows::{FlowShape, epoch, flow_shape};
@@ -189,6 +190,9 @@ impl Planner<'_> {
         }
         if p.kind == ProgramKind::Aggregate {
             return self.aggregate(index, p);
+        }
+        if p.kind == ProgramKind::Transfer {
+            return self.transfer(index, p);
         }
         if p.initiator == format::Initiator::CpuProxy {
             return self.proxied(index, p);

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`Latency`], [`Rate`], [`Script`] | [`Responder`], which may serve several |
 //! | [`PingPong`] | itself, with `starts` turned |
+//! | [`Transfer`] | itself, with `starts` turned |
 //! | [`Flows`] | [`Flows`] on each host that it has flows with |
 //! | [`Summand`] | [`Summand`] on each other member |
 //! | [`Produce`] with a direct path | [`Verify`], or [`Responder`] |
@@ -36,9 +37,10 @@ pub mod script;
 mod script_tests;
 mod sharing;
 mod statuses;
+mod transfer;
 mod verify;
 
-pub use aggregate::{Summand, SummandConfig, Sums};
+pub use aggregate::{StepTimes, Summand, SummandConfig, Sums, Training};
 pub use common::*;
 pub use connect::{LinkConfig, LocalConfig};
 pub use flows::{FlowEnd, FlowTime, FlowTimes, Flows, FlowsConfig, Gate, MAX_FLOW_MESSAGE};
@@ -52,6 +54,7 @@ pub use responder::{Responder, ResponderConfig, ResponderLink, SrqRepost, SrqUse
 pub use script::{LogEntry, Outcome, Script, ScriptConfig, ScriptStep};
 pub use sharing::Sharing;
 pub use statuses::{MAX_RUNS, Statuses};
+pub use transfer::{KernelUse, TcpCosts, Transfer, TransferConfig, TransferPath};
 pub use verify::{Verify, VerifyConfig};
 
 use doorbell_core::transport::{Control, Next, Program};
@@ -80,6 +83,8 @@ pub enum Workload {
     Flows(Box<Flows>),
     /// A member of an aggregation.
     Summand(Box<Summand>),
+    /// Messages by a stated path, or the kernel's TCP.
+    Transfer(Box<Transfer>),
 }
 
 impl Workload {
@@ -96,6 +101,7 @@ impl Workload {
             Self::Verify(p) => p.results(),
             Self::Flows(p) => p.results(),
             Self::Summand(p) => p.results(),
+            Self::Transfer(p) => p.results(),
         }
     }
 }
@@ -113,6 +119,7 @@ impl Program for Workload {
             Self::Verify(p) => p.step(t),
             Self::Flows(p) => p.step(t),
             Self::Summand(p) => p.step(t),
+            Self::Transfer(p) => p.step(t),
         }
     }
 
@@ -123,6 +130,7 @@ impl Program for Workload {
             // Their waits name what they wait for.
             Self::Latency(_) | Self::PingPong(_) | Self::Script(_) | Self::Produce(_) => None,
             Self::Proxy(_) | Self::Verify(_) | Self::Flows(_) | Self::Summand(_) => None,
+            Self::Transfer(_) => None,
         }
     }
 }
@@ -137,7 +145,7 @@ macro_rules! from {
     };
 }
 
-from!(Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand);
+from!(Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand, Transfer);
 
 #[cfg(test)]
 mod tests {

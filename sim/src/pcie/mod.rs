@@ -59,13 +59,15 @@ pub enum Cause {
     QpContext,
     /// Read and write of an atomic.
     Atomic,
+    /// Bytes that a GPU's copy engine moves.
+    Copy,
     /// Everything else.
     Other,
 }
 
 impl Cause {
     /// All causes in the order of the accounts.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Doorbell,
         Self::BlueFlame,
         Self::WqeFetch,
@@ -75,6 +77,7 @@ impl Cause {
         Self::RecvWqeFetch,
         Self::QpContext,
         Self::Atomic,
+        Self::Copy,
         Self::Other,
     ];
 
@@ -90,6 +93,7 @@ impl Cause {
             Self::RecvWqeFetch => "recv-wqe-fetch",
             Self::QpContext => "qp-context",
             Self::Atomic => "atomic",
+            Self::Copy => "copy",
             Self::Other => "other",
         }
     }
