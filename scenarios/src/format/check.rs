@@ -501,6 +501,11 @@ fn check_rights(s: &Scenario) -> Checked {
         for (key, rights) in [("access", &p.access), ("peer_access", &p.peer_access)] {
             let Some(rights) = rights else { continue };
             let writes = rights.iter().any(|right| remote.contains(right));
+            let memory = if key == "access" { p.memory } else { p.peer_memory };
+            if rights.contains(&Right::OnDemand) && memory == Memory::Gpu {
+                let text = "pages on demand of a GPU's memory".to_owned();
+                return refuse(format!("program.{i}.{key}"), text, "only host memory has them");
+            }
             if writes && !rights.contains(&Right::LocalWrite) {
                 let text = "the verbs register no such region: a peer may not write where the \
                             host's own NIC may not"
@@ -508,6 +513,10 @@ fn check_rights(s: &Scenario) -> Checked {
                 return refuse(format!("program.{i}.{key}"), text, "add \"local-write\"");
             }
         }
+    }
+    if s.qp.access.as_ref().is_some_and(|rights| rights.contains(&Right::OnDemand)) {
+        let text = "a queue pair has no pages".to_owned();
+        return refuse("qp.access", text, "write it under a program's `access`");
     }
     if s.qp.access.as_ref().is_some_and(|rights| rights.contains(&Right::LocalWrite)) {
         let text = "a queue pair grants its peer nothing by `local-write`".to_owned();

@@ -12,7 +12,7 @@ use crate::quantity::Unit;
 use crate::run::congestion::{Keys, settings};
 
 /// Tables of the page: how a file writes them, and their name in the schema.
-pub(crate) const TABLES: [(&str, &str); 12] = [
+pub(crate) const TABLES: [(&str, &str); 13] = [
     ("[topology]", "Topology"),
     ("[topology.credits]", "Credits"),
     ("[[topology.credits.change]]", "CreditChange"),
@@ -25,6 +25,7 @@ pub(crate) const TABLES: [(&str, &str); 12] = [
     ("[[switch.exception]]", "EcnException"),
     ("[congestion]", "Congestion"),
     ("flows, of a program", "Flows"),
+    ("transfer, of a program", "Transfer"),
 ];
 
 /// Longest line.
@@ -33,8 +34,8 @@ const WIDTH: usize = 100;
 const HEAD: &str = "\
 # Keys of the network
 
-Every key of `[topology]`, `[switch]`, `[congestion]` and `flows`, with its unit, what holds without
-it, and what raising it does. Sizes are written as `\"4KiB\"` or `\"400KB\"`, times as `\"2us\"`,
+Every key of `[topology]`, `[switch]`, `[congestion]`, `flows` and `transfer`, with its unit, what
+holds without it, and what raising it does. Sizes are written as `\"4KiB\"` or `\"400KB\"`, times as `\"2us\"`,
 rates as `\"100Gbps\"`, lengths as `\"20m\"`, shares as `\"1/16\"`, `\"5%\"` or a number. This
 page is made of the definitions in the code: `doorbell schema keys > docs/keys.md`. How they work
 together: [fabric.md](fabric.md), [flows.md](flows.md).

@@ -76,3 +76,16 @@ fn keys_belong_to_their_kind() {
     let e = error(&latency, &[]);
     assert!(e.to_string().contains("`transfer` has no use in `latency`"), "{e}");
 }
+
+#[test]
+fn pages_on_demand_are_of_host_memory() {
+    let text = GOOD
+        .replace("kind = 'transfer'", "kind = 'latency'\naccess = ['on-demand']")
+        .replace("window = 2\n", "");
+    let text = text.split("[program.transfer]").next().unwrap();
+    assert!(expanded(text, &[]).is_ok());
+    let e = error(text, &["program.0.memory=gpu"]);
+    assert!(e.to_string().contains("pages on demand of a GPU's memory"), "{e}");
+    let e = error(text, &["qp.access=['on-demand']"]);
+    assert!(e.to_string().contains("a queue pair has no pages"), "{e}");
+}

@@ -140,6 +140,11 @@ parameters! {
         posted_data_credits: u64 => [at_least(1)],
         /// Read requests that a receiver holds.
         nonposted_credits: u64 => [at_least(1)],
+        /// What a root complex forwards between two devices of its socket, in each direction. Lower:
+        /// GPUDirect that does not stay below one PCIe switch is slower.
+        peer_rate: BitRate,
+        /// The same between devices of two sockets.
+        peer_rate_across: BitRate,
         /// What of an adapter carries the attribute relaxed ordering: such a write may be seen
         /// before earlier ones. CQEs never carry it, so completions tell the truth all the same.
         relaxed_ordering: RelaxedKind,
@@ -161,6 +166,9 @@ parameters! {
         bandwidth: BitRate,
         /// Pages of registered host memory: 4KiB, or 2MiB of huge pages. Larger: fewer to pin.
         page: Bytes => [size_of(&[4096, 65536, 2 << 20, 1 << 30])],
+        /// How long after its fault a page on demand leaves the NIC's table again, as the host
+        /// unmaps pages. 0: it stays. Shorter: more accesses fault.
+        page_keep: Span,
         /// Whether DMA hits the last-level cache (DDIO) and costs no memory bandwidth.
         ddio: bool,
         /// Sockets.
@@ -251,6 +259,11 @@ parameters! {
         atomic_unit: Span => [short],
         /// Whether a bucket stays locked while the old value is read over PCIe.
         atomic_holds: bool,
+        /// Serving a page fault of a region with pages on demand (`access = ["on-demand", ...]`),
+        /// pages aside. Higher: the tail of latencies is longer, unless the wait of an RNR NAK is.
+        page_fault: Span => [short],
+        /// Each page of such a fault.
+        page_fault_page: Span => [short],
         /// Clock over time: "2ms 3/2" makes all NIC stages 1.5 times as long from 2 ms on. No
         /// public figure of thermal throttling is known: synthetic.
         clock: ClockSteps,

@@ -4,10 +4,11 @@ use doorbell_core::units::{BitRate, Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, PKey};
 use doorbell_sim::engine::NoiseTable;
 use doorbell_sim::host::{HostConfig, InitiatorCosts, RegistrationCosts};
+use doorbell_sim::memory::PagingCosts;
 use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig, VendorCodes};
 use doorbell_sim::pcie::{
-    Credits, Generation, InterconnectConfig, NodeKind, PcieConfig, RelaxedOrdering, RelaxedScope,
-    SocketConfig, TlpFormat,
+    Credits, Generation, InterconnectConfig, NodeKind, PcieConfig, PeerConfig, RelaxedOrdering,
+    RelaxedScope, SocketConfig, TlpFormat,
 };
 use doorbell_sim::rc::{AckPolicy, AckReqLast, Recovery, SelectiveRepeat, TimeoutMode};
 use doorbell_sim::wire::Encapsulation;
@@ -40,6 +41,12 @@ pub fn host_with(p: &Profile, noise: bool, places: &[NicPlace]) -> HostConfig {
         rc: rc(p),
         cpu: cpu(p, noise),
         gpu: gpu(p, noise),
+        paging: PagingCosts {
+            fault: p.nic.page_fault,
+            page: p.nic.page_fault_page,
+            page_bytes: p.memory.page.0,
+            keep: (p.memory.page_keep > Span::ZERO).then_some(p.memory.page_keep),
+        },
         llc: p.memory.ddio,
         instant: false,
     }
@@ -50,6 +57,7 @@ pub fn host_with(p: &Profile, noise: bool, places: &[NicPlace]) -> HostConfig {
 pub fn ideal_host(p: &Profile, places: &[NicPlace]) -> HostConfig {
     let mut h = host_with(p, false, places);
     h.instant = true;
+    h.paging = PagingCosts { keep: h.paging.keep, ..PagingCosts::default() };
     for costs in [&mut h.cpu, &mut h.gpu] {
         *costs = free();
     }
@@ -82,6 +90,7 @@ pub fn ideal_host(p: &Profile, places: &[NicPlace]) -> HostConfig {
         socket.mmio_latency = Span::ZERO;
         socket.dram_rate = FAST;
     }
+    h.pcie.peer = PeerConfig::default();
     h.pcie.relaxed = RelaxedOrdering::default();
     h.pcie.interconnect.latency = Span::ZERO;
     h.pcie.interconnect.rate = FAST;
@@ -409,6 +418,7 @@ fn pcie(p: &Profile, noise: bool, places: &[NicPlace]) -> (PcieConfig, Places) {
             rate: p.memory.interconnect_rate,
             request_bytes: bytes(p.memory.interconnect_header),
         },
+        peer: PeerConfig { same: c.peer_rate, across: c.peer_rate_across },
         relaxed: RelaxedOrdering {
             scope: match c.relaxed_ordering {
                 RelaxedKind::Off => RelaxedScope::None,

@@ -23,6 +23,8 @@ mod flow_tests;
 pub(crate) mod flows;
 pub mod hardware;
 #[cfg(test)]
+mod host_path_tests;
+#[cfg(test)]
 mod initiator_tests;
 mod latency;
 mod limits;

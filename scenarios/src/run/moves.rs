@@ -76,5 +76,8 @@ pub(super) fn cpu_time(world: &World, all: &[(&Placed, &Results)], out: &mut Out
     put("cpu_time", Metric::time(work));
     put("syscalls", Metric::count(kernel.syscalls));
     put("context_switches", Metric::count(kernel.switches));
+    let faults = || world.hosts().iter().map(|h| h.page_faults());
+    put("page_faults", Metric::count(faults().map(|f| f.faults).sum()));
+    put("page_fault_pages", Metric::count(faults().map(|f| f.pages).sum()));
     put("registrations", Metric::count(sum(world, core, |s| s.registrations)));
 }

@@ -51,6 +51,7 @@
 //! | `copies`, `registrations` | count | copies; regions registered behind the first ring |
 //! | `copies_per_byte`, `moves_per_byte` | ratio | bytes copied, and copied or moved by DMA, per byte delivered |
 //! | `cpu_time` | time | work of all cores, and of it, `cpu_time.CAUSE`: `post`, `poll`, `interrupts`, `copy`, `register`, `kernel`, `other` |
+//! | `page_faults`, `page_fault_pages` | count | of regions with pages on demand, and their pages |
 //! | `syscalls`, `context_switches` | count | of transfers by TCP |
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |

@@ -4,6 +4,7 @@ use doorbell_core::transport::Initiator;
 use doorbell_core::units::{BitRate, Span};
 
 use crate::engine::NoiseTable;
+use crate::memory::PagingCosts;
 use crate::nic::{NicConfig, RcConfig};
 use crate::pcie::{NodeId, PcieConfig};
 
@@ -156,6 +157,8 @@ pub struct HostConfig {
     pub cpu: InitiatorCosts,
     /// Costs of a GPU block.
     pub gpu: InitiatorCosts,
+    /// What page faults of regions with pages on demand cost.
+    pub paging: PagingCosts,
     /// Whether DMA hits the last-level cache (DDIO).
     pub llc: bool,
     /// PCIe and memory take no time and have no limits, whatever their parameters say, and stages

@@ -20,7 +20,7 @@ use crate::capture::Capture;
 use crate::engine::{Class, ComponentId, Engine, Out, SimRng, Slab, Timeline};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{Fabric, FabricEvent};
-use crate::memory::{MemoryEvent, RegionId, RegionTable};
+use crate::memory::{MemoryEvent, PagingStats, RegionId, RegionTable};
 use crate::nic::{CompletionQueue, Env, Nic, NicEvent, NicQp, Wake};
 use crate::pcie::{Cause as PcieCause, Done, NodeId, PcieConfigError, PcieEvent, PcieTree};
 use crate::wire::{HostId, Packet, PacketId, Packets, PortId};
@@ -169,7 +169,7 @@ impl Host {
             devices,
             pcie_out: Out::new(),
             memory_out: Out::new(),
-            regions: RegionTable::new(),
+            regions: RegionTable::with_paging(cfg.paging),
             pcie_id,
             wakes: Vec::new(),
             copies: Copies::default(),
@@ -294,6 +294,11 @@ impl Host {
     /// All QPs with their indices, NIC by NIC.
     pub fn qps(&self) -> impl Iterator<Item = (u32, &NicQp)> {
         self.nics().flat_map(Nic::qps)
+    }
+
+    /// Page faults of regions with pages on demand.
+    pub const fn page_faults(&self) -> PagingStats {
+        self.regions.faults()
     }
 
     /// The PCIe tree.

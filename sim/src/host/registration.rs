@@ -4,12 +4,19 @@
 //! like the creation of queues. Behind it each registration keeps its core busy, where messages
 //! wait. Deregistration is not charged by itself: no published figure was at hand.
 
+use doorbell_core::verbs::AccessFlags;
+
 use super::transport::SimTransport;
 use crate::memory::RegionKind;
 
 impl SimTransport<'_> {
     /// Charges the registration of a region of `bytes`, behind the first ring.
-    pub(super) fn charge_registration(&mut self, kind: RegionKind, bytes: u64) {
+    pub(super) fn charge_registration(
+        &mut self,
+        kind: RegionKind,
+        access: AccessFlags,
+        bytes: u64,
+    ) {
         if self.init().stats.rings == 0 {
             return;
         }
@@ -17,7 +24,9 @@ impl SimTransport<'_> {
             RegionKind::Host { .. } => self.costs().register,
             RegionKind::Gpu { .. } => self.costs().register_gpu,
         };
-        let time = costs.time(bytes);
+        // Pages on demand are not pinned.
+        let pinned = if access.contains(AccessFlags::ON_DEMAND) { 0 } else { bytes };
+        let time = costs.time(pinned);
         self.spend(time);
         let stats = &mut self.init_mut().stats;
         stats.registrations += 1;
@@ -39,6 +48,7 @@ mod tests {
         assert_eq!([1, 4096, 4097, 1 << 20].map(pages), [1, 1, 2, 256]);
         let huge = RegistrationCosts { page_bytes: 2 << 20, ..costs };
         assert_eq!(huge.time(2 << 20), call + page);
+        assert_eq!(costs.time(0), call, "nothing is pinned");
         assert_eq!(RegistrationCosts::FREE.time(1 << 30), Span::ZERO);
     }
 }

@@ -27,7 +27,8 @@ pub use account::{CauseAccount, Direction, LinkAccount, RequesterAccount};
 
 pub use config::{
     Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeKind,
-    PcieConfig, PcieConfigError, RelaxedOrdering, RelaxedScope, SocketConfig, TlpFormat,
+    PcieConfig, PcieConfigError, PeerConfig, RelaxedOrdering, RelaxedScope, SocketConfig,
+    TlpFormat,
 };
 use doorbell_core::units::Time;
 pub use tlp::{Cut, MMIO_LINE, PAGE, to_page_end};
