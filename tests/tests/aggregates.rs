@@ -91,6 +91,7 @@ fn run(
             rounds: ROUNDS,
             epoch: epoch(),
             interval,
+            training: None,
             late: vec![],
         };
         let what = Workload::from(Summand::new(config));

@@ -75,6 +75,7 @@ pub struct Aggregate {
 /// A host computes the forward pass, then the backward pass, during which the buckets of gradients
 /// become ready one after the other; each is summed as soon as it is ready and the sum before it
 /// is done. The next step begins with the last sum. The passes are a GPU's: they keep no core busy.
+/// Of each bucket the first 4 KiB are filled anew and checked.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Training {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use doorbell_core::policy::aggregate::{Aggregate, AggregateConfig, AggregateError, Plan};
-use doorbell_core::transport::{Control, Next, Program, Reduce, WaitSet};
+use doorbell_core::transport::{Control, Next, Program, Range, Reduce, WaitSet};
 use doorbell_core::units::{Span, Time};
 
 use super::common::{Failure, Results, Window};
@@ -30,6 +30,9 @@ pub struct SummandConfig {
     /// Rounds are the buckets of training steps, each begun when its gradients are there.
     pub training: Option<Training>,
 }
+
+/// Bytes of a bucket that are filled and checked.
+const SHOWN: u64 = 4 << 10;
 
 /// A training step: what is computed, and when which part of the gradients is there. The computing
 /// is a GPU's and keeps no core of this program.
@@ -229,8 +232,17 @@ impl Summand {
     fn fill<T: Control>(&mut self, t: &mut T) -> Result<(), AggregateError> {
         let c = self.config.aggregate;
         let me = t.rank() - c.first_rank;
+        let c = self.shown(c);
         let bytes = vector(&c, |i| part(i, self.round) + share(me) * slope(i, self.round));
-        Ok(t.copy_in(self.state.as_ref().expect("opened").vector(), &bytes)?)
+        let all = self.state.as_ref().expect("opened").vector();
+        Ok(t.copy_in(Range { len: c.bytes, ..all }, &bytes)?)
+    }
+
+    /// What of a vector is filled and checked: all, but of a training step's bucket the beginning,
+    /// or the time of that would be between its buckets.
+    fn shown(&self, c: AggregateConfig) -> AggregateConfig {
+        let most = if self.config.training.is_some() { SHOWN } else { u64::MAX };
+        AggregateConfig { bytes: c.bytes.min(most), ..c }
     }
 
     /// Whether an element that this member should have is not the sum of all.
@@ -239,14 +251,15 @@ impl Summand {
         let state = self.state.as_ref().expect("opened");
         let (members, me) = (u64::from(plan.members()), t.rank() - c.first_rank);
         let shares: u64 = (0..plan.members()).map(share).sum();
+        let c = self.shown(c);
         let right = vector(&c, |i| members * part(i, self.round) + shares * slope(i, self.round));
         let mut got = vec![0; right.len()];
-        t.copy_out(state.vector(), &mut got)?;
+        t.copy_out(Range { len: c.bytes, ..state.vector() }, &mut got)?;
         let cut = state.cut();
         let its = |chunk: &u32| c.broadcast || plan.root(chunk % cut.lanes()) == me;
         Ok((0..cut.count()).filter(its).any(|chunk| {
-            let at = cut.offset(chunk) as usize;
-            let at = at..at + cut.len(chunk) as usize;
+            let at = (cut.offset(chunk) as usize).min(got.len());
+            let at = at..(at + cut.len(chunk) as usize).min(got.len());
             got[at.clone()] != right[at]
         }))
     }

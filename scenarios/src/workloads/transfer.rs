@@ -179,7 +179,8 @@ pub struct Transfer {
     slept: bool,
     found: bool,
     kernel: KernelUse,
-    window_from: Option<(Time, u64)>,
+    /// When the measured time began, at the receiver.
+    window_from: Option<Time>,
 }
 
 impl Transfer {
@@ -404,21 +405,8 @@ impl Transfer {
                 continue;
             }
             self.results.sample(now.since(since), now);
-            self.measure(since, now);
         }
         Ok(())
-    }
-
-    fn measure(&mut self, since: Time, now: Time) {
-        // With several messages under way the first one's time is not the pace: the window opens
-        // with the first that is over, or with one at a time at its hand-over.
-        let alone = self.config.window == 1;
-        let at =
-            if alone { (since, self.results.messages - 1) } else { (now, self.results.messages) };
-        let (from, before) = *self.window_from.get_or_insert(at);
-        let messages = self.results.messages - before;
-        let bytes = messages * u64::from(self.config.size);
-        self.results.window = Some(Window { from, to: now, messages, bytes });
     }
 
     // ---- receiving ---------------------------------------------------------------------------
@@ -485,9 +473,23 @@ impl Transfer {
             self.kernel_work(t, costs.syscall);
         }
         self.results.receive(c.size, t.now());
+        self.measure();
         self.answered += 1;
         self.unseen += 1;
         self.post(t, &app, 0, 0)
+    }
+
+    /// The pace is that of messages at the receiver's application, from the last one of the warm-up
+    /// on, or from the first segment of all. A sender that is in a copy sees answers late, and would
+    /// find them in bursts.
+    fn measure(&mut self) {
+        let (r, warm_up) = (&mut self.results, self.config.warm_up);
+        let Some(now) = r.last.filter(|_| r.received >= warm_up) else { return };
+        let before = if warm_up == 0 { r.first } else { Some(now) };
+        let (from, to) = (*self.window_from.get_or_insert(before.unwrap_or(now)), now);
+        let messages = r.received - warm_up;
+        let bytes = messages * u64::from(self.config.size);
+        r.window = Some(Window { from, to, messages, bytes });
     }
 
     /// Posts the receive of arrival `n` again.

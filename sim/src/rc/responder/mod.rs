@@ -86,6 +86,8 @@ pub struct Responder {
     from_hold: bool,
     /// The next packet begins a message whose memory is not there.
     faults: bool,
+    /// The last RNR NAK was for that reason.
+    faulted: bool,
     /// Receives that the owner has posted; `None`: not told, or shared.
     receives: Option<u32>,
     /// The last ACK told the peer that no receive is posted.
@@ -132,6 +134,7 @@ impl Responder {
             held: Vec::new(),
             from_hold: false,
             faults: false,
+            faulted: false,
             receives: None,
             told_none: false,
             reason: None,
@@ -143,6 +146,11 @@ impl Responder {
     /// would be taken, an RNR NAK leaves instead, and the requester sends it again later. RC only.
     pub const fn page_fault(&mut self) {
         self.faults = true;
+    }
+
+    /// Whether an RNR NAK for a page fault is open: the packet is taken when the page is there.
+    pub fn awaits_page(&self) -> bool {
+        self.open == Open::Rnr && self.faulted
     }
 
     /// Takes a request packet. `recv_available`: a receive WQE is posted, or is still held after
@@ -221,6 +229,7 @@ impl Responder {
 
     fn not_ready(&mut self, psn: Psn, why: Option<Reason>) -> Accept {
         self.open = Open::Rnr;
+        self.faulted = why.is_none();
         self.counters.rnr_nak_sent += 1;
         let timer = self.cfg.min_rnr_timer;
         self.reply(psn, Syndrome::RnrNak { timer }, why);
