@@ -181,7 +181,7 @@ impl Capture {
 
     /// What a damaged packet has as a comment.
     fn damage(&self, packet: &Packet) -> Option<String> {
-        let fault = self.faults.get(packet.corrupt?.get() as usize - 1)?;
+        let fault = self.faults.get(packet.corrupt()?.get() as usize - 1)?;
         Some(format!("damaged by fault `{fault}`: wrong ICRC"))
     }
 
@@ -222,7 +222,7 @@ impl Capture {
             let packet = &packets[packet];
             let mut frame = Vec::new();
             let error = self.encode(packet, &mut frame);
-            let reason = packet.reason.as_ref().map(|r| r.to_string());
+            let reason = packet.reason().map(|r| r.to_string());
             let damage = self.damage(packet);
             let pending = Pending {
                 interface: Self::interface(&self.first, from, from_port),
@@ -281,7 +281,7 @@ impl Capture {
     /// A packet has arrived at a host's port.
     pub fn received(&mut self, now: Time, host: HostId, port: PortId, packet: &Packet) {
         let HostId(node) = host;
-        let text = packet.corrupt.map(|_| "dropped here");
+        let text = packet.corrupt().map(|_| "dropped here");
         self.record(now, (NodeId(node), port), Direction::Inbound, packet, text);
     }
 
@@ -308,7 +308,7 @@ impl Capture {
     ) {
         let mut frame = std::mem::take(&mut self.frame);
         let error = self.encode(packet, &mut frame);
-        let reason = packet.reason.as_ref().map(|r| r.to_string());
+        let reason = packet.reason().map(|r| r.to_string());
         let damage = match (self.damage(packet), text) {
             (Some(damage), Some(text)) => Some(format!("{damage}, {text}")),
             (damage, text) => damage.or(text.map(str::to_owned)),
@@ -335,7 +335,7 @@ impl Capture {
         };
         let desc = PacketDesc { ext, ..packet.desc };
         let bytes = packet.payload.bytes();
-        let damaged = packet.corrupt.is_some();
+        let damaged = packet.corrupt().is_some();
         let result = match self.link {
             LinkType::InfiniBand => encode_ib(&ib_outer(packet), &desc, bytes, frame).map(|()| {
                 if damaged {

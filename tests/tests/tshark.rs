@@ -482,7 +482,7 @@ fn a_catalogue_of_packets() {
     let mut add = |encap, desc: &PacketDesc| {
         let (from, to) = ((HostId(0), PortId(0)), (HostId(1), PortId(0)));
         let port = udp_source_port(0, 17, desc.dest.value());
-        let packet = Packet::new(encap, from, to, *desc, Payload::Lengths, port);
+        let packet = Packet::new(from, to, *desc, Payload::Lengths, port);
         let bytes = vec![0x5A; desc.len as usize];
         let mut frame = Vec::new();
         let native = encap == Encapsulation::IbLocal;

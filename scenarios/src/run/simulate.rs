@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{Opcode, QpState};
+use doorbell_core::verbs::{Opcode, QpState, RetryCnt};
 use doorbell_sim::fabric::{DropCause, FabricConfig};
 use doorbell_sim::fault::FaultUse;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
@@ -280,6 +280,24 @@ fn still_held(world: &World) -> String {
     uses.map(line).collect()
 }
 
+/// QPs that have resent more often than any `retry_cnt` with a limit allows, a line for each.
+fn resending(world: &World) -> String {
+    let qps = world.hosts().iter().enumerate().flat_map(|(host, h)| {
+        let qps = h.nics().flat_map(Nic::qps).map(|(_, q)| q);
+        qps.filter_map(move |q| Some((host, q.qpn, q.requester.as_ref()?.standing().retries)))
+    });
+    let endless = qps.filter(|(_, _, retries)| *retries > RetryCnt::MAX_CODE.into());
+    let line = |(host, qpn, retries)| {
+        format!(
+            "\nhost {host} QP {qpn} has resent {retries} times since its last progress, and \
+             retry_cnt {} is without limit in this profile: while nothing answers it does so for \
+             ever, whatever run.limit is",
+            RetryCnt::MAX_CODE
+        )
+    };
+    endless.map(line).collect()
+}
+
 fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> Exit {
     let no_progress = |reasons: &[StallReason]| {
         let stalls = reasons.iter().map(StallReason::to_string);
@@ -296,7 +314,10 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
         }
         RunEnd::TimeLimit => {
             let limit = "the time limit of the run was reached; raise run.limit or ask for less";
-            Exit { kind: ExitKind::NoProgress, reason: limit.to_owned() + &still_held(world) }
+            Exit {
+                kind: ExitKind::NoProgress,
+                reason: limit.to_owned() + &still_held(world) + &resending(world),
+            }
         }
         RunEnd::EventLimit(most) => Exit {
             kind: ExitKind::NoProgress,

@@ -30,6 +30,8 @@ pub enum FabricEvent {
         to: PortId,
         /// The packet.
         packet: PacketId,
+        /// Bytes on the wire; an MTU has 4096 at most.
+        wire_bytes: u16,
     },
     /// A port has sent its last bit and a packet waits.
     PortFree {

@@ -13,7 +13,7 @@ use super::ingress::Ingress;
 use super::mmu::Mmu;
 use super::routes::RouteTable;
 use crate::engine::{Class, Out};
-use crate::wire::{Head, HostId, NodeId, Packet, PacketId, Packets, PortId};
+use crate::wire::{Head, HostId, NodeId, PacketId, Packets, PortId};
 
 /// One port of a switch.
 #[derive(Clone, Debug)]
@@ -92,8 +92,8 @@ impl SwitchNode {
             FabricEvent::Arrive { port, packet, wire_bytes, .. } => {
                 self.arrive(now, (port, packet, wire_bytes), packets, out)
             }
-            FabricEvent::Stored { port, to, packet, .. } => {
-                let Packet { wire_bytes, sl, .. } = packets[packet.0];
+            FabricEvent::Stored { port, to, packet, wire_bytes, .. } => {
+                let (wire_bytes, sl) = (u32::from(wire_bytes), packets.head(packet.0).sl);
                 self.storing.remove(wire_bytes);
                 let class = self.class_of_sl[usize::from(sl & 15)];
                 let item = Queued { packet, wire_bytes, ingress: port, class };
@@ -229,7 +229,8 @@ impl SwitchNode {
         let input = &mut self.ports[port.index()].ingress;
         let last_bit = now + input.rate.time_for(u64::from(wire_bytes));
         input.last_stored = last_bit.max(input.last_stored);
-        let ev = FabricEvent::Stored { node: self.id, port, to, packet };
+        let wire_bytes = u16::try_from(wire_bytes).expect("no MTU has 64 KiB");
+        let ev = FabricEvent::Stored { node: self.id, port, to, packet, wire_bytes };
         out.at(input.last_stored, Class::Arrival, ev);
     }
 

@@ -277,7 +277,7 @@ impl FaultState {
                 _ => active.released,
             };
             // A copy of a copy would make more of each at every link of the way.
-            let again = p.copied && matches!(f.verdict, PacketVerdict::Duplicate(_));
+            let again = p.copied() && matches!(f.verdict, PacketVerdict::Duplicate(_));
             if counted && hit && !over && !again && !active.spent() {
                 match decided {
                     None => decided = Some((watch.fault, decision(&f.verdict))),

@@ -453,7 +453,6 @@ impl Nic {
             src_port: self.port,
             dst,
             dst_port,
-            wire_bytes: self.rc.wire_bytes(opcode, CNP_BODY),
             udp_source_port: q.udp_source_port,
             payload: Payload::copy_from(&[0; CNP_BODY as usize]),
             desc: cnp,
@@ -462,9 +461,7 @@ impl Nic {
             ecn: Ecn::Ect0,
             becn: true,
             pkey: self.pkey(q),
-            corrupt: None,
-            copied: false,
-            reason: None,
+            remark: None,
         }));
         if np.delay == Span::ZERO {
             self.send_cnp(env, packet);
@@ -479,6 +476,6 @@ impl Nic {
         let (qp, opcode) = (p.src_qp, p.desc.opcode);
         self.stats.tx_packets += 1;
         env.trace(kind::TX, u64::from(qp) << 8 | opcode as u64, 0);
-        env.transmit(packet);
+        env.transmit(packet, self.rc.wire_bytes(opcode, CNP_BODY));
     }
 }

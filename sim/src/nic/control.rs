@@ -277,7 +277,8 @@ impl Nic {
         let cqs = [q.send_cq, q.recv_cq];
         let unsent = q.tx_req.clear().chain(q.tx_resp.clear()).collect::<Vec<_>>();
         for packet in &unsent {
-            self.tx_bytes -= env.packets[packet.0].wire_bytes;
+            let desc = &env.packets[packet.0].desc;
+            self.tx_bytes -= self.rc.wire_bytes(desc.opcode, desc.len);
         }
         for packet in unsent {
             env.packets.remove(packet.0);

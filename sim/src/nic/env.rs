@@ -129,10 +129,10 @@ impl Env<'_> {
         self.submit(Transaction { kind, from: node, target, bytes, addr, cause, tag });
     }
 
-    /// Hands a packet to the port of the NIC that sends it. Gives when its last bit leaves; `None`:
-    /// it waits.
-    pub fn transmit(&mut self, packet: PacketId) -> Option<Time> {
-        let Packet { wire_bytes, src_port, sl, .. } = self.packets[packet.0];
+    /// Hands a packet to the port of the NIC that sends it; it takes `wire_bytes` there. Gives when
+    /// its last bit leaves; `None`: it waits.
+    pub fn transmit(&mut self, packet: PacketId, wire_bytes: u32) -> Option<Time> {
+        let Packet { src_port, sl, .. } = self.packets[packet.0];
         let sent = self.port.send(self.now, src_port, packet, wire_bytes, sl, self.fabric_out);
         sent.expect("the port of a NIC has no limit of its own")
     }

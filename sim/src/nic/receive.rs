@@ -243,7 +243,7 @@ impl Nic {
         q.stats.rx_requests += u64::from(!matches!(verdict, Accept::Drop(_)));
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
         let arrived = Arrived::of(&env.packets[packet.0]);
-        let fresh = env.packets[packet.0].reason.is_none();
+        let fresh = env.packets[packet.0].reason().is_none();
         env.packets.remove(packet.0);
         let Sender { host, port, qp: from } = arrived.from;
         let subject = subject(host, port, from, desc.wqe);

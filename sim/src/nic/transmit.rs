@@ -12,7 +12,7 @@ use crate::engine::Class;
 use crate::memory::{Contents, MemoryError, Region, RegionKind};
 use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::codec::Ecn;
-use crate::wire::{Packet, PacketId, Packets, Payload};
+use crate::wire::{Packet, PacketId, Packets, Payload, Remark};
 
 impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
@@ -282,7 +282,6 @@ impl Nic {
             src_port: self.port,
             dst: ud.map_or(q.peer, |d| d.host),
             dst_port: ud.map_or(q.peer_port, |d| d.port),
-            wire_bytes: self.rc.wire_bytes(desc.opcode, desc.len),
             udp_source_port: q.udp_source_port,
             payload: Payload::None,
             desc: *desc,
@@ -291,9 +290,7 @@ impl Nic {
             ecn: Ecn::Ect0,
             becn: false,
             pkey: self.pkey(q),
-            corrupt: None,
-            copied: false,
-            reason: reason.map(Box::new),
+            remark: Remark::because(reason),
         }))
     }
 
@@ -395,12 +392,13 @@ impl Nic {
 
     fn send(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
         let p = &env.packets[packet.0];
-        let (bytes, desc, start) = (p.wire_bytes, p.desc, env.now);
+        let (desc, start) = (p.desc, env.now);
+        let bytes = self.rc.wire_bytes(desc.opcode, desc.len);
         self.tx_bytes -= bytes;
         self.stats.tx_packets += 1;
         self.stats.tx_payload += u64::from(desc.len);
         env.trace(kind::TX, u64::from(qp) << 8 | desc.opcode as u64, u64::from(desc.psn.value()));
-        let left = env.transmit(packet);
+        let left = env.transmit(packet, bytes);
         if Self::hears_departure(&desc) {
             match left {
                 Some(at) => self.asked_at(env, qp, &desc, at),
@@ -465,7 +463,7 @@ impl Nic {
             let reason = r.reason();
             self.stats.tx_acks += 1;
             let packet = self.new_packet(env, qp, &desc, reason);
-            self.tx_bytes += env.packets[packet.0].wire_bytes;
+            self.tx_bytes += self.rc.wire_bytes(desc.opcode, desc.len);
             let q = self.qps[qp as usize].as_deref_mut().expect("just there");
             env.packets[packet.0].becn = std::mem::take(&mut q.owes_becn);
             q.tx_resp.push(packet, None, 0);

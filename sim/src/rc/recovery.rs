@@ -265,8 +265,11 @@ pub(super) struct Selective {
     held: Vec<(Psn, u32)>,
     /// End of the round: PSNs before it were sent before it began. `None`: nothing is missing.
     round: Option<Psn>,
-    /// What was sent again in this round, or is held, ends here.
+    /// What was sent again in this round, or is held, ends here,
     at: Psn,
+    /// but for these beyond: READs and ATOMICs, asked for before it was their turn. First PSN and
+    /// count, in order.
+    ahead: Vec<(Psn, u32)>,
     /// PSNs before this one count as lost unless they are held.
     lost_end: Psn,
     /// Packets from `una` on that go out again when an ACK moves it within a round of the timer,
@@ -279,13 +282,27 @@ pub(super) struct Selective {
 impl Selective {
     fn new(cfg: &SelectiveRepeat) -> Self {
         assert!(cfg.cap > 0, "selective repeat with cap 0 sends nothing; use at least 1");
-        let (held, round, ask) = (Vec::new(), None, VecDeque::new());
-        Self { cap: cfg.cap, held, round, at: Psn::ZERO, lost_end: Psn::ZERO, blind: 0, ask }
+        Self {
+            cap: cfg.cap,
+            held: Vec::new(),
+            round: None,
+            at: Psn::ZERO,
+            ahead: Vec::new(),
+            lost_end: Psn::ZERO,
+            blind: 0,
+            ask: VecDeque::new(),
+        }
     }
 
-    /// Forgets what the peer was said to hold before `una`.
+    fn begin(&mut self, flight: Flight, lost_end: Psn) {
+        (self.round, self.at, self.lost_end) = (Some(flight.next), flight.una, lost_end);
+        self.ahead.clear();
+        self.blind = 0;
+    }
+
+    /// Forgets what lies before `una`.
     fn trim(&mut self, flight: Flight) {
-        self.held.retain_mut(|(first, count)| {
+        let trim = |(first, count): &mut (Psn, u32)| {
             if !flight.contains(*first) {
                 let past = distance(*first, flight.una);
                 if past >= *count {
@@ -295,7 +312,9 @@ impl Selective {
                 *count -= past;
             }
             true
-        });
+        };
+        self.held.retain_mut(trim);
+        self.ahead.retain_mut(trim);
     }
 
     fn hold(&mut self, flight: Flight, first: Psn, count: u32) {
@@ -313,16 +332,19 @@ impl Selective {
         self.held.splice(at..end, [(flight.una.add(from), to - from)]);
     }
 
-    /// The first PSN from `psn` on that the peer does not hold.
-    fn not_held(&self, flight: Flight, psn: Psn) -> Psn {
+    /// The first PSN from `at` on that the peer does not hold and that was not sent ahead.
+    fn missing(&self, flight: Flight) -> Psn {
         let offset = |psn: Psn| distance(flight.una, psn);
-        let i = self.held.partition_point(|(f, n)| offset(*f) + n <= offset(psn));
-        match self.held.get(i) {
-            Some((f, n)) if offset(*f) <= offset(psn) && !mutant!(SelectiveResendsHeld) => {
-                f.add(*n)
-            }
-            _ => psn,
+        let past = |spans: &[(Psn, u32)], psn: Psn| {
+            let i = spans.partition_point(|(f, n)| offset(*f) + n <= offset(psn));
+            spans.get(i).filter(|(f, _)| offset(*f) <= offset(psn)).map(|(f, n)| f.add(*n))
+        };
+        let held: &[_] = if mutant!(SelectiveResendsHeld) { &[] } else { &self.held };
+        let mut psn = self.at;
+        while let Some(end) = past(held, psn).or_else(|| past(&self.ahead, psn)) {
+            psn = end;
         }
+        psn
     }
 }
 
@@ -337,15 +359,14 @@ impl LossRecovery for Selective {
         }
         self.held.retain(|(_, count)| *count > 0);
         let held_end = self.held.last().map(|(first, _)| *first);
-        self.lost_end = match cause {
+        let lost_end = match cause {
             // The peer keeps nothing while it has no receive, and a NAK without a name comes from
             // a peer that keeps nothing at all.
             RecoverCause::Rnr(_) | RecoverCause::SequenceNak => flight.next,
             RecoverCause::ImpliedNak | RecoverCause::ReadGap => held_end.unwrap_or(flight.una),
             RecoverCause::Timeout => held_end.unwrap_or(flight.una.next()),
         };
-        self.round = Some(flight.next);
-        self.at = flight.una;
+        self.begin(flight, lost_end);
         self.blind = u32::from(cause == RecoverCause::Timeout);
         self.ask.clear();
         !flight.is_empty()
@@ -369,8 +390,7 @@ impl LossRecovery for Selective {
             }
             return false;
         }
-        (self.round, self.at, self.lost_end) = (Some(flight.next), flight.una, first);
-        self.blind = 0;
+        self.begin(flight, first);
         true
     }
 
@@ -401,16 +421,17 @@ impl LossRecovery for Selective {
 
     fn next(&self, flight: Flight) -> Option<Psn> {
         self.round?;
-        let at = self.not_held(flight, self.at);
         let offset = |psn: Psn| distance(flight.una, psn);
-        let lost = Some(at).filter(|at| offset(*at) < offset(self.lost_end));
+        let lost = Some(self.missing(flight)).filter(|at| offset(*at) < offset(self.lost_end));
         lost.into_iter().chain(self.ask.front().copied()).min_by_key(|psn| offset(*psn))
     }
 
     fn on_sent(&mut self, flight: Flight, psn: Psn, count: u32) {
         let offset = |psn: Psn| distance(flight.una, psn);
-        if offset(psn.add(count)) > offset(self.at) {
+        if offset(psn) <= offset(self.missing(flight)) {
             self.at = psn.add(count);
+        } else {
+            self.ahead.push((psn, count));
         }
         while let Some(asked) = self.ask.front()
             && offset(*asked) < offset(psn) + count

@@ -12,5 +12,5 @@ mod packets;
 pub use encap::{Encapsulation, frame_bytes, wire_bytes};
 pub use entropy::{UDP_SOURCE_PORT_MIN, five_tuple_of, flow_label, udp_source_port};
 pub use id::{HostId, NodeId, PacketId, PortId, address};
-pub use packet::{Packet, Payload, SMALL_PAYLOAD};
+pub use packet::{Packet, Payload, Remark, SMALL_PAYLOAD};
 pub use packets::{Head, Packets};

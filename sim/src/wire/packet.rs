@@ -6,7 +6,6 @@ use core::num::NonZeroU32;
 use doorbell_core::verbs::PKey;
 
 use super::codec::Ecn;
-use super::encap::{Encapsulation, wire_bytes};
 use super::id::{HostId, PortId};
 use crate::rc::{PacketDesc, Reason};
 
@@ -81,8 +80,6 @@ pub struct Packet {
     pub dst: HostId,
     /// and its port.
     pub dst_port: PortId,
-    /// Bytes on the wire, everything included.
-    pub wire_bytes: u32,
     /// UDP source port of RoCEv2, the entropy of the path choice; native InfiniBand: unused.
     pub udp_source_port: u16,
     /// Sending QP as its NIC numbers it; for records only, it does not travel.
@@ -96,25 +93,53 @@ pub struct Packet {
     pub becn: bool,
     /// BTH partition key: that of the sending QP.
     pub pkey: PKey,
-    /// Number in the plan, from 1, of the fault that damaged it on its way: its ICRC is wrong.
-    pub corrupt: Option<NonZeroU32>,
-    /// Whether a fault made it, as a copy of another one.
-    pub copied: bool,
     /// Transport headers, and where the payload came from.
     pub desc: PacketDesc,
     /// The payload bytes.
     pub payload: Payload,
-    /// Why it was sent, where that is worth a word. Boxed: hardly any packet has one.
-    pub reason: Option<Box<Reason>>,
+    /// What hardly any packet has. Boxed: a network holds up to millions of them.
+    pub remark: Option<Box<Remark>>,
+}
+
+/// What is worth a word about a packet and does not travel with it.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct Remark {
+    /// Why it was sent.
+    pub reason: Option<Reason>,
+    /// Number in the plan, from 1, of the fault that damaged it on its way: its ICRC is wrong.
+    pub corrupt: Option<NonZeroU32>,
+    /// Whether a fault made it, as a copy of another one.
+    pub copied: bool,
+}
+
+impl Remark {
+    /// The remark of a packet that was sent for a reason.
+    pub fn because(reason: Option<Reason>) -> Option<Box<Self>> {
+        reason.map(|_| Box::new(Self { reason, ..Self::default() }))
+    }
 }
 
 impl Packet {
-    /// A packet between two ports, with the size that `encap` gives it.
+    /// See [`Remark::reason`].
+    pub fn reason(&self) -> Option<Reason> {
+        self.remark.as_ref()?.reason
+    }
+
+    /// See [`Remark::corrupt`].
+    pub fn corrupt(&self) -> Option<NonZeroU32> {
+        self.remark.as_ref()?.corrupt
+    }
+
+    /// See [`Remark::copied`].
+    pub fn copied(&self) -> bool {
+        self.remark.as_ref().is_some_and(|remark| remark.copied)
+    }
+
+    /// A packet between two ports.
     ///
     /// # Panics
     /// When the payload has bytes and their number is not the descriptor's.
     pub fn new(
-        encap: Encapsulation,
         (src, src_port): (HostId, PortId),
         (dst, dst_port): (HostId, PortId),
         desc: PacketDesc,
@@ -124,24 +149,20 @@ impl Packet {
         if let Some(bytes) = payload.bytes() {
             assert_eq!(bytes.len(), desc.len as usize, "payload of another length");
         }
-        let wire_bytes = wire_bytes(encap, desc.opcode, desc.len);
         Self {
             src,
             src_port,
             dst,
             dst_port,
-            wire_bytes,
             udp_source_port,
             src_qp: 0,
             sl: 0,
             ecn: Ecn::Ect0,
             becn: false,
             pkey: PKey::DEFAULT,
-            corrupt: None,
-            copied: false,
             desc,
             payload,
-            reason: None,
+            remark: None,
         }
     }
 }
@@ -157,7 +178,7 @@ mod tests {
     #[test]
     fn packets_stay_small() {
         assert_eq!(core::mem::size_of::<Payload>(), 16);
-        assert!(core::mem::size_of::<Packet>() <= 112, "with its head two cache lines");
+        assert!(core::mem::size_of::<Packet>() <= 104, "a network holds millions");
     }
 
     fn packet(len: u32, payload: Payload) -> Packet {
@@ -173,18 +194,16 @@ mod tests {
             ext: Ext::None,
         };
         let (from, to) = ((HostId(0), PortId(1)), (HostId(2), PortId(3)));
-        Packet::new(Encapsulation::RoceV2Ipv4, from, to, desc, payload, 0xC000)
+        Packet::new(from, to, desc, payload, 0xC000)
     }
 
     #[test]
-    fn a_packet_knows_its_size_and_its_way() {
+    fn a_packet_knows_its_way() {
         let p = packet(5, Payload::copy_from(b"hello"));
-        assert_eq!(p.wire_bytes, 82 + 8);
         assert_eq!(
             (p.src, p.src_port, p.dst, p.dst_port),
             (HostId(0), PortId(1), HostId(2), PortId(3))
         );
-        assert_eq!(packet(4096, Payload::Lengths).wire_bytes, 82 + 4096);
     }
 
     #[test]

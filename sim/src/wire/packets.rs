@@ -36,7 +36,7 @@ impl Head {
 /// Packets at stable `u32` indices, each with its [`Head`] apart.
 ///
 /// A network holds up to millions of packets, which come by in no order that a cache could guess.
-/// A switch needs 16 bytes of each; these lie together, eight times as dense as the packets.
+/// A switch needs 16 bytes of each; these lie together, six times as dense as the packets.
 #[derive(Clone, Default, Debug)]
 pub struct Packets {
     all: Slab<Packet>,
@@ -128,7 +128,7 @@ impl IndexMut<u32> for Packets {
 mod tests {
     use super::*;
     use crate::rc::{Ext, PacketDesc};
-    use crate::wire::{Encapsulation, Payload};
+    use crate::wire::Payload;
     use doorbell_core::verbs::{Opcode, Psn, Qpn};
 
     fn packet(n: u32) -> Packet {
@@ -144,8 +144,7 @@ mod tests {
             ext: Ext::None,
         };
         let (from, to) = ((HostId(n), PortId(1)), (HostId(n + 7), PortId(3)));
-        let encap = Encapsulation::RoceV2Ipv4;
-        let p = Packet::new(encap, from, to, desc, Payload::Lengths, 0xC000 + n as u16);
+        let p = Packet::new(from, to, desc, Payload::Lengths, 0xC000 + n as u16);
         Packet { sl: n as u8, ..p }
     }
 

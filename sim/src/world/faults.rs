@@ -312,12 +312,13 @@ impl World {
             Decision::Corrupt => {
                 // Who damaged it first is told: a packet that is wrong stays wrong.
                 let number = NonZeroU32::MIN.saturating_add(held.fault);
-                self.shared.packets[packet.0].corrupt.get_or_insert(number);
+                let remark = self.shared.packets[packet.0].remark.get_or_insert_default();
+                remark.corrupt.get_or_insert(number);
                 self.arrive(now, (node, port), packet, wire_bytes);
             }
             Decision::Copy(copies) => {
                 let mut copy = self.shared.packets[packet.0].clone();
-                copy.copied = true;
+                copy.remark.get_or_insert_default().copied = true;
                 let room = MAX_PACKETS_WITH_COPIES.saturating_sub(self.shared.packets.len());
                 let asked = copies;
                 let copies = asked.min(u32::try_from(room).unwrap_or(u32::MAX));

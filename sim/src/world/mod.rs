@@ -492,7 +492,7 @@ impl World {
                     capture.received(now, d.host, d.port, &s.packets[d.packet.0]);
                 }
                 let host = &mut self.hosts[d.host.index()];
-                if s.packets[d.packet.0].corrupt.is_some() {
+                if s.packets[d.packet.0].corrupt().is_some() {
                     host.corrupt_packet(s, d.port, d.packet);
                 } else {
                     host.on_packet(s, now, d.port, d.packet);

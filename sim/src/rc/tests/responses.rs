@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{Opcode, Psn, QpType, WcStatus, WrOpcode};
+use doorbell_core::verbs::{NakCode, Opcode, Psn, QpType, Syndrome, WcStatus, WrOpcode};
 use proptest::prelude::*;
 
 use super::super::*;
@@ -39,6 +39,8 @@ struct Run {
     ticks: u64,
     /// What passed by an unanswered request since something has moved.
     passed: bool,
+    /// A sequence NAK has named the oldest PSN since something has moved or was lost.
+    named: bool,
     done: Vec<SendDone>,
 }
 
@@ -88,6 +90,7 @@ impl Plan {
             losses: 0,
             ticks: 0,
             passed: false,
+            named: false,
             done: Vec::new(),
         };
         if lossy {
@@ -122,7 +125,8 @@ impl Run {
                 now = now.max(due);
                 let told = self.requester.on_timer(now);
                 assert!(matches!(told, Received::Recover { cause: RecoverCause::Timeout, .. }));
-                assert!(!self.passed, "a response had told of the loss: {:?}", self.requester);
+                let told = self.passed || self.named;
+                assert!(!told, "a response had told of the loss: {:?}", self.requester);
             }
         }
         panic!("still under way after {LIMIT} ticks: {:?}", self.requester);
@@ -151,15 +155,22 @@ impl Run {
             let (una, out) = (self.requester.unacked_psn(), self.requester.outstanding());
             let ahead = desc.psn.diff(una);
             self.passed |= 0 < ahead && (ahead as u32) < out;
+            let nak = Syndrome::Nak { code: NakCode::PsnSequenceError };
+            self.named |= match desc.ext {
+                Ext::Sack { .. } => true,
+                Ext::Aeth { syndrome, .. } => syndrome == nak,
+                _ => false,
+            };
             self.requester.on_packet(now, &desc);
             self.passed &= self.requester.unacked_psn() == una;
+            self.named &= self.requester.unacked_psn() == una;
         }
         loop {
             let new = self.requester.next_psn();
             let Some(desc) = self.requester.poll_transmit() else { break };
             self.requester.on_departure(&desc, now);
             if desc.psn == new && self.lost_requests.remove(&desc.psn.value()) {
-                self.losses += 1;
+                (self.losses, self.named) = (self.losses + 1, false);
             } else {
                 self.forth.push_back((tick + WAY, desc));
             }
@@ -168,7 +179,7 @@ impl Run {
             let answer = desc.opcode != Opcode::RcAcknowledge;
             self.sent += u64::from(answer);
             if answer && self.lost.remove(&desc.psn.value()) {
-                self.losses += 1;
+                (self.losses, self.named) = (self.losses + 1, false);
             } else {
                 self.back.push_back((tick + WAY, desc));
             }
@@ -317,6 +328,30 @@ fn what_passed_by_a_read_is_not_sent_again_by_selective_repeat() {
         let c = run.requester.counters();
         assert_eq!((c.implied_nak_seq_err, c.local_ack_timeout_err), (1, 0));
         assert_eq!(c.retransmitted_packets, resent);
+    }
+}
+
+/// READs are asked for at once; what lies before or behind them and was lost goes all the same.
+#[test]
+fn a_read_that_goes_again_leaves_no_hole() {
+    let (write, read) = ((WrOpcode::RdmaWrite, 8), (WrOpcode::RdmaRead, 8));
+    let add = (WrOpcode::AtomicFetchAndAdd, 8);
+    let place = |i: u32| (1000 * i + 500) / 6;
+    // Each with a response and a request behind it.
+    let mixes = [
+        (vec![write, write, write, read, write, write], 3, 4),
+        (vec![write, read, read, write, add, write], 1, 3),
+        (vec![write, write, add, write, write, read], 2, 4),
+    ];
+    for (recovery, (ops, response, request)) in
+        both().into_iter().flat_map(|r| mixes.clone().map(|mix| (r.clone(), mix)))
+    {
+        let plan = Plan { ops, ..many(WrOpcode::RdmaRead, 0, &recovery, &[]) };
+        let whole = Plan { lost_requests: (0..6).map(place).collect(), ..plan.clone() }.run(true);
+        assert_eq!((whole.losses, whole.requester.counters().local_ack_timeout_err), (6, 1));
+        let (lost, lost_requests) = (vec![place(response)], vec![place(request)]);
+        let both = Plan { lost, lost_requests, ..plan }.run(true);
+        assert_eq!((both.losses, both.requester.counters().local_ack_timeout_err), (2, 0));
     }
 }
 
