@@ -91,6 +91,7 @@ fn run(
             rounds: ROUNDS,
             epoch: epoch(),
             interval,
+            training: None,
             late: vec![],
             goes_on: false,
         };

@@ -52,6 +52,7 @@ macro_rules! forward_transport {
         fn compute(&mut self, work: Work);
         fn copy_in(&mut self, to: Range, from: &[u8]) -> Result<(), MemError>;
         fn copy_out(&mut self, from: Range, to: &mut [u8]) -> Result<(), MemError>;
+        fn copy(&mut self, to: Range, from: Range) -> Result<(), MemError>;
         fn reduce(&mut self, op: Reduce, to: Range, from: Range) -> Result<(), MemError>;
         fn load_u64(&mut self, at: Range) -> Result<u64, MemError>;
         fn store_u64(&mut self, at: Range, value: u64) -> Result<(), MemError>;

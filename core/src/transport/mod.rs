@@ -14,7 +14,7 @@
 //! | [`post_recv`](Transport::post_recv) | one `ibv_post_recv` / `ibv_post_srq_recv` of a chain | same | RQ WQEs, doorbell record word 0; no MMIO | RQ stores, visible at the local clock | – |
 //! | [`poll_cq`](Transport::poll_cq) | `ibv_poll_cq` | `ibv_start_poll`, `ibv_next_poll`, `ibv_end_poll` | owner bit, read barrier, CQE, consumer index | CQEs that had landed when the step began | – |
 //! | [`fence`](Transport::fence) | nothing: `ring` carries the barriers | same | `dmb`/`sfence` inside the provider | the initiator's store buffer drains | GPU blocks do not exist on libibverbs |
-//! | [`copy_in`](Transport::copy_in), [`copy_out`](Transport::copy_out), [`load_u64`](Transport::load_u64), [`store_u64`](Transport::store_u64), [`reduce`](Transport::reduce) | relaxed per-byte atomics on the mapped region | same | – | stores visible at the local clock, loads as of the step's start plus own stores; core and memory bandwidth charged | – |
+//! | [`copy_in`](Transport::copy_in), [`copy_out`](Transport::copy_out), [`load_u64`](Transport::load_u64), [`store_u64`](Transport::store_u64), [`copy`](Transport::copy), [`reduce`](Transport::reduce) | relaxed per-byte atomics on the mapped region | same | – | stores visible at the local clock, loads as of the step's start plus own stores; core and memory bandwidth charged | – |
 //! | [`modify_qp`](Control::modify_qp) | `ibv_modify_qp` with the exact mask | same | command queue | takes effect at the local clock | – |
 //! | [`share_qp`](Control::share_qp) | refused: each handle has a context of its own | refused; besides, the provider's lock is held from stage to ring | SQ spin lock | lock with a modelled cost and queue | one QP, many threads: there is none on libibverbs |
 //! | [`share_mr`](Control::share_mr) | refused, as above | same | – | coherent memory of the host, with the distance of the reader | – |
@@ -74,6 +74,9 @@ pub enum Ring {
     /// the same.
     Ordered,
 }
+
+/// Bytes that [`Transport::copy`] moves at a time where a back end has nothing better.
+const COPY_PART: usize = 1024;
 
 /// Data path, memory and time.
 pub trait Transport {
@@ -140,6 +143,31 @@ pub trait Transport {
     /// # Errors
     /// See [`MemError`]; reading a virtual region is one.
     fn copy_out(&mut self, from: Range, to: &mut [u8]) -> Result<(), MemError>;
+
+    /// Copies bytes from one region to another, perhaps in another memory of the host: staging a
+    /// GPU's data in host memory, say. Between host memory and a GPU's it is the GPU that moves
+    /// them, and the caller waits. Where ranges overlap, what comes of it is not defined.
+    ///
+    /// # Errors
+    /// See [`MemError`]; a part may have been copied. Regions without bytes are copied only where
+    /// both are such, by back ends that have them.
+    fn copy(&mut self, to: Range, from: Range) -> Result<(), MemError> {
+        if to.len != from.len {
+            return Err(MemError::LengthMismatch { range: to.len, buffer: from.len });
+        }
+        let (mut part, mut done) = ([0; COPY_PART], 0);
+        loop {
+            let len = (to.len - done).min(COPY_PART as u64);
+            let at = |r: Range| Range { offset: r.offset.saturating_add(done), len, ..r };
+            let part = &mut part[..len as usize];
+            self.copy_out(at(from), part)?;
+            self.copy_in(at(to), part)?;
+            done += len;
+            if done == to.len {
+                return Ok(());
+            }
+        }
+    }
 
     /// `to[i] += from[i]`, element by element.
     ///

@@ -61,6 +61,10 @@ pub struct Aggregate {
     /// Each host joins each round at a moment of its own within this time, drawn from the seed.
     #[serde(default = "none")]
     pub jitter: Quantity<Span>,
+    /// Each of the `iterations` is a training step, whose gradients come in buckets of `size`
+    /// bytes during the backward pass; without it each is one sum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training: Option<Training>,
     /// How long the oldest chunk may take per hop, before who waits for it gives up.
     #[serde(default = "default_chunk_deadline")]
     pub chunk_deadline: Positive<Span>,
@@ -72,6 +76,24 @@ pub struct Aggregate {
     /// is the end.
     #[serde(default, skip_serializing_if = "super::switch::is_false")]
     pub goes_on: bool,
+}
+
+/// Table `training` of an aggregation.
+///
+/// A host computes the forward pass, then the backward pass, during which the buckets of gradients
+/// become ready one after the other; each is summed as soon as it is ready and the sum before it
+/// is done. The next step begins with the last sum. The passes are a GPU's: they keep no core busy.
+/// Of each bucket the first 4 KiB are filled anew and checked.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Training {
+    /// The forward pass; without it none.
+    #[serde(default = "none")]
+    pub forward: Quantity<Span>,
+    /// The backward pass. Longer: more communication is hidden behind it.
+    pub backward: Positive<Span>,
+    /// Buckets of a step. More: the first sum begins earlier, and each sum's latency counts.
+    pub buckets: Count<1, 65536>,
 }
 
 const fn default_chunk() -> Positive<Bytes> {

@@ -106,3 +106,25 @@ fn how_contributions_go_up() {
     replaced("size", "batch = 4\nsize", "`batch` has no use in `aggregate`", "leave it out");
     replaced("size", "peer = 3\nsize", "`peer` has no use in `aggregate`", "leave it out");
 }
+
+#[test]
+fn training_has_a_clock_of_its_own() {
+    let training = "pool = 1, training = { backward = '1ms', buckets = 2 } }";
+    let text = GOOD.replacen("pool = 1 }", training, 1);
+    accepted(&text);
+    let refused = |text: &str, message: &str| {
+        let e = expanded(text, &[]).err().unwrap_or_else(|| panic!("accepted:\n{text}"));
+        assert!(e.to_string().contains(message), "{e}");
+    };
+    let interval = text.replace("size = '4KiB'", "size = '4KiB'\ninterval = '1ms'");
+    refused(&interval, "`interval` beside `training`");
+    let reduce = text.replacen("pool = 1", "pool = 1, broadcast = false", 1);
+    refused(&reduce, "only the root has the sum");
+    let many = |steps: u64| {
+        let rounds = format!("size = '4KiB'\niterations = {steps}");
+        text.replace("size = '4KiB'", &rounds)
+    };
+    accepted(&many(u64::from(u32::MAX) / 2));
+    refused(&many(u64::from(u32::MAX) / 2 + 1), "sums, and 4294967295 can be numbered");
+    refused(&text.replacen("backward = '1ms'", "backward = '0ns'", 1), "zero");
+}

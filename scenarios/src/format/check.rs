@@ -16,6 +16,7 @@ use super::check_link::check_link;
 use super::check_srq::{check_receiver, check_srq};
 use super::check_switch::check_switch;
 use super::check_topology::check_topology;
+use super::check_transfer::check_transfer;
 use super::qp::MTUS;
 use super::{
     ALL_QPS, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, Scenario, StateStep, Step,
@@ -238,6 +239,9 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
     check_initiator(profile, p, given)?;
     if p.kind == ProgramKind::Script {
         return check_script(s, profile, p, given);
+    }
+    if p.kind == ProgramKind::Transfer {
+        return check_transfer(s, p, |key| given.path(key));
     }
     if p.op == Op::SendInv {
         let text = "`send-inv` in a loop would invalidate the same key each time".to_owned();
@@ -480,6 +484,11 @@ fn check_rights(s: &Scenario) -> Checked {
         for (key, rights) in [("access", &p.access), ("peer_access", &p.peer_access)] {
             let Some(rights) = rights else { continue };
             let writes = rights.iter().any(|right| remote.contains(right));
+            let memory = if key == "access" { p.memory } else { p.peer_memory };
+            if rights.contains(&Right::OnDemand) && memory == Memory::Gpu {
+                let text = "pages on demand of a GPU's memory".to_owned();
+                return refuse(format!("program.{i}.{key}"), text, "only host memory has them");
+            }
             if writes && !rights.contains(&Right::LocalWrite) {
                 let text = "the verbs register no such region: a peer may not write where the \
                             host's own NIC may not"
@@ -487,6 +496,10 @@ fn check_rights(s: &Scenario) -> Checked {
                 return refuse(format!("program.{i}.{key}"), text, "add \"local-write\"");
             }
         }
+    }
+    if s.qp.access.as_ref().is_some_and(|rights| rights.contains(&Right::OnDemand)) {
+        let text = "a queue pair has no pages".to_owned();
+        return refuse("qp.access", text, "write it under a program's `access`");
     }
     if s.qp.access.as_ref().is_some_and(|rights| rights.contains(&Right::LocalWrite)) {
         let text = "a queue pair grants its peer nothing by `local-write`".to_owned();

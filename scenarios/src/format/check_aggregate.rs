@@ -29,6 +29,7 @@ pub(super) fn check_aggregate(
         let text = "an aggregation has shared receive queues of its own".to_owned();
         return refuse("srq", text, "leave [srq] out; `aggregate.pool` is their depth");
     }
+    check_training(p, a, &path)?;
     check_plan(p, a, &path)?;
     check_bytes(p, a, &path)?;
     check_method(s, p, a, &path)
@@ -55,6 +56,28 @@ pub(super) fn check_who(
         Some(text) => refuse(path("nic"), text, OTHER_NIC),
         None => Ok(()),
     }
+}
+
+/// Most rounds of a program.
+const MAX_ROUNDS: u64 = u32::MAX as u64;
+
+/// Training steps have a clock of their own, and every host needs the sum.
+fn check_training(p: &Program, a: &Aggregate, path: &impl Fn(&str) -> String) -> Checked {
+    let Some(training) = &a.training else { return Ok(()) };
+    if p.interval.is_some() {
+        let text = "`interval` beside `training`, which says when its buckets are ready".to_owned();
+        return refuse(path("interval"), text, "leave one of them out");
+    }
+    if !a.broadcast {
+        let text = "a training step in which only the root has the sum".to_owned();
+        return refuse(path("aggregate.broadcast"), text, "leave it out, or `training`");
+    }
+    let rounds = p.iterations.value() * training.buckets.value();
+    if rounds > MAX_ROUNDS {
+        let text = format!("{rounds} sums, and {MAX_ROUNDS} can be numbered");
+        return refuse(path("iterations"), text, "fewer steps or `buckets`");
+    }
+    Ok(())
 }
 
 /// Keys without a use in the plan.

@@ -87,6 +87,35 @@ const AGGREGATE_HAS_NOT: [&str; 32] = [
     "flows",
 ];
 
+/// Keys about verbs that a transfer decides by itself.
+const TRANSFER_HAS_NOT: [&str; 25] = [
+    "initiator",
+    "qps",
+    "share_qp",
+    "op",
+    "batch",
+    "batch_delay",
+    "interval",
+    "signal_every",
+    "inline",
+    "ring",
+    "ring_by",
+    "fence",
+    "poll_batch",
+    "poll_interval",
+    "payload",
+    "access",
+    "peer_access",
+    "receives",
+    "handshake",
+    "peer_poll_interval",
+    "repost_batch",
+    "repost_time",
+    "steps",
+    "flows",
+    "aggregate",
+];
+
 /// Keys that have no use in a kind of program.
 pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
     const LOOP: [&str; 13] = [
@@ -125,6 +154,7 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
             let not = AGGREGATE_HAS_NOT.into_iter().filter(|key| *key != "payload");
             not.chain(["op"]).collect()
         }
+        ProgramKind::Transfer => TRANSFER_HAS_NOT.to_vec(),
         ProgramKind::Produce => {
             vec!["warmup", "window", "batch", "batch_delay", "poll_batch", "handshake", "steps"]
         }
@@ -137,6 +167,9 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
     }
     if kind != ProgramKind::AllToAll {
         keys.push("all_to_all");
+    }
+    if kind != ProgramKind::Transfer {
+        keys.push("transfer");
     }
     if kind != ProgramKind::Produce {
         keys.extend(PRODUCE);
@@ -160,6 +193,7 @@ impl ProgramKind {
             Self::Flows => "flows",
             Self::Aggregate => "aggregate",
             Self::AllToAll => "all-to-all",
+            Self::Transfer => "transfer",
         }
     }
 
@@ -172,6 +206,8 @@ impl ProgramKind {
             Self::Aggregate => "the table `aggregate` and [qp] say how: leave it out",
             Self::AllToAll => "the table `all_to_all` and [qp] say how: leave it out",
             _ if key == "all_to_all" => "write `kind = \"all-to-all\"` for it",
+            Self::Transfer => "the table `transfer` says how: leave it out",
+            _ if key == "transfer" => "write `kind = \"transfer\"` for it",
             _ if key == "aggregate" => "write `kind = \"aggregate\"` for it",
             _ if key == "flows" => "write `kind = \"flows\"` for it",
             _ if key == "handshake" => "its two sides come up together; a script has it",

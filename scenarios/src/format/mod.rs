@@ -20,6 +20,7 @@ mod check_link;
 mod check_srq;
 mod check_switch;
 mod check_topology;
+mod check_transfer;
 mod congestion;
 pub mod expand;
 mod expect;
@@ -45,6 +46,7 @@ mod state_step;
 mod sweep;
 mod switch;
 mod topology;
+mod transfer;
 mod variant;
 
 #[cfg(test)]
@@ -69,8 +71,10 @@ mod link_tests;
 mod switch_tests;
 #[cfg(test)]
 mod topology_tests;
+#[cfg(test)]
+mod transfer_tests;
 
-pub use aggregate::{Aggregate, AggregatePlan, Element, InsidePlan, SumOrder};
+pub use aggregate::{Aggregate, AggregatePlan, Element, InsidePlan, SumOrder, Training};
 pub use all_to_all::{AllToAll, ExchangeRoute, Tokens};
 pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
 pub use expect::{
@@ -103,4 +107,5 @@ pub use topology::{
     HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
     TopologyRoute,
 };
+pub use transfer::{Transfer, TransferPath};
 pub use variant::Variant;

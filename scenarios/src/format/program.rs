@@ -4,7 +4,7 @@ use doorbell_core::units::{BitRate, Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, AllToAll, Entropy, Fence, Flows, Lane, Right, Spread, Step};
+use super::{Aggregate, AllToAll, Entropy, Fence, Flows, Lane, Right, Spread, Step, Transfer};
 use crate::profile::Profile;
 use crate::quantity::{Count, Positive, Quantity};
 
@@ -206,6 +206,9 @@ pub struct Program {
     /// Who has what for whom, of `kind = "all-to-all"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_to_all: Option<AllToAll>,
+    /// By which path messages go, of `kind = "transfer"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<Transfer>,
 }
 
 impl Program {
@@ -269,6 +272,7 @@ impl Program {
             flows: None,
             aggregate: None,
             all_to_all: None,
+            transfer: None,
         }
     }
 }
@@ -333,6 +337,9 @@ pub enum ProgramKind {
     /// Every host has bytes for every other one, or tokens for experts; see `all_to_all`. Time from
     /// the start of a round until a host has all that is for it.
     AllToAll,
+    /// Messages by a path of the host that is stated as a whole, copies, registrations or TCP; see
+    /// `transfer`. Time from a message's hand-over to the word of the peer's application.
+    Transfer,
 }
 
 /// Who posts and polls.

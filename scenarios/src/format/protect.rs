@@ -26,6 +26,9 @@ pub enum Right {
     RemoteRead,
     /// The peer may do atomics.
     RemoteAtomic,
+    /// No right: pages are not pinned, and the NIC's first access to each is a page fault. Of
+    /// regions in host memory only.
+    OnDemand,
 }
 
 /// A place in a region.

@@ -78,6 +78,12 @@ parameters! {
         copy_rate: BitRate,
         /// Rate of a reduction by one core, in bytes of one operand.
         reduce_rate: BitRate,
+        /// Registering a region behind a program's first ring: the call, pages aside. Higher: a
+        /// pool, or a copy into one, pays for longer messages.
+        register_call: Span => [short],
+        /// Each page of `memory.page` that a region has: pinning it, and its entry in the NIC's
+        /// table.
+        register_page: Span => [short],
         /// Order in which stores become visible to the device.
         memory_model: MemoryModel,
         /// Longest time that a store may lag without a fence (weak order only).
@@ -134,6 +140,11 @@ parameters! {
         posted_data_credits: u64 => [at_least(1)],
         /// Read requests that a receiver holds.
         nonposted_credits: u64 => [at_least(1)],
+        /// What a root complex forwards between two devices of its socket, in each direction. Lower:
+        /// GPUDirect that does not stay below one PCIe switch is slower.
+        peer_rate: BitRate,
+        /// The same between devices of two sockets.
+        peer_rate_across: BitRate,
         /// What of an adapter carries the attribute relaxed ordering: such a write may be seen
         /// before earlier ones. CQEs never carry it, so completions tell the truth all the same.
         relaxed_ordering: RelaxedKind,
@@ -153,6 +164,11 @@ parameters! {
         relaxed_spread: Span => [short],
         /// Bandwidth of one socket's memory, shared by CPU, DMA and reductions.
         bandwidth: BitRate,
+        /// Pages of registered host memory: 4KiB, or 2MiB of huge pages. Larger: fewer to pin.
+        page: Bytes => [size_of(&[4096, 65536, 2 << 20, 1 << 30])],
+        /// How long after its fault a page on demand leaves the NIC's table again, as the host
+        /// unmaps pages. 0: it stays. Shorter: more accesses fault.
+        page_keep: Span,
         /// Whether DMA hits the last-level cache (DDIO) and costs no memory bandwidth.
         ddio: bool,
         /// Sockets.
@@ -243,6 +259,11 @@ parameters! {
         atomic_unit: Span => [short],
         /// Whether a bucket stays locked while the old value is read over PCIe.
         atomic_holds: bool,
+        /// Serving a page fault of a region with pages on demand (`access = ["on-demand", ...]`),
+        /// pages aside. Higher: the tail of latencies is longer, unless the wait of an RNR NAK is.
+        page_fault: Span => [short],
+        /// Each page of such a fault.
+        page_fault_page: Span => [short],
         /// Clock over time: "2ms 3/2" makes all NIC stages 1.5 times as long from 2 ms on. No
         /// public figure of thermal throttling is known: synthetic.
         clock: ClockSteps,
@@ -264,6 +285,21 @@ parameters! {
         max_rd_atomic: u64 => [within(0, 255)],
         /// Scatter-gather elements per WQE.
         max_sge: u64 => [at_least(1)],
+    }
+
+    /// What the kernel's TCP costs a core, beside copies (`cpu.copy_rate`) and interrupts
+    /// (`cpu.interrupt_work`).
+    kernel Kernel {
+        /// A call that sends or receives, without the copy.
+        syscall: Span => [short],
+        /// Waking a thread that sleeps in a call, and switching to it.
+        context_switch: Span => [short],
+        /// Sending one segment through the stack: a packet, or with TSO as much as a segment holds.
+        tx_segment: Span => [short],
+        /// Receiving one segment through the stack: a packet, or what GRO has put together.
+        rx_segment: Span => [short],
+        /// Each packet received, whether GRO puts it into a segment with others or not.
+        rx_packet: Span => [short],
     }
 
     /// A GPU as initiator and as memory.
@@ -321,6 +357,15 @@ parameters! {
         copy_rate: BitRate,
         /// Rate of a reduction by one block, in bytes of one operand.
         reduce_rate: BitRate,
+        /// From a core's call for a copy between device and host memory to its first byte. Higher:
+        /// staging pays for larger messages only.
+        copy_launch: Span => [short],
+        /// Registering device memory behind a program's first ring: the call, pages aside.
+        register_call: Span => [short],
+        /// Each page of `gpu.page` of such a region.
+        register_page: Span => [short],
+        /// Pages of device memory.
+        page: Bytes => [size_of(&[4096, 65536, 2 << 20])],
         /// Reading device memory by a PCIe peer: request to first data.
         peer_read: Span => [short],
         /// Writing device memory by a PCIe peer: last bit to visible.

@@ -12,7 +12,7 @@ use super::table::{Align, Table};
 use crate::run::{ExitKind, Run};
 
 /// Figures shown when they differ and no expectation names others.
-const USUAL: [&str; 7] = [
+const USUAL: [&str; 9] = [
     "throughput",
     "message_rate",
     "latency.p50",
@@ -20,6 +20,8 @@ const USUAL: [&str; 7] = [
     "doorbells",
     "mmio_writes",
     "pcie.bytes",
+    "copies_per_byte",
+    "moves_per_byte",
 ];
 
 /// Counters that are zero in a healthy run, the telling ones first.

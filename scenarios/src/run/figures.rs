@@ -35,7 +35,11 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
     let of =
         |role: Role| group.iter().filter(move |(r, _)| *r == role).map(|(_, results)| *results);
-    let windows: Vec<_> = of(Role::Sender).filter_map(|r| r.window).collect();
+    let mut windows: Vec<_> = of(Role::Sender).filter_map(|r| r.window).collect();
+    if windows.is_empty() {
+        // Transfers measure their pace where the messages end.
+        windows.extend(of(Role::Peer).filter_map(|r| r.window));
+    }
     let from = windows.iter().map(|w| w.from).min();
     let to = windows.iter().map(|w| w.to).max();
     if let (Some(from), Some(to)) = (from, to) {

@@ -3,11 +3,12 @@
 use doorbell_core::units::{BitRate, Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, PKey};
 use doorbell_sim::engine::NoiseTable;
-use doorbell_sim::host::{HostConfig, InitiatorCosts};
+use doorbell_sim::host::{HostConfig, InitiatorCosts, RegistrationCosts};
+use doorbell_sim::memory::PagingCosts;
 use doorbell_sim::nic::{AtomicConfig, NicConfig, NicLimits, RcConfig, VendorCodes};
 use doorbell_sim::pcie::{
-    Credits, Generation, InterconnectConfig, NodeKind, PcieConfig, RelaxedOrdering, RelaxedScope,
-    SocketConfig, TlpFormat,
+    Credits, Generation, InterconnectConfig, NodeKind, PcieConfig, PeerConfig, RelaxedOrdering,
+    RelaxedScope, SocketConfig, TlpFormat,
 };
 use doorbell_sim::rc::{AckPolicy, AckReqLast, Recovery, SelectiveRepeat, TimeoutMode};
 use doorbell_sim::wire::Encapsulation;
@@ -16,8 +17,8 @@ use super::places::Places;
 use super::rules;
 use crate::format::NicPlace;
 use crate::profile::{
-    AckAsk, AckMode, Cpu, LinkKind, MemoryModel, Nic, Profile, Quantiles, RecoveryKind,
-    RelaxedKind, TimeoutKind, VendorKind,
+    AckAsk, AckMode, LinkKind, MemoryModel, Nic, Profile, Quantiles, RecoveryKind, RelaxedKind,
+    TimeoutKind, VendorKind,
 };
 
 /// A rate that limits nothing.
@@ -38,8 +39,14 @@ pub fn host_with(p: &Profile, noise: bool, places: &[NicPlace]) -> HostConfig {
         numa_nodes: p.memory.sockets as u8,
         nic: nic(&p.nic),
         rc: rc(p),
-        cpu: cpu(&p.cpu, noise),
+        cpu: cpu(p, noise),
         gpu: gpu(p, noise),
+        paging: PagingCosts {
+            fault: p.nic.page_fault,
+            page: p.nic.page_fault_page,
+            page_bytes: p.memory.page.0,
+            keep: (p.memory.page_keep > Span::ZERO).then_some(p.memory.page_keep),
+        },
         llc: p.memory.ddio,
         instant: false,
     }
@@ -50,6 +57,7 @@ pub fn host_with(p: &Profile, noise: bool, places: &[NicPlace]) -> HostConfig {
 pub fn ideal_host(p: &Profile, places: &[NicPlace]) -> HostConfig {
     let mut h = host_with(p, false, places);
     h.instant = true;
+    h.paging = PagingCosts { keep: h.paging.keep, ..PagingCosts::default() };
     for costs in [&mut h.cpu, &mut h.gpu] {
         *costs = free();
     }
@@ -82,6 +90,7 @@ pub fn ideal_host(p: &Profile, places: &[NicPlace]) -> HostConfig {
         socket.mmio_latency = Span::ZERO;
         socket.dram_rate = FAST;
     }
+    h.pcie.peer = PeerConfig::default();
     h.pcie.relaxed = RelaxedOrdering::default();
     h.pcie.interconnect.latency = Span::ZERO;
     h.pcie.interconnect.rate = FAST;
@@ -133,6 +142,9 @@ fn free() -> InitiatorCosts {
         copy: none,
         copy_rate: FAST,
         reduce_rate: FAST,
+        copy_launch: none,
+        register: RegistrationCosts::FREE,
+        register_gpu: RegistrationCosts::FREE,
         wc_buffers: u32::MAX,
         store_delay: None,
         wqe_pieces: 1,
@@ -159,7 +171,8 @@ fn store_delay(model: MemoryModel, lag: Span) -> Option<NoiseTable> {
         .then(|| NoiseTable::new(&even).expect("two rising points"))
 }
 
-fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
+fn cpu(p: &Profile, noise: bool) -> InitiatorCosts {
+    let c = &p.cpu;
     InitiatorCosts {
         post_wqe: c.wqe_build,
         lanes: 1,
@@ -192,6 +205,17 @@ fn cpu(c: &Cpu, noise: bool) -> InitiatorCosts {
         copy: c.copy,
         copy_rate: c.copy_rate,
         reduce_rate: c.reduce_rate,
+        copy_launch: p.gpu.copy_launch,
+        register: RegistrationCosts {
+            call: c.register_call,
+            page: c.register_page,
+            page_bytes: p.memory.page.0,
+        },
+        register_gpu: RegistrationCosts {
+            call: p.gpu.register_call,
+            page: p.gpu.register_page,
+            page_bytes: p.gpu.page.0,
+        },
         wc_buffers: c.wc_buffers as u32,
         store_delay: store_delay(c.memory_model, c.store_lag),
         wqe_pieces: 1,
@@ -238,6 +262,10 @@ fn gpu(p: &Profile, noise: bool) -> InitiatorCosts {
         copy: Span::ZERO,
         copy_rate: g.copy_rate,
         reduce_rate: g.reduce_rate,
+        copy_launch: Span::ZERO,
+        // A kernel registers nothing: its host did so before.
+        register: RegistrationCosts::FREE,
+        register_gpu: RegistrationCosts::FREE,
         wc_buffers: u32::MAX,
         store_delay: store_delay(g.memory_model, g.store_lag),
         wqe_pieces: g.wqe_pieces as u32,
@@ -304,6 +332,11 @@ fn nic(n: &Nic) -> NicConfig {
         },
         clock: n.clock.0.iter().map(|(at, r)| (Time::ZERO + *at, *r)).collect(),
     }
+}
+
+/// Payload of a full packet on a path of `mtu`.
+pub fn packet_payload(p: &Profile, mtu: Mtu) -> u32 {
+    rc(p).payload_of(mtu)
 }
 
 /// What stands around a packet on the profile's links.
@@ -397,6 +430,7 @@ fn pcie(p: &Profile, noise: bool, places: &[NicPlace]) -> (PcieConfig, Places) {
             rate: p.memory.interconnect_rate,
             request_bytes: bytes(p.memory.interconnect_header),
         },
+        peer: PeerConfig { same: c.peer_rate, across: c.peer_rate_across },
         relaxed: RelaxedOrdering {
             scope: match c.relaxed_ordering {
                 RelaxedKind::Off => RelaxedScope::None,

@@ -25,6 +25,8 @@ mod flow_tests;
 pub(crate) mod flows;
 pub mod hardware;
 #[cfg(test)]
+mod host_path_tests;
+#[cfg(test)]
 mod initiator_tests;
 #[cfg(test)]
 mod lane_tests;
@@ -34,6 +36,7 @@ mod limits;
 mod mechanism_tests;
 mod metric;
 mod mistakes;
+mod moves;
 pub(crate) mod network;
 #[cfg(test)]
 mod nic_tests;

@@ -44,12 +44,22 @@
 //! | `members_failed` | count | members that ended with an error instead |
 //! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |
 //! | `added_bytes` | bytes | contributions that were added |
+//! | `exposed`, `step_time` | time | mean of training steps, slowest member: from the end of the backward pass to the last sum, and the whole step |
+//! | `training_steps` | count | that all members have done |
 //! | `byte_bound` | time | of one round: bytes of the busiest port in one direction at its rate |
 //! | `exchanges`, `exchanges_wrong` | count | of exchanges: rounds of all members that are complete, and of these wrong |
 //! | `sent_messages`, `passed_messages`, `passed_bytes` | count, bytes | of exchanges: sent, and those with something that another one had sent |
 //! | `between_messages`, `between_bytes` | count, bytes | of one round as planned, all tokens: from group to group |
 //! | `inside_messages`, `inside_bytes` | count, bytes | the same inside groups |
 //! | `between_per_token`, `inside_per_token` | ratio | messages by tokens |
+//! | `bytes_delivered` | bytes | payload that came to lie in memory, all NICs |
+//! | `bytes_copied` | bytes | by cores, GPU blocks (inline payload included) and copy engines |
+//! | `bytes_copied_by_engines`, `bytes_reduced`, `bytes_by_dma` | bytes | by engines alone; of one operand of sums; read and written by NICs for payload |
+//! | `copies`, `registrations` | count | copies; regions registered behind the first ring |
+//! | `copies_per_byte`, `moves_per_byte` | ratio | bytes copied, and copied or moved by DMA, per byte delivered |
+//! | `cpu_time` | time | work of all cores, and of it, `cpu_time.CAUSE`: `post`, `poll`, `interrupts`, `copy`, `register`, `kernel`, `other` |
+//! | `page_faults`, `page_fault_pages` | count | of regions with pages on demand, and their pages |
+//! | `syscalls`, `context_switches` | count | of transfers by TCP |
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `wr_ids` | word | of a script's own sends in the order of their completions: `1, 0` |
@@ -154,7 +164,7 @@ impl Direction {
 
 /// Causes of PCIe traffic. A name of a metric with a cause that is neither here nor in the
 /// outcome is a slip, and not zero bytes.
-pub const PCIE_CAUSES: [&str; 14] = [
+pub const PCIE_CAUSES: [&str; 15] = [
     "doorbell",
     "blueflame",
     "wqe-fetch",
@@ -169,6 +179,7 @@ pub const PCIE_CAUSES: [&str; 14] = [
     "cqe",
     "interrupt",
     "gpu",
+    "copy",
 ];
 
 /// Bytes on a PCIe link for one cause.

@@ -6,6 +6,7 @@ mod config;
 mod flows;
 mod lanes;
 mod script;
+mod transfer;
 
 pub(crate) use aggregate::plan_of;
 pub(crate) use flows::{FlowShape, epoch, flow_shape};
@@ -209,6 +210,9 @@ impl Planner<'_> {
         }
         if p.kind == ProgramKind::AllToAll {
             return self.all_to_all(index, p);
+        }
+        if p.kind == ProgramKind::Transfer {
+            return self.transfer(index, p);
         }
         if p.initiator == format::Initiator::CpuProxy {
             return self.proxied(index, p);

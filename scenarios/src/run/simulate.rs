@@ -23,8 +23,8 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    congestion, credits, deaths, drops, effective, exchanges, fallback, faults, flow_figures, limits, ports,
-    receives, series, sums, switches, timeline, waiting, watch,
+    congestion, credits, deaths, drops, effective, exchanges, fallback, faults, flow_figures,
+    limits, moves, ports, receives, series, sums, switches, timeline, waiting, watch,
 };
 use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
@@ -220,6 +220,8 @@ fn collect(
     exchanges::collect(point, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
+    moves::moves(world, &mut out);
+    moves::cpu_time(world, &all, &mut out);
     receives::metrics(world, &all, &mut out);
     congestion::metrics(world, &mut out);
     switch_links(world, &mut out);

@@ -11,7 +11,7 @@ use super::flow_figures::message_bytes;
 use super::programs::{Placed, plan_of};
 use super::{Metric, Outcome, Point};
 use crate::format::{self, Program, ProgramKind};
-use crate::workloads::{Op, Results};
+use crate::workloads::{Op, Results, StepTimes};
 
 /// Adds the figures of all aggregations of a run.
 pub(super) fn collect(
@@ -50,10 +50,27 @@ fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
     put("members_absent", Metric::count(absent.unwrap_or(0)));
     put("added_bytes", Metric::bytes(sum(|s| s.added_bytes)));
     put("members_failed", Metric::count(failed));
+    training(group, &mut put);
     let ends = results().filter(|r| r.failure.is_some()).filter_map(|r| r.last);
     if let Some(last) = ends.max() {
         put("last_failure", Metric::time(last.since(Time::ZERO)));
     }
+}
+
+fn mean(all: Span, steps: u64) -> Span {
+    Span::from_ps(all.as_ps() / steps.max(1))
+}
+
+/// Mean times of training steps, of the member that takes longest.
+fn training<R>(group: &[Member<'_>], put: &mut impl FnMut(&str, Metric) -> R) {
+    let times = || group.iter().filter_map(|(_, r)| r.sums.as_ref()?.training);
+    let most = |of: fn(StepTimes) -> Span| times().map(|t| mean(of(t), t.steps)).max();
+    let steps = times().map(|t| t.steps).min();
+    let all = [("exposed", most(|t| t.exposed)), ("step_time", most(|t| t.total))];
+    for (name, time) in all {
+        time.map(|time| put(name, Metric::time(time)));
+    }
+    steps.map(|n| put("training_steps", Metric::count(n)));
 }
 
 /// Time that the busiest port needs for the bytes of one round, headers included, in one direction:

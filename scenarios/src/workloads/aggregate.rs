@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use doorbell_core::policy::aggregate::{Aggregate, AggregateConfig, AggregateError, Plan};
-use doorbell_core::transport::{Control, Next, Program, Reduce, WaitSet};
+use doorbell_core::transport::{Control, Next, Program, Range, Reduce, WaitSet};
 use doorbell_core::units::{Span, Time};
 
 use super::common::{Failure, Results, Window};
@@ -29,6 +29,43 @@ pub struct SummandConfig {
     pub late: Vec<Span>,
     /// Whether it goes on without a member that an error names.
     pub goes_on: bool,
+    /// Rounds are the buckets of training steps, each begun when its gradients are there.
+    pub training: Option<Training>,
+}
+
+/// Bytes of a bucket that are filled and checked.
+const SHOWN: u64 = 4 << 10;
+
+/// A training step: what is computed, and when which part of the gradients is there. The computing
+/// is a GPU's and keeps no core of this program.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Training {
+    /// From the start of a step to that of the backward pass.
+    pub forward: Span,
+    /// The backward pass; bucket k of n is there after (k + 1) / n of it.
+    pub backward: Span,
+    /// Rounds of a step, at least 1.
+    pub buckets: u32,
+}
+
+impl Training {
+    /// Since the start of a step, when a bucket's gradients are there.
+    fn ready(&self, bucket: u64) -> Span {
+        let part = u128::from(self.backward.as_ps()) * u128::from(bucket + 1);
+        self.forward + Span::from_ps((part / u128::from(self.buckets)) as u64)
+    }
+}
+
+/// Times of one member's training steps.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct StepTimes {
+    /// Steps that are complete.
+    pub steps: u64,
+    /// From the end of the backward pass to the last sum, of all steps together: communication
+    /// that no computing hides.
+    pub exposed: Span,
+    /// All steps together.
+    pub total: Span,
 }
 
 /// What one member has of its sums.
@@ -44,6 +81,8 @@ pub struct Sums {
     pub of_survivors: u64,
     /// Members that it went on without.
     pub absent: u64,
+    /// Training steps, where rounds are their buckets.
+    pub training: Option<StepTimes>,
 }
 
 /// Where a member stands.
@@ -68,6 +107,8 @@ pub struct Summand {
     stage: Stage,
     state: Option<Aggregate>,
     round: u64,
+    /// When the training step began.
+    step_from: Time,
     results: Results,
 }
 
@@ -75,7 +116,8 @@ impl Summand {
     /// A program that has not started.
     pub fn new(config: SummandConfig) -> Self {
         let results = Results { sums: Some(Sums::default()), ..Results::default() };
-        Self { config, stage: Stage::Start, state: None, round: 0, results }
+        let step_from = config.epoch;
+        Self { config, stage: Stage::Start, state: None, round: 0, step_from, results }
     }
 
     /// What was measured.
@@ -119,6 +161,10 @@ impl Summand {
     fn start(&self, now: Time) -> (Time, Time) {
         let c = &self.config;
         let late = c.late.get(self.round as usize).copied().unwrap_or(Span::ZERO);
+        if let Some(training) = &c.training {
+            let ready = self.step_from + training.ready(self.round % u64::from(training.buckets));
+            return (ready, ready + late);
+        }
         let from = match c.interval {
             Some(interval) => c.epoch + interval * self.round,
             None if self.round == 0 => c.epoch,
@@ -184,6 +230,7 @@ impl Summand {
         let from = r.first.unwrap_or(from);
         r.window = Some(Window { from, to: now, messages: r.messages, bytes: r.bytes });
         self.round += 1;
+        self.end_step(now);
         self.stage = Stage::Ready;
         if self.round == self.config.rounds {
             self.stage = Stage::Done;
@@ -193,12 +240,36 @@ impl Summand {
         Ok(())
     }
 
+    /// With the last bucket's sum the next training step begins.
+    fn end_step(&mut self, now: Time) {
+        let Some(training) = self.config.training else { return };
+        if !self.round.is_multiple_of(training.buckets.into()) {
+            return;
+        }
+        let computed = self.step_from + training.forward + training.backward;
+        let sums = self.results.sums.get_or_insert_default();
+        let times = sums.training.get_or_insert_default();
+        times.steps += 1;
+        times.exposed += now.since(computed);
+        times.total += now.since(self.step_from);
+        self.step_from = now;
+    }
+
     /// Writes this member's contribution to the round.
     fn fill<T: Control>(&mut self, t: &mut T) -> Result<(), AggregateError> {
         let c = self.config.aggregate;
         let me = t.rank() - c.first_rank;
+        let c = self.shown(c);
         let bytes = vector(&c, |i| part(i, self.round) + share(me) * slope(i, self.round));
-        Ok(t.copy_in(self.state.as_ref().expect("opened").vector(), &bytes)?)
+        let all = self.state.as_ref().expect("opened").vector();
+        Ok(t.copy_in(Range { len: c.bytes, ..all }, &bytes)?)
+    }
+
+    /// What of a vector is filled and checked: all, but of a training step's bucket the beginning,
+    /// or the time of that would be between its buckets.
+    fn shown(&self, c: AggregateConfig) -> AggregateConfig {
+        let most = if self.config.training.is_some() { SHOWN } else { u64::MAX };
+        AggregateConfig { bytes: c.bytes.min(most), ..c }
     }
 
     /// Whether an element that this member should have is not the sum of all.
@@ -208,14 +279,15 @@ impl Summand {
         let there = || (0..plan.members()).filter(|m| !plan.absent().contains(m));
         let (members, me) = (there().count() as u64, t.rank() - c.first_rank);
         let shares: u64 = there().map(share).sum();
+        let c = self.shown(c);
         let right = vector(&c, |i| members * part(i, self.round) + shares * slope(i, self.round));
         let mut got = vec![0; right.len()];
-        t.copy_out(state.vector(), &mut got)?;
+        t.copy_out(Range { len: c.bytes, ..state.vector() }, &mut got)?;
         let cut = state.cut();
         let its = |chunk: &u32| c.broadcast || plan.root(chunk % cut.lanes()) == me;
         Ok((0..cut.count()).filter(its).any(|chunk| {
-            let at = cut.offset(chunk) as usize;
-            let at = at..at + cut.len(chunk) as usize;
+            let at = (cut.offset(chunk) as usize).min(got.len());
+            let at = at..(at + cut.len(chunk) as usize).min(got.len());
             got[at.clone()] != right[at]
         }))
     }
@@ -280,6 +352,7 @@ mod tests {
             interval: Some(Span::from_us(100)),
             late: vec![Span::from_us(5)],
             goes_on: false,
+            training: None,
         };
         (0..plan.members()).map(|_| Summand::new(config.clone())).collect()
     }
@@ -309,6 +382,29 @@ mod tests {
                 assert_eq!(r.latencies, [Span::from_us(5), Span::ZERO, Span::ZERO]);
             }
         }
+    }
+
+    #[test]
+    fn a_step_without_communication_time_exposes_only_who_is_late() {
+        let mut all = summands(Plan::ring(3).unwrap(), config(Reduce::SumI64), 8);
+        let (forward, backward) = (Span::from_us(10), Span::from_us(40));
+        for p in &mut all {
+            p.config.training = Some(Training { forward, backward, buckets: 4 });
+            // The last bucket of the second step.
+            p.config.late = vec![Span::ZERO; 8];
+            p.config.late[7] = Span::from_us(3);
+        }
+        run_all(&mut all);
+        for r in all.iter().map(Summand::results) {
+            let sums = r.sums.unwrap();
+            assert_eq!((r.failure, sums.complete, sums.wrong), (None, 8, 0));
+            let times = sums.training.unwrap();
+            assert_eq!((times.steps, times.exposed), (2, Span::from_us(3)));
+            assert_eq!(times.total, (forward + backward) * 2 + Span::from_us(3));
+        }
+        let t = Training { forward, backward: Span::from_ps(10), buckets: 3 };
+        let ready = [0, 1, 2].map(|k| (t.ready(k) - forward).as_ps());
+        assert_eq!(ready, [3, 6, 10], "the last bucket is there at the end");
     }
 
     #[test]

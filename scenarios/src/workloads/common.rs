@@ -16,6 +16,7 @@ use super::connect::Lane;
 use super::flows::FlowTimes;
 use super::script::LogEntry;
 use super::statuses::Statuses;
+use super::transfer::KernelUse;
 
 /// Operation of a message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -269,6 +270,8 @@ pub struct Results {
     pub sums: Option<Sums>,
     /// Rounds, of members of an exchange.
     pub exchanged: Option<Exchanged>,
+    /// What the kernel did, of transfers by TCP.
+    pub kernel: Option<KernelUse>,
     /// Why it ended early.
     pub failure: Option<Failure>,
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`Latency`], [`Rate`], [`Laned`], [`Script`] | [`Responder`], which may serve several |
 //! | [`PingPong`] | itself, with `starts` turned |
+//! | [`Transfer`] | itself, with `starts` turned |
 //! | [`Flows`] | [`Flows`] on each host that it has flows with |
 //! | [`Summand`] | [`Summand`] on each other member |
 //! | [`Exchanger`] | [`Exchanger`] on each other member |
@@ -41,9 +42,10 @@ pub mod script;
 mod script_tests;
 mod sharing;
 mod statuses;
+mod transfer;
 mod verify;
 
-pub use aggregate::{Summand, SummandConfig, Sums};
+pub use aggregate::{StepTimes, Summand, SummandConfig, Sums, Training};
 pub use all_to_all::{Exchanged, Exchanger, ExchangerConfig, Share};
 pub use common::*;
 pub use connect::{LinkConfig, LocalConfig};
@@ -59,6 +61,7 @@ pub use responder::{Responder, ResponderConfig, ResponderLink, SrqRepost, SrqUse
 pub use script::{LogEntry, Outcome, Script, ScriptConfig, ScriptStep};
 pub use sharing::Sharing;
 pub use statuses::{MAX_RUNS, Statuses};
+pub use transfer::{KernelUse, TcpCosts, Transfer, TransferConfig, TransferPath};
 pub use verify::{Verify, VerifyConfig};
 
 use doorbell_core::transport::{Control, Next, Program};
@@ -91,6 +94,8 @@ pub enum Workload {
     Laned(Box<Laned>),
     /// A member of an exchange.
     Exchanger(Box<Exchanger>),
+    /// Messages by a stated path, or the kernel's TCP.
+    Transfer(Box<Transfer>),
 }
 
 impl Workload {
@@ -109,6 +114,7 @@ impl Workload {
             Self::Summand(p) => p.results(),
             Self::Laned(p) => p.results(),
             Self::Exchanger(p) => p.results(),
+            Self::Transfer(p) => p.results(),
         }
     }
 }
@@ -128,6 +134,7 @@ impl Program for Workload {
             Self::Summand(p) => p.step(t),
             Self::Laned(p) => p.step(t),
             Self::Exchanger(p) => p.step(t),
+            Self::Transfer(p) => p.step(t),
         }
     }
 
@@ -139,7 +146,7 @@ impl Program for Workload {
             // Their waits name what they wait for.
             Self::Latency(_) | Self::PingPong(_) | Self::Script(_) | Self::Produce(_) => None,
             Self::Proxy(_) | Self::Verify(_) | Self::Flows(_) | Self::Summand(_) => None,
-            Self::Exchanger(_) => None,
+            Self::Exchanger(_) | Self::Transfer(_) => None,
         }
     }
 }
@@ -155,7 +162,8 @@ macro_rules! from {
 }
 
 from!(
-    Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand, Laned, Exchanger
+    Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand, Laned,
+    Exchanger, Transfer,
 );
 
 #[cfg(test)]

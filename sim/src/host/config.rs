@@ -4,6 +4,7 @@ use doorbell_core::transport::Initiator;
 use doorbell_core::units::{BitRate, Span};
 
 use crate::engine::NoiseTable;
+use crate::memory::PagingCosts;
 use crate::nic::{NicConfig, RcConfig};
 use crate::pcie::{NodeId, PcieConfig};
 
@@ -73,6 +74,12 @@ pub struct InitiatorCosts {
     pub copy_rate: BitRate,
     /// Rate of a reduction, by bytes of one operand.
     pub reduce_rate: BitRate,
+    /// Asking the driver for a copy by a GPU's engine, until the engine begins.
+    pub copy_launch: Span,
+    /// Registering host memory.
+    pub register: RegistrationCosts,
+    /// Registering a GPU's memory.
+    pub register_gpu: RegistrationCosts,
     /// MMIO writes (lines) that may be on their way to the device; more make the initiator wait.
     pub wc_buffers: u32,
     /// How late a store that no fence follows becomes visible to the NIC. `None`: at once, as on
@@ -86,6 +93,28 @@ pub struct InitiatorCosts {
     pub interrupt_work: Span,
     /// Delay that hits a step now and then (timer ticks, other work). `None`: never.
     pub jitter: Option<NoiseTable>,
+}
+
+/// What it costs to register a region: the call, and each page that is pinned and written into the
+/// NIC's translation table.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RegistrationCosts {
+    /// The call.
+    pub call: Span,
+    /// Each page that the region touches.
+    pub page: Span,
+    /// Bytes of a page, at least 1. Larger: fewer pages to pin.
+    pub page_bytes: u64,
+}
+
+impl RegistrationCosts {
+    /// Registration takes no time.
+    pub const FREE: Self = Self { call: Span::ZERO, page: Span::ZERO, page_bytes: 4096 };
+
+    /// Time to register `bytes` that begin on a page.
+    pub fn time(&self, bytes: u64) -> Span {
+        self.call + self.page * bytes.div_ceil(self.page_bytes)
+    }
 }
 
 impl InitiatorCosts {
@@ -136,6 +165,8 @@ pub struct HostConfig {
     pub cpu: InitiatorCosts,
     /// Costs of a GPU block.
     pub gpu: InitiatorCosts,
+    /// What page faults of regions with pages on demand cost.
+    pub paging: PagingCosts,
     /// Whether DMA hits the last-level cache (DDIO).
     pub llc: bool,
     /// PCIe and memory take no time and have no limits, whatever their parameters say, and stages

@@ -130,6 +130,10 @@ impl Host {
                 self.pcie.memory_mut().start(now, place, tag, bytes, limit, out);
                 return Outcome::Waits(Cause::Memory, now + solo);
             }
+            Effect::EngineCopy(copy) => {
+                self.start_copy(now, initiator, copy);
+                return Outcome::Waits(Cause::Copy, now);
+            }
             Effect::Drain => self.drain_stores(initiator),
             Effect::Modify { qp, attr, mask, peer } => {
                 let (nic, mut env) = self.split(s, now, nic);

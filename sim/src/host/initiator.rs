@@ -7,6 +7,7 @@ use doorbell_core::units::{BitRate, Span, Time};
 use doorbell_core::verbs::QpAttrMask;
 
 use super::config::PollMode;
+use super::copies::EngineCopy;
 use super::program::SimProgram;
 use crate::engine::{ComponentId, SimRng};
 use crate::memory::{MemoryPlace, RegionId};
@@ -37,6 +38,8 @@ pub(super) enum Effect {
     Store { region: RegionId, addr: u64, bytes: StoreBytes },
     /// Moves bytes of host memory: the step waits for its share of the bandwidth.
     Memory { place: MemoryPlace, bytes: u64, limit: BitRate, solo: Span },
+    /// Has a GPU's engine copy: the step waits for its end.
+    EngineCopy(EngineCopy),
     /// Drains the store buffer.
     Drain,
     /// Changes a QP.
@@ -168,6 +171,8 @@ pub(super) enum Cause {
     Mmio,
     /// Its share of the memory bandwidth.
     Memory,
+    /// A copy by a GPU's engine.
+    Copy,
 }
 
 /// What an initiator does at the moment.
@@ -210,6 +215,25 @@ pub struct InitiatorStats {
     pub interrupts: u64,
     /// Time in `stage` and `ring`.
     pub post: Span,
+    /// Time in `poll_cq`.
+    pub poll: Span,
+    /// Core time of interrupts.
+    pub interrupt_work: Span,
+    /// Time in copies and reductions, launches of engines included; what they waited for memory or
+    /// an engine is in `blocked`.
+    pub copy: Span,
+    /// Time in registrations of memory behind the first ring.
+    pub register: Span,
+    /// Regions registered behind the first ring.
+    pub registrations: u64,
+    /// Copies: calls that moved bytes into, out of or between regions, inline payload included.
+    pub copies: u64,
+    /// Bytes that they moved by the initiator itself,
+    pub copied_bytes: u64,
+    /// and by an engine.
+    pub engine_bytes: u64,
+    /// Bytes of one operand of all reductions.
+    pub reduced_bytes: u64,
 }
 
 /// A store that is visible to its author only.

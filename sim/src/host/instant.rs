@@ -84,7 +84,7 @@ impl Host {
 
     /// A read has taken its data from memory.
     pub(super) fn at_memory(&mut self, s: &mut Shared, now: Time, (node, tag): (NodeId, u64)) {
-        let nic = self.nic_at(node);
+        let Some(nic) = self.nic_here(node) else { return };
         if self.late_stores > 0 {
             self.find_stale_payload(s, nic, tag);
         }

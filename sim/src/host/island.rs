@@ -8,6 +8,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Mtu, Qpn};
 
 use super::config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
+use super::copies::Copies;
 use super::device::{Device, MAX_NICS};
 use super::initiator::{
     Activity, Cause, Handles, InitiatorState, InitiatorStats, LocalQp, StoreBuffer, first_look,
@@ -19,9 +20,9 @@ use crate::capture::Capture;
 use crate::engine::{Class, ComponentId, Engine, Out, SimRng, Slab, Timeline};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{Fabric, FabricEvent};
-use crate::memory::{MemoryEvent, RegionId, RegionTable};
+use crate::memory::{MemoryEvent, PagingStats, RegionId, RegionTable};
 use crate::nic::{CompletionQueue, Env, Nic, NicEvent, NicQp, Wake};
-use crate::pcie::{Done, NodeId, PcieConfigError, PcieEvent, PcieTree};
+use crate::pcie::{Cause as PcieCause, Done, NodeId, PcieConfigError, PcieEvent, PcieTree};
 use crate::wire::{HostId, Packet, PacketId, Packets, PortId};
 
 /// Steps in a row that found, posted, stored and computed nothing, after which a program counts as
@@ -117,6 +118,7 @@ pub struct Host {
     pub(super) regions: RegionTable,
     pub(super) pcie_id: ComponentId,
     pub(super) wakes: Vec<Wake>,
+    pub(super) copies: Copies,
     pub(super) initiators: Vec<InitiatorState>,
     /// Stores of all initiators that are visible to their authors only.
     pub(super) late_stores: u32,
@@ -171,9 +173,10 @@ impl Host {
             devices,
             pcie_out: Out::new(),
             memory_out: Out::new(),
-            regions: RegionTable::new(),
+            regions: RegionTable::with_paging(cfg.paging),
             pcie_id,
             wakes: Vec::new(),
+            copies: Copies::default(),
             initiators: Vec::new(),
             late_stores: 0,
             locks: BTreeMap::new(),
@@ -297,6 +300,11 @@ impl Host {
     /// All QPs with their indices, NIC by NIC.
     pub fn qps(&self) -> impl Iterator<Item = (u32, &NicQp)> {
         self.nics().flat_map(Nic::qps)
+    }
+
+    /// Page faults of regions with pages on demand.
+    pub const fn page_faults(&self) -> PagingStats {
+        self.regions.faults()
     }
 
     /// The PCIe tree.
@@ -512,6 +520,9 @@ impl Host {
 
     /// A transaction of a NIC, or an MMIO write to one, has ended.
     pub(super) fn transaction_ended(&mut self, s: &mut Shared, now: Time, done: &Done) {
+        if done.cause == PcieCause::Copy {
+            return self.copy_moved(s, now, done);
+        }
         let nic = self.nic_at(done.device);
         let (nic, mut env) = self.split(s, now, nic);
         nic.on_done(&mut env, done);
@@ -529,8 +540,12 @@ impl Host {
 
     /// The NIC at a place of the PCIe tree.
     pub(super) fn nic_at(&self, node: NodeId) -> u8 {
-        let at = self.devices.iter().position(|d| d.nic.node() == node);
-        at.expect("only NICs ask for something, or are rung") as u8
+        self.nic_here(node).expect("only NICs are rung, and ask for something but copies")
+    }
+
+    /// The same, where a GPU may be there.
+    pub(super) fn nic_here(&self, node: NodeId) -> Option<u8> {
+        self.devices.iter().position(|d| d.nic.node() == node).map(|at| at as u8)
     }
 
     fn on_nic(&mut self, s: &mut Shared, now: Time, nic: u8, ev: NicEvent) -> bool {
@@ -665,6 +680,7 @@ impl Host {
                 let (interrupt, work) = (costs.interrupt, costs.interrupt_work);
                 let init = &mut self.initiators[usize::from(initiator)];
                 init.stats.interrupts += 1;
+                init.stats.interrupt_work += work;
                 init.stats.work += work;
                 ready + interrupt
             }

@@ -5,6 +5,7 @@
 //! program sees.
 
 mod config;
+mod copies;
 mod device;
 mod effects;
 mod faults;
@@ -13,11 +14,12 @@ mod instant;
 mod island;
 mod program;
 mod raw;
+mod registration;
 mod stall;
 mod transport;
 mod transport_control;
 
-pub use config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode};
+pub use config::{HostConfig, InitiatorConfig, InitiatorCosts, PollMode, RegistrationCosts};
 pub use device::{MAX_NICS, address_of, port_of};
 pub use initiator::InitiatorStats;
 pub use island::{Host, Shared};

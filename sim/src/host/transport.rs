@@ -27,7 +27,7 @@ const CALL_BUDGET: u32 = 1_000_000;
 const ISSUERS: u32 = 128;
 
 /// Bytes above which a copy takes its share of the memory bandwidth; smaller ones stay in caches.
-const BULK_COPY: u64 = 4096;
+pub(super) const BULK_COPY: u64 = 4096;
 
 /// The transport handle of one initiator during one step.
 pub struct SimTransport<'a> {
@@ -280,7 +280,11 @@ impl<'a> SimTransport<'a> {
     }
 
     /// Bytes as of the step's start, with this initiator's own later stores over them.
-    fn observe(&self, (region, addr): (RegionId, u64), to: &mut [u8]) -> Result<(), MemError> {
+    pub(super) fn observe(
+        &self,
+        (region, addr): (RegionId, u64),
+        to: &mut [u8],
+    ) -> Result<(), MemError> {
         self.host.regions.read(region, addr, to).map_err(mem_error)?;
         let init = self.init();
         let end = addr + to.len() as u64;
@@ -305,7 +309,7 @@ impl<'a> SimTransport<'a> {
         Ok(())
     }
 
-    fn is_virtual(&self, region: RegionId) -> bool {
+    pub(super) fn is_virtual(&self, region: RegionId) -> bool {
         self.host.regions.get(region).is_some_and(|r| r.contents == Contents::Virtual)
     }
 
@@ -331,17 +335,19 @@ impl<'a> SimTransport<'a> {
         }
     }
 
-    /// Time of a copy or reduction of `bytes` at `rate` that moves `factor` times as many through
-    /// memory. A bulk one shares the bandwidth with everybody else and may take longer.
+    /// As [`Self::work_on`], in the initiator's own memory; counted.
     fn work_on_memory(&mut self, bytes: u64, rate: BitRate, factor: u64) {
-        let solo = rate.time_for(bytes);
-        if bytes >= BULK_COPY {
-            let place = MemoryPlace(self.init().node.0);
-            let limit = BitRate::new(rate.as_bps().saturating_mul(factor)).unwrap_or(rate);
-            self.effect(Effect::Memory { place, bytes: bytes * factor, limit, solo });
+        let before = self.local;
+        self.work_on(MemoryPlace(self.init().node.0), bytes, rate, factor);
+        let spent = self.local.since(before);
+        let stats = &mut self.init_mut().stats;
+        stats.copy += spent;
+        if factor == 1 {
+            stats.copies += 1;
+            stats.copied_bytes += bytes;
+        } else {
+            stats.reduced_bytes += bytes;
         }
-        let fixed = self.costs().copy;
-        self.spend(fixed + solo);
     }
 }
 
@@ -428,6 +434,11 @@ impl Transport for SimTransport<'_> {
             self.record_staged(qp, "WQE build (core)", self.local, self.local + cost, 0);
             self.spend(cost);
             self.init_mut().stats.post += cost;
+        }
+        if let WqeData::Inline(b) = &wqe.data {
+            let bytes = b.as_slice().len() as u64;
+            let stats = &mut self.init_mut().stats;
+            (stats.copies, stats.copied_bytes) = (stats.copies + 1, stats.copied_bytes + bytes);
         }
         let landing = self.host.draw_landing(self.me, self.local);
         let l = self.local_qp_mut(qp).ok_or(StageError::BadHandle)?;
@@ -595,7 +606,9 @@ impl Transport for SimTransport<'_> {
         }
         // A poll that finds nothing is no progress, or a loop of them would never be noticed.
         self.acted |= polled > 0;
+        let spent = call + if polled > 0 { found + each * polled } else { Span::ZERO };
         let stats = &mut self.init_mut().stats;
+        stats.poll += spent;
         stats.polls += 1;
         stats.empty_polls += u64::from(polled == 0);
         stats.completions += polled;
@@ -639,6 +652,14 @@ impl Transport for SimTransport<'_> {
         }
         self.work_on_memory(from.len, self.costs().copy_rate, 1);
         self.observe(place, to)
+    }
+
+    fn copy(&mut self, to: Range, from: Range) -> Result<(), MemError> {
+        let before = self.local;
+        self.copy_between(to, from)?;
+        let spent = self.local.since(before);
+        self.init_mut().stats.copy += spent;
+        Ok(())
     }
 
     fn reduce(&mut self, op: Reduce, to: Range, from: Range) -> Result<(), MemError> {

@@ -225,6 +225,7 @@ impl Control for SimTransport<'_> {
             RegisterError::NeedsLocalWrite => MemError::InvalidAccess,
             RegisterError::Exhausted => MemError::NoMemory { max: self.host.caps.max_mr.into() },
         })?;
+        self.charge_registration(place, access, len);
         let index = self.init().handles.mrs.0.len() as u32;
         let mr = Mr {
             id: MrId::new(index, 0, self.issuer),

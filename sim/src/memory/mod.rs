@@ -2,9 +2,11 @@
 
 mod bandwidth;
 mod pages;
+mod paging;
 mod region;
 
 pub use bandwidth::{BulkDone, MemoryEvent, MemoryPlace, MemorySystem, MemoryUse};
+pub use paging::{Paging, PagingCosts, PagingStats};
 pub use region::{
     Contents, DataError, MemoryError, Pd, Region, RegionId, RegionKind, RegionTable, RegisterError,
 };

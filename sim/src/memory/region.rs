@@ -10,6 +10,7 @@ use doorbell_core::verbs::{AccessFlags, Lkey, Rkey};
 
 use super::bandwidth::MemoryPlace;
 use super::pages::Pages;
+use super::paging::{Paging, PagingCosts, PagingStats};
 
 /// A protection domain of the host.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -186,11 +187,18 @@ pub struct RegionTable {
     /// Oldest first: a key comes back as late as possible.
     free: VecDeque<u32>,
     next_addr: u64,
+    /// Those with pages on demand.
+    pub(crate) paging: Paging,
 }
 
 impl Default for RegionTable {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: VecDeque::new(), next_addr: FIRST_ADDR }
+        Self {
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            next_addr: FIRST_ADDR,
+            paging: Paging::default(),
+        }
     }
 }
 
@@ -198,6 +206,16 @@ impl RegionTable {
     /// No regions.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// No regions; faults of those with pages on demand will cost so much.
+    pub fn with_paging(costs: PagingCosts) -> Self {
+        Self { paging: Paging::new(costs), ..Self::default() }
+    }
+
+    /// Faults of regions with pages on demand.
+    pub const fn faults(&self) -> PagingStats {
+        self.paging.stats
     }
 
     /// Allocates addresses and registers them. The bytes of a data region are zero and take
@@ -243,6 +261,10 @@ impl RegionTable {
             contents,
         };
         slot.region = Some(region);
+        if access.contains(AccessFlags::ON_DEMAND) {
+            self.paging.add(addr, len);
+        }
+        let slot = &mut self.slots[index as usize];
         slot.bytes = (contents == Contents::Data).then(|| Pages::new(len));
         Ok(region)
     }
@@ -253,7 +275,8 @@ impl RegionTable {
     /// # Errors
     /// [`DataError::Gone`] when it was deregistered before.
     pub fn deregister(&mut self, id: RegionId) -> Result<(), DataError> {
-        self.get(id).ok_or(DataError::Gone)?;
+        let addr = self.get(id).ok_or(DataError::Gone)?.addr;
+        self.paging.remove(addr);
         let slot = &mut self.slots[id.index as usize];
         slot.region = None;
         slot.bytes = None;

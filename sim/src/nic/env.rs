@@ -36,6 +36,8 @@ pub enum NicEvent {
     Pace(u32),
     /// A CNP is ready for the port.
     Cnp(PacketId),
+    /// Pages that the payload of a packet waited for are there.
+    PageIn(u32),
 }
 
 /// Something that a program may wait for has happened.

@@ -20,6 +20,7 @@
 //! | `sight.rs` | the order in which payload becomes visible |
 //! | `check.rs` | whether a packet belongs to a connection of this port |
 //! | `overtaken.rs` | completions that overtake their payload |
+//! | `paging.rs` | accesses to pages on demand that are not there |
 //! | `postmortem.rs` | what is kept for the question why a QP died |
 
 mod cache;
@@ -32,6 +33,7 @@ mod doorbell;
 mod env;
 mod faults;
 mod overtaken;
+mod paging;
 mod postmortem;
 mod qp;
 mod queues;
@@ -68,6 +70,7 @@ use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason};
 use crate::wire::{HostId, PacketId, PortId};
 use congestion::Pace;
 use env::{QP_BITS, Tag};
+use paging::Held;
 use postmortem::Drops;
 use receive::{AtomicJob, RxWrite};
 
@@ -196,6 +199,8 @@ pub struct Nic {
     /// ATOMICs whose bucket was let go before their word was changed, in order.
     atomic_order: VecDeque<u32>,
     rx_writes: Slab<RxWrite>,
+    /// Packets whose payload waits for pages.
+    held: Slab<Held>,
     /// Payload of a queue pair may become visible in another order than it was sent.
     orderless: bool,
     /// Payload from the port to its place in memory.
@@ -282,6 +287,7 @@ impl Nic {
             atomics: Slab::new(),
             atomic_order: VecDeque::new(),
             rx_writes: Slab::new(),
+            held: Slab::new(),
             orderless: rc.place_on_arrival,
             rx_bytes: 0,
             rx_held: VecDeque::new(),
@@ -490,6 +496,7 @@ impl Nic {
             NicEvent::Respond(qp) => self.on_respond(env, qp),
             NicEvent::Cqe(id) => self.on_cqe(env, id),
             NicEvent::Atomic(id) => self.on_atomic(env, id),
+            NicEvent::PageIn(id) => self.on_page_in(env, id),
         }
         true
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use doorbell_core::transport::{Completion, WorkQueue};
+use doorbell_core::transport::{Completion, Sge, WorkQueue};
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{Lkey, Rkey, WcOpcode, WcStatus};
 
@@ -304,6 +304,11 @@ impl RecvQueue {
         self.posted += 1;
         self.coming = self.coming.saturating_sub(1);
         self.wqes.push_back(wqe);
+    }
+
+    /// Where the message goes that takes the next receive.
+    pub fn next_sge(&self) -> Option<Sge> {
+        self.wqes.front().map(|wqe| wqe.sge)
     }
 
     /// Takes the oldest receive that the NIC has read.

@@ -180,7 +180,7 @@ impl Nic {
 
     // ---- responder ---------------------------------------------------------------------------
 
-    fn recv_queue(&mut self, qp: u32) -> &mut RecvQueue {
+    pub(super) fn recv_queue(&mut self, qp: u32) -> &mut RecvQueue {
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         match q.srq {
             Some(srq) => self.srqs[srq as usize].as_mut().expect("an SRQ outlives its QPs"),
@@ -221,11 +221,15 @@ impl Nic {
         let desc = env.packets[packet.0].desc;
         let posted = !self.recv_queue(qp).is_empty();
         let now = env.now;
+        let faults = self.faults(env, qp, &desc);
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         let (held, state) = (q.current_recv.is_some(), q.state);
         let Some(responder) = q.responder.as_mut() else {
             return self.discard(env, packet, Refused::State(state));
         };
+        if faults {
+            responder.page_fault();
+        }
         let verdict = responder.on_packet(now, &desc, posted || held);
         self.established(env, qp, &verdict);
         self.notify_of_gap(env, qp, &verdict, packet);

@@ -64,11 +64,12 @@ impl Nic {
 
     /// Whether the packet `psn` to the QP at `index` would change something: it came before and is
     /// answered again, finds a receive, or an end of another kind. A message that has come in part
-    /// holds its receive already: its rest needs no other.
+    /// holds its receive already: its rest needs no other. One that met a page fault finds the page.
     pub fn would_answer(&self, index: u32, psn: Psn) -> bool {
         let Some(q) = self.qp(index) else { return true };
         let Some(responder) = &q.responder else { return true };
-        if q.current_recv.is_some() || responder.expected_psn() != psn {
+        let held = q.current_recv.is_some();
+        if held || responder.awaits_page() || responder.expected_psn() != psn {
             return true;
         }
         match q.srq {

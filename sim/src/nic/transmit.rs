@@ -10,7 +10,6 @@ use super::wqe::WqeData;
 use super::{Nic, Running};
 use crate::engine::Class;
 use crate::memory::{Contents, MemoryError, Region, RegionKind};
-use crate::pcie::{Cause, Kind};
 use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::codec::Ecn;
 use crate::wire::{Packet, PacketId, Packets, Payload, Remark};
@@ -246,11 +245,7 @@ impl Nic {
         }
         let fifo = if response { &mut q.tx_resp } else { &mut q.tx_req };
         let seq = fifo.push(packet, read, n as u8);
-        let node = self.node;
-        for &(space, addr, len) in &pieces[..n] {
-            let tag = Tag::Payload { qp, seq, response }.pack();
-            env.dma(node, Kind::Read, space, addr, len, Cause::PayloadRead, tag);
-        }
+        self.fetch_payload(env, (qp, seq, response), (pieces, n));
         if n == 0 {
             self.drain(env, qp, response);
         }

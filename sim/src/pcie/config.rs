@@ -14,11 +14,32 @@ pub struct PcieConfig {
     pub sockets: Vec<SocketConfig>,
     /// What connects two sockets. Unused with one socket.
     pub interconnect: InterconnectConfig,
+    /// What root complexes forward between devices.
+    pub peer: PeerConfig,
     /// Which writes of devices need not become visible in their order.
     pub relaxed: RelaxedOrdering,
     /// Switches and endpoints. Entry `i` is `NodeId(sockets.len() + i)`; a parent comes before
     /// its children.
     pub nodes: Vec<NodeConfig>,
+}
+
+/// Rates at which a root complex forwards TLPs from one device to another, in each direction. Hosts
+/// forward them slower than their own memory takes them. Devices below one switch meet there and
+/// are not limited; a rate that no link reaches limits nobody.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PeerConfig {
+    /// Between devices of one socket. Lower: GPUDirect through the root complex is slower.
+    pub same: BitRate,
+    /// Between devices of different sockets.
+    pub across: BitRate,
+}
+
+impl Default for PeerConfig {
+    /// No limit.
+    fn default() -> Self {
+        let fast = BitRate::gbps(1_000_000);
+        Self { same: fast, across: fast }
+    }
 }
 
 /// The attribute of TLPs that lets a posted write become visible before earlier ones of the same

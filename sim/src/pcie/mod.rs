@@ -27,7 +27,8 @@ pub use account::{CauseAccount, Direction, LinkAccount, RequesterAccount};
 
 pub use config::{
     Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeKind,
-    PcieConfig, PcieConfigError, RelaxedOrdering, RelaxedScope, SocketConfig, TlpFormat,
+    PcieConfig, PcieConfigError, PeerConfig, RelaxedOrdering, RelaxedScope, SocketConfig,
+    TlpFormat,
 };
 use doorbell_core::units::Time;
 pub use tlp::{Cut, MMIO_LINE, PAGE, to_page_end};
@@ -59,13 +60,15 @@ pub enum Cause {
     QpContext,
     /// Read and write of an atomic.
     Atomic,
+    /// Bytes that a GPU's copy engine moves.
+    Copy,
     /// Everything else.
     Other,
 }
 
 impl Cause {
     /// All causes in the order of the accounts.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Doorbell,
         Self::BlueFlame,
         Self::WqeFetch,
@@ -75,6 +78,7 @@ impl Cause {
         Self::RecvWqeFetch,
         Self::QpContext,
         Self::Atomic,
+        Self::Copy,
         Self::Other,
     ];
 
@@ -90,6 +94,7 @@ impl Cause {
             Self::RecvWqeFetch => "recv-wqe-fetch",
             Self::QpContext => "qp-context",
             Self::Atomic => "atomic",
+            Self::Copy => "copy",
             Self::Other => "other",
         }
     }

@@ -76,7 +76,30 @@ fn stations(cfg: &PcieConfig) -> Vec<Station> {
         let unlimited = super::Credits::UNLIMITED;
         stations.push(Station::new(joint.rate, joint.latency, unlimited, (0, 1)));
     }
+    for _ in 0..sockets {
+        for rate in [cfg.peer.same, cfg.peer.across] {
+            for _ in 0..2 {
+                stations.push(Station::new(rate, Span::ZERO, super::Credits::UNLIMITED, (0, 1)));
+            }
+        }
+    }
     stations
+}
+
+/// The station of a root complex that forwards from one device to another, if it limits them:
+/// both directions have one, of devices of one socket and of those of two.
+fn peer_station(cfg: &PcieConfig, from: usize, to: usize, across: bool) -> Option<u16> {
+    let sockets = cfg.sockets.len();
+    if from < sockets || to < sockets {
+        return None;
+    }
+    let rate = if across { cfg.peer.across } else { cfg.peer.same };
+    let link = |n: &super::NodeConfig| cfg.format.link_rate(n.link.generation, n.link.width);
+    let fastest = cfg.nodes.iter().map(|n| link(n).as_bps()).max()?;
+    let root = socket_of(cfg, from).min(socket_of(cfg, to));
+    let first = 2 * cfg.nodes.len() + sockets * (sockets - 1) + 4 * root;
+    let index = first + 2 * usize::from(across) + usize::from(from > to);
+    (rate.as_bps() < fastest).then_some(index as u16)
 }
 
 /// The station from socket `a` to socket `b`; the opposite direction is its neighbour.
@@ -122,6 +145,11 @@ fn way(cfg: &PcieConfig, from: usize, to: usize) -> Vec<Hop> {
     for &place in up.iter().take_while(is_not_meet).filter(|p| **p >= sockets) {
         let station = (2 * (place - sockets)) as u16;
         hops.push(Hop { station, before: passing(place), cross: false });
+    }
+    if meet.is_none_or(|place| place < sockets)
+        && let Some(station) = peer_station(cfg, from, to, meet.is_none())
+    {
+        hops.push(Hop { station, before: Span::ZERO, cross: false });
     }
     if meet.is_none() {
         let (a, b) = (up[up.len() - 1], down[down.len() - 1]);

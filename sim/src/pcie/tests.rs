@@ -92,6 +92,7 @@ fn single() -> PcieConfig {
             rate: BitRate::gbps(160),
             request_bytes: 8,
         },
+        peer: PeerConfig::default(),
         relaxed: RelaxedOrdering::default(),
         nodes: vec![node("nic", ROOT, device())],
     }
@@ -741,4 +742,30 @@ proptest! {
         let reads = |t: &PcieTree| t.requester(NodeId(3)).reads;
         prop_assert_eq!(reads(&rig.tree), reads(&tree));
     }
+}
+
+#[test]
+fn a_root_complex_limits_what_it_forwards_between_devices_and_nothing_else() {
+    let time = |cfg: &PcieConfig, kind, target| {
+        let tree = PcieTree::new(cfg, 1, "host0").unwrap();
+        tree.unloaded_latency(&t(kind, 3, target, 4096, 0)).as_ps() / 1000
+    };
+    let (free, mut cfg) = (large(), large());
+    // A byte per nanosecond, and half of one.
+    cfg.peer = PeerConfig { same: BitRate::gbps(8), across: BitRate::gbps(4) };
+    for kind in [Kind::Read, Kind::Write] {
+        for target in [host(0), host(1), Target::Node(NodeId(4))] {
+            assert_eq!(time(&cfg, kind, target), time(&free, kind, target), "{kind:?} {target:?}");
+        }
+        for (node, least) in [(5, 4096), (6, 8192)] {
+            let slow = time(&cfg, kind, Target::Node(NodeId(node)));
+            let header = slow - least;
+            assert!(slow > least && header < 2400, "{kind:?} {node}: {slow} ns");
+            assert!(time(&free, kind, Target::Node(NodeId(node))) < least);
+        }
+    }
+    // A limit above the links is none: no station, no event.
+    cfg.peer = PeerConfig { same: BitRate::gbps(100), ..PeerConfig::default() };
+    let to = Target::Node(NodeId(5));
+    assert_eq!(time(&cfg, Kind::Write, to), time(&free, Kind::Write, to));
 }

@@ -15,7 +15,7 @@ use super::ends::{Commit, Order, Requester, Terminal};
 use super::route::{Topology, socket_of};
 use super::station::{Flow, Need};
 use super::tlp::{Cut, MMIO_LINE, to_page_end};
-use super::{Done, Kind, NodeId, PcieEvent, Target, Transaction};
+use super::{Cause, Done, Kind, NodeId, PcieEvent, Target, Transaction};
 use crate::engine::{Class, Out, SimRng, Slab};
 use crate::memory::{MemoryPlace, MemorySystem, MemoryUse};
 
@@ -43,6 +43,8 @@ pub struct PcieTree {
     relaxed_rng: SimRng,
     /// Devices and tags of reads whose data was taken from memory in the last event.
     at_memory: Vec<(NodeId, u64)>,
+    /// Bytes of transactions, by cause.
+    moved: [u64; Cause::ALL.len()],
     /// Nothing takes time here,
     pub(super) instant: bool,
     /// and these have ended.
@@ -85,6 +87,7 @@ impl PcieTree {
             relaxed: cfg.relaxed,
             relaxed_rng: SimRng::stream(seed, component, "pcie relaxed writes"),
             at_memory: Vec::new(),
+            moved: [0; Cause::ALL.len()],
             instant: false,
             ended: VecDeque::new(),
             topology: Topology::new(cfg),
@@ -127,6 +130,11 @@ impl PcieTree {
         self.topology.stations[2 * index].free_at()
     }
 
+    /// Bytes of all transactions of a cause that were submitted, without headers.
+    pub const fn moved(&self, cause: Cause) -> u64 {
+        self.moved[cause as usize]
+    }
+
     /// Transactions under way, waiting ones included; 0 when everything submitted has ended.
     pub fn in_flight(&self) -> usize {
         self.bursts.len() + self.wholes.len() + self.ended.len()
@@ -140,6 +148,7 @@ impl PcieTree {
     pub fn submit(&mut self, now: Time, t: Transaction, out: &mut Out<PcieEvent>) {
         assert!(t.bytes > 0, "a PCIe transaction of no bytes");
         debug_assert!(place(t.target) != t.from.0, "a transaction from a place to itself");
+        self.moved[t.cause as usize] += u64::from(t.bytes);
         match t.kind {
             _ if self.instant => self.end_at_once(t),
             Kind::Read => self.submit_read(now, t, out),

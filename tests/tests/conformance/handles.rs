@@ -41,6 +41,7 @@ fn bad_memory<T: Control>(t: &mut T, mr: Mr) {
     assert_eq!(t.load_u64(word), Err(MemError::BadHandle));
     assert_eq!(t.store_u64(word, 1), Err(MemError::BadHandle));
     assert_eq!(t.reduce(Reduce::SumI64, word, word), Err(MemError::BadHandle));
+    assert_eq!(t.copy(word, word), Err(MemError::BadHandle));
     assert_eq!(t.watch(word), Err(MemError::BadHandle));
 }
 
@@ -167,6 +168,29 @@ fn a_step_reads_its_own_stores() {
         assert_eq!(both, [49, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
     });
     assert_eq!(pair.read_local(0, 0, 1), [49]);
+}
+
+#[test]
+fn a_copy_between_regions_moves_all_bytes_and_sees_own_stores() {
+    let mut pair = Pair::rc();
+    pair.on(0, |t, me| {
+        let more = t.alloc_mr(me.pd, 4096, HOST, AccessFlags::LOCAL_WRITE, Contents::Data);
+        let more = more.unwrap();
+        // Longer than any buffer on the way.
+        let bytes: Vec<u8> = (0..3000_u32).map(|i| (i % 251) as u8).collect();
+        t.copy_in(me.mr.range(5, 3000).unwrap(), &bytes).unwrap();
+        t.copy(more.range(70, 3000).unwrap(), me.mr.range(5, 3000).unwrap()).unwrap();
+        let mut got = vec![0; 3002];
+        t.copy_out(more.range(69, 3002).unwrap(), &mut got).unwrap();
+        assert_eq!((got[0], &got[1..3001], got[3001]), (0, &bytes[..], 0));
+        t.copy(more.range(0, 0).unwrap(), me.mr.range(0, 0).unwrap()).unwrap();
+        let wrong = MemError::LengthMismatch { range: 8, buffer: 7 };
+        let odd = t.copy(more.range(0, 8).unwrap(), me.mr.range(0, 7).unwrap());
+        assert_eq!(odd, Err(wrong));
+        let beyond = Range { mr: more.id, offset: 4090, len: 8 };
+        let refused = t.copy(beyond, me.mr.range(0, 8).unwrap());
+        assert_eq!(refused, Err(MemError::OutOfRange { offset: 4090, len: 8, region: 4096 }));
+    });
 }
 
 /// Which NaN a sum yields is the processor's affair; ours is the same everywhere.

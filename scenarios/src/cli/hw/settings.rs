@@ -40,6 +40,10 @@ fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
                     in a program of your own";
         return Err(refused(i, "kind", "\"all-to-all\"", help));
     }
+    if p.kind == ProgramKind::Transfer {
+        let help = "its copies and its kernel are models: write `kind = \"latency\"`";
+        return Err(refused(i, "kind", "\"transfer\"", help));
+    }
     match p.initiator {
         Initiator::Cpu => {}
         Initiator::Gpu => return no("initiator", "\"gpu\"", "only cores post here", "cpu"),

@@ -11,7 +11,7 @@ use doorbell_sim::fabric::{End, FabricConfig};
 use super::{Planner, Role, bad};
 use crate::format::{self, Aggregate, AggregatePlan, InsidePlan, Program, SumOrder};
 use crate::run::{Point, RunError, network};
-use crate::workloads::{Summand, SummandConfig};
+use crate::workloads::{Summand, SummandConfig, Training};
 
 /// What the fill of a vector takes at the most, per byte, before the clock of rounds begins:
 /// 1 GB/s, a tenth of what a core copies.
@@ -78,6 +78,11 @@ fn switch_of(fabric: &FabricConfig, host: u32, nic: usize) -> u32 {
     }
 }
 
+/// Sums of a program: one for each iteration, or for each bucket of one.
+fn rounds(p: &Program, a: &format::Aggregate) -> u64 {
+    p.iterations.value() * a.training.map_or(1, |x| x.buckets.value())
+}
+
 impl Planner<'_> {
     /// One program on each host of an aggregation.
     pub(super) fn aggregate(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
@@ -93,11 +98,16 @@ impl Planner<'_> {
             let config = SummandConfig {
                 aggregate,
                 plan: plan.clone(),
-                rounds: p.iterations.value(),
+                rounds: rounds(p, a),
                 epoch,
                 interval: p.interval.map(|i| i.0),
-                late: self.late(index, p, a.jitter.0, member),
+                late: self.late(index, rounds(p, a), a.jitter.0, member),
                 goes_on: a.goes_on,
+                training: a.training.map(|x| Training {
+                    forward: x.forward.0,
+                    backward: x.backward.0,
+                    buckets: x.buckets.value() as u32,
+                }),
             };
             let role = if a.broadcast || root { Role::Sender } else { Role::Peer };
             let on = self.initiator(index, p, (host, p.nic.value() as u8))?;
@@ -107,14 +117,14 @@ impl Planner<'_> {
     }
 
     /// When a member joins each round: a stream of its own, so that more hosts draw nobody else's.
-    pub(super) fn late(&self, index: usize, p: &Program, jitter: Span, member: u32) -> Vec<Span> {
+    pub(super) fn late(&self, index: usize, rounds: u64, jitter: Span, member: u32) -> Vec<Span> {
         if jitter == Span::ZERO {
             return vec![];
         }
         let (seed, purpose) = (self.point.seed, format!("member {member}"));
         let mut draws = SimRng::stream(seed, &format!("program {index}"), &purpose);
         let draw = |_| Span::from_ps(draws.below(jitter.as_ps()));
-        (0..p.iterations.value()).map(draw).collect()
+        (0..rounds).map(draw).collect()
     }
 
     fn aggregate_config(

@@ -136,7 +136,12 @@ impl Planner<'_> {
         (self.shape(p).stride() * messages.max(1) + script).max(lanes).max(4096)
     }
 
-    fn local(&self, index: usize, p: &Program, peer: bool) -> Result<LocalConfig, RunError> {
+    pub(super) fn local(
+        &self,
+        index: usize,
+        p: &Program,
+        peer: bool,
+    ) -> Result<LocalConfig, RunError> {
         let qp = &self.point.scenario.qp;
         let (field, memory, rights) = match peer {
             true => ("peer_memory", (p.nic_of_peer(), p.peer_memory), &p.peer_access),
@@ -218,7 +223,12 @@ impl Planner<'_> {
     }
 
     /// The link as the peer sees it: its queues are in its own host memory.
-    fn peer_link(&self, index: usize, p: &Program, sender: u32) -> Result<LinkConfig, RunError> {
+    pub(super) fn peer_link(
+        &self,
+        index: usize,
+        p: &Program,
+        sender: u32,
+    ) -> Result<LinkConfig, RunError> {
         let queue_memory = MemKind::Host { numa: self.near(p.nic_of_peer()) };
         let handshake = p.handshake.map(|h| h.0);
         Ok(LinkConfig { queue_memory, handshake, ..self.link(index, p, sender)? })
@@ -270,7 +280,10 @@ impl Planner<'_> {
                 let path = ProducePath::Direct { local, link, ring, group, signal_every };
                 Produce::new(self.produce(p, path, 0)).into()
             }
-            ProgramKind::Flows | ProgramKind::Aggregate | ProgramKind::AllToAll => {
+            ProgramKind::Flows
+            | ProgramKind::Aggregate
+            | ProgramKind::AllToAll
+            | ProgramKind::Transfer => {
                 unreachable!("planned by itself")
             }
         })

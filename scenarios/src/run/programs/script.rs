@@ -132,6 +132,7 @@ pub(super) fn access(rights: Option<&Vec<Right>>) -> AccessFlags {
                 Right::RemoteWrite => AccessFlags::REMOTE_WRITE,
                 Right::RemoteRead => AccessFlags::REMOTE_READ,
                 Right::RemoteAtomic => AccessFlags::REMOTE_ATOMIC,
+                Right::OnDemand => AccessFlags::ON_DEMAND,
             }
         })
     })

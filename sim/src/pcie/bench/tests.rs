@@ -7,7 +7,7 @@ use super::*;
 use crate::engine::NoiseTable;
 use crate::pcie::{
     Credits, EndpointConfig, Generation, InterconnectConfig, LinkConfig, NodeConfig, NodeKind,
-    RelaxedOrdering, SocketConfig, TlpFormat, Transaction,
+    PeerConfig, RelaxedOrdering, SocketConfig, TlpFormat, Transaction,
 };
 
 fn ns(n: u64) -> Span {
@@ -47,6 +47,7 @@ fn config(read_tags: u32) -> BenchConfig {
                 rate: BitRate::gbps(150),
                 request_bytes: 16,
             },
+            peer: PeerConfig::default(),
             relaxed: RelaxedOrdering::default(),
             nodes: vec![NodeConfig {
                 name: "device".into(),

@@ -84,6 +84,10 @@ pub struct Responder {
     held: Vec<Psn>,
     /// The packet that comes next was held.
     from_hold: bool,
+    /// The next packet begins a message whose memory is not there.
+    faults: bool,
+    /// The last RNR NAK was for that reason.
+    faulted: bool,
     /// Receives that the owner has posted; `None`: not told, or shared.
     receives: Option<u32>,
     /// The last ACK told the peer that no receive is posted.
@@ -129,11 +133,24 @@ impl Responder {
             before: Before { psn: cfg.rq_psn, expected: cfg.rq_psn, msn: Msn::ZERO },
             held: Vec::new(),
             from_hold: false,
+            faults: false,
+            faulted: false,
             receives: None,
             told_none: false,
             reason: None,
             counters: HwCounters::default(),
         }
+    }
+
+    /// The memory of the message that the next packet begins is not there yet: a page fault. If it
+    /// would be taken, an RNR NAK leaves instead, and the requester sends it again later. RC only.
+    pub const fn page_fault(&mut self) {
+        self.faults = true;
+    }
+
+    /// Whether an RNR NAK for a page fault is open: the packet is taken when the page is there.
+    pub fn awaits_page(&self) -> bool {
+        self.open == Open::Rnr && self.faulted
     }
 
     /// Takes a request packet. `recv_available`: a receive WQE is posted, or is still held after
@@ -159,6 +176,7 @@ impl Responder {
 
     fn on_rc(&mut self, now: Time, pkt: &PacketDesc, recv_available: bool) -> Accept {
         let from_hold = std::mem::take(&mut self.from_hold);
+        let faults = std::mem::take(&mut self.faults);
         let mut diff = pkt.psn.diff(self.expected);
         if mutant!(PsnComparedAsInteger) {
             diff = pkt.psn.value() as i32 - self.expected.value() as i32;
@@ -172,15 +190,11 @@ impl Responder {
         }
         let operation = pkt.opcode.operation();
         match self.check(pkt, operation, recv_available) {
+            Ok(()) if faults => return self.not_ready(pkt.psn, None),
             Ok(()) => {}
             Err(Refusal::NoReceive) => {
-                self.open = Open::Rnr;
                 self.counters.out_of_buffer += 1;
-                self.counters.rnr_nak_sent += 1;
-                let timer = self.cfg.min_rnr_timer;
-                let why = Some(Reason::NoReceive);
-                self.reply(pkt.psn, Syndrome::RnrNak { timer }, why);
-                return Accept::RnrNak;
+                return self.not_ready(pkt.psn, Some(Reason::NoReceive));
             }
             Err(Refusal::For(why)) => {
                 return self.refuse(pkt.psn, why);
@@ -211,6 +225,15 @@ impl Responder {
                 self.place(pkt, operation, ack)
             }
         }
+    }
+
+    fn not_ready(&mut self, psn: Psn, why: Option<Reason>) -> Accept {
+        self.open = Open::Rnr;
+        self.faulted = why.is_none();
+        self.counters.rnr_nak_sent += 1;
+        let timer = self.cfg.min_rnr_timer;
+        self.reply(psn, Syndrome::RnrNak { timer }, why);
+        Accept::RnrNak
     }
 
     /// UC: a gap costs the message, not the connection (`protocol.md` §2.7).
