@@ -16,6 +16,7 @@
 //! | [`WrTemplate`] | nothing: it is a work request of which most fields stay |
 //! | [`RecvPool`] | when receives are posted again |
 //! | [`CreditGate`], [`CreditIssuer`] | how many messages may be under way, and when to say so |
+//! | [`Tuner`](tuner::Tuner) | the numbers that the others have, from what a program observes |
 
 pub mod aggregate;
 mod batch;
@@ -27,6 +28,7 @@ mod queueing;
 mod recv_pool;
 mod sender;
 mod template;
+pub mod tuner;
 mod window;
 
 pub use batch::{BatchConfig, BatchMode, BatchStats, Batcher, Cue, PushError, Pushed};
