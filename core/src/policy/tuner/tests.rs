@@ -197,7 +197,7 @@ fn each_reason_has_its_knob() {
         (Knob::Inline, [0, 32, 64], Observation { bytes: 33_000, ..base }, 64, Why::FitsInline),
     ] {
         assert_eq!(one(quick(), knob, &values, values[1]).observe(&base), None, "{knob:?}");
-        let step = one(quick(), knob, &values, values[1]).observe(&saw).expect(knob.word());
+        let step = one(quick(), knob, &values, values[1]).observe(&saw).unwrap();
         assert_eq!((step.to, step.why), (to, why));
     }
     let nearly = Observation { fill: 111, ..base };
@@ -285,7 +285,7 @@ fn respond(t: &Tuner, n: usize, table: &[u64], draw: u64, noise: u64) -> Observa
         let part = (draw % (2 * noise + 1)) as i64 - noise as i64;
         value.saturating_add_signed(value as i64 * part / 100)
     };
-    let naks = u64::from(at % 3 == 0);
+    let naks = u64::from(at.is_multiple_of(3));
     let (rate, p99) = (1000 + at % 9000, 1000 + (at >> 20) % 50_000);
     Observation { rnr_naks: naks, ..window(noisy(rate, draw), noisy(p99, draw >> 32)) }
 }
