@@ -39,6 +39,7 @@ mod state_step;
 mod sweep;
 mod switch;
 mod topology;
+mod tuner;
 mod variant;
 
 #[cfg(test)]
@@ -67,6 +68,7 @@ pub use expect::{
 pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
 pub use flows::{Flows, Pattern};
 pub use link::{CreditChange, Credits, LinkLayer};
+pub(crate) use paths::resolve;
 pub use program::{
     Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives, RingBy,
     RingMode,
@@ -79,8 +81,8 @@ pub use script::{PostStep, Step, StepEvent, StepState};
 pub use settings::SettingValue;
 pub use srq::{Srq, SrqRepostBy, SrqShare};
 pub use state_step::{StateAttributes, StateStep, StepPsn};
-pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
+pub(crate) use sweep::{axes, scalar};
 pub use switch::{
     Ecn, EcnAt, EcnException, HeadroomText, SharingMode, StormMode, Switch, TrafficClass,
 };
@@ -88,4 +90,5 @@ pub use topology::{
     HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
     TopologyRoute,
 };
+pub use tuner::TunerTable;
 pub use variant::Variant;

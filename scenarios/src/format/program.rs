@@ -4,7 +4,7 @@ use doorbell_core::units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, Flows, Right, Step};
+use super::{Aggregate, Flows, Right, Step, TunerTable};
 use crate::quantity::{Count, Positive, Quantity};
 
 /// One program: who sends what to whom, and how it posts, rings and polls.
@@ -159,6 +159,10 @@ pub struct Program {
     /// profile's `cpu.post_recv`. Longer: receives come back later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repost_time: Option<Positive<Span>>,
+    /// A tuner that turns `batch`, `signal_every` and `batch_delay` while the program runs
+    /// (`bandwidth` and `message-rate` only). It begins with the values given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuner: Option<TunerTable>,
     /// The steps of a script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
@@ -219,6 +223,7 @@ impl Program {
             peer_poll_interval: None,
             repost_batch: default_repost_batch(),
             repost_time: None,
+            tuner: None,
             steps: Vec::new(),
             flows: None,
             aggregate: None,

@@ -23,7 +23,7 @@ use super::{
 };
 use super::{
     congestion, credits, deaths, drops, effective, faults, flow_figures, limits, ports, receives,
-    series, sums, switches, timeline, waiting, watch,
+    series, sums, switches, timeline, tuning, waiting, watch,
 };
 use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
@@ -211,6 +211,7 @@ fn collect(
     let (first, last) = program_metrics(point, world, &all, &mut out);
     flow_figures::collect(point, world, &all, &mut out);
     sums::collect(point, world, &all, &mut out);
+    tuning::collect(point, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
     receives::metrics(world, &all, &mut out);

@@ -14,6 +14,7 @@ use super::connect::Lane;
 use super::flows::FlowTimes;
 use super::script::LogEntry;
 use super::statuses::Statuses;
+use super::tuning::TuningResults;
 
 /// Operation of a message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -257,6 +258,8 @@ pub struct Results {
     pub flows: FlowTimes,
     /// Sums, of members of an aggregation.
     pub sums: Option<Sums>,
+    /// What its tuner did.
+    pub tuning: Option<TuningResults>,
     /// Why it ended early.
     pub failure: Option<Failure>,
 }

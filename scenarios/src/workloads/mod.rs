@@ -36,6 +36,7 @@ pub mod script;
 mod script_tests;
 mod sharing;
 mod statuses;
+mod tuning;
 mod verify;
 
 pub use aggregate::{Summand, SummandConfig, Sums};
@@ -52,6 +53,7 @@ pub use responder::{Responder, ResponderConfig, ResponderLink, SrqRepost, SrqUse
 pub use script::{LogEntry, Outcome, Script, ScriptConfig, ScriptStep};
 pub use sharing::Sharing;
 pub use statuses::{MAX_RUNS, Statuses};
+pub use tuning::{TuningConfig, TuningResults};
 pub use verify::{Verify, VerifyConfig};
 
 use doorbell_core::transport::{Control, Next, Program};
