@@ -135,7 +135,7 @@ impl<'a> Runs<'a> {
         };
         let threads = self.tuning.jobs.min(points.len());
         if threads > 1 {
-            std::thread::scope(|s| (0..threads).for_each(|_| drop(s.spawn(&work))));
+            std::thread::scope(|s| (0..threads).for_each(|_| drop(s.spawn(work))));
         } else {
             work();
         }

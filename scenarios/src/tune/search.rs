@@ -134,7 +134,8 @@ impl Search<'_> {
         found
     }
 
-    /// `place` with a knob moved by `by`, up to the end of its ladder; `None` where it stands there.
+    /// `place` with a knob moved by `by`, at most to the end of its ladder; `None` where it stands
+    /// there.
     fn moved(&self, place: &Place, knob: usize, by: isize) -> Option<Place> {
         let to = place[knob].saturating_add_signed(by).min(self.lens[knob] - 1);
         let mut other = place.clone();
@@ -148,8 +149,8 @@ impl Search<'_> {
         let mut widths: Vec<isize> = self.lens.iter().map(|n| (n / 4).max(1) as isize).collect();
         loop {
             let mut better = false;
-            for knob in 0..self.lens.len() {
-                better |= self.along(knob, widths[knob], &mut at, &mut rank);
+            for (knob, width) in widths.iter().enumerate() {
+                better |= self.along(knob, *width, &mut at, &mut rank);
             }
             if better {
                 continue;

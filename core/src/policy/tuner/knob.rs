@@ -37,12 +37,12 @@ pub enum Knob {
     Pace,
     /// Bytes of a chunk of a long transfer or of an aggregation.
     ChunkBytes,
-    /// ACK timeout, as its code (1 to 31; one more doubles it). Code 0, no timer, is nothing to try.
+    /// ACK timeout, as its code (1 to 31; one more doubles it). Code 0, no timer, is none to try.
     Timeout,
     /// Retries after a loss (0 to 7).
     RetryCnt,
-    /// Least time that the peer's RNR NAK asks for, as its code. Code 0 is the longest of all, so on
-    /// a [`Ladder`] it stands last.
+    /// Least time that the peer's RNR NAK asks for, as its code. Code 0 is the longest of all, so
+    /// on a [`Ladder`] it stands last.
     RnrTimer,
     /// Receives that are posted.
     RecvDepth,

@@ -130,8 +130,8 @@ enum Phase {
 /// Turns one [`Knob`] at a time by one place of its [`Ladder`], and keeps what pays.
 ///
 /// The program closes a window now and then and gives the [`Observation`]; the tuner answers with a
-/// [`Step`] or nothing. After a step it lets some windows pass and compares the next ones with those
-/// before. A step that paid is followed by another in the same direction; one that did not is
+/// [`Step`] or nothing. After a step it lets some windows pass and compares the next ones with
+/// those before. A step that paid is followed by another in that direction; one that did not is
 /// *taken back once, and that direction barred* until the load changes, as is the direction that a
 /// step which paid came from. So in a steady load, whatever the response and its noise:
 ///

@@ -303,9 +303,11 @@ proptest! {
     ) {
         let table = if flat { vec![table[0]] } else { table };
         let values = [0, 1, 2, 3, 4];
-        let ladder = |i: usize| Ladder::of(&values[..lens[i]], (start[i] % lens[i]) as u64).unwrap();
+        let on = |i: usize| (start[i] % lens[i]) as u64;
+        let ladder = |i: usize| Ladder::of(&values[..lens[i]], on(i)).unwrap();
         let knobs: Vec<(Knob, Ladder)> = (0..n).map(|i| (KNOBS[i], ladder(i))).collect();
-        let config = TunerConfig { windows, budget: budget.map(Span::from_us), ..TunerConfig::default() };
+        let budget = budget.map(Span::from_us);
+        let config = TunerConfig { windows, budget, ..TunerConfig::default() };
         let mut t = Tuner::new(config, &knobs).unwrap();
         let most: usize = lens[..n].iter().map(|len| len - 1 + 4).sum();
         // Each step takes the windows of one judgement, and a proposal those until a new QP.
