@@ -85,4 +85,5 @@ pub mod report;
 pub mod run;
 #[cfg(test)]
 mod testing;
+pub mod tune;
 pub mod workloads;

@@ -18,6 +18,7 @@
 //! | [`Lanes`] | which queue pair of which class and peer takes a message |
 //! | [`Pacer`] | when the next message may go |
 //! | [`CreditGate`], [`CreditIssuer`] | how many messages may be under way, and when to say so |
+//! | [`Tuner`](tuner::Tuner) | the numbers that the others have, from what a program observes |
 
 pub mod aggregate;
 pub mod alltoall;
@@ -32,6 +33,7 @@ mod queueing;
 mod recv_pool;
 mod sender;
 mod template;
+pub mod tuner;
 mod window;
 
 pub use batch::{BatchConfig, BatchMode, BatchStats, Batcher, Cue, PushError, Pushed};

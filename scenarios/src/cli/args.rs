@@ -44,6 +44,9 @@ pub enum Command {
     /// Run scenarios and judge them by what they expect
     #[command(after_help = EXIT_STATUS)]
     Check(CheckArgs),
+    /// Search for the best values of some keys of a scenario
+    #[command(after_help = EXIT_STATUS)]
+    Tune(TuneArgs),
     /// List the built-in scenarios and profiles
     List(ListArgs),
     /// Print the JSON schema of scenario or profile files, or the keys as a page
@@ -125,6 +128,47 @@ pub struct CheckArgs {
     /// Run every point twice and compare the trace hashes
     #[arg(long)]
     pub twice: bool,
+}
+
+/// `doorbell tune`
+#[derive(ClapArgs, Debug)]
+pub struct TuneArgs {
+    /// The scenario.
+    #[command(flatten)]
+    pub target: Target,
+    /// Tune this variant of the file
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+    /// A key and its values: KEY=a,b,c or KEY=lo..hi, which doubles (lo..hi*3/2: another factor,
+    /// lo..hi+4: a step); may be repeated. Without it, the axes of the file's sweep
+    #[arg(long, value_name = "KEY=VALUES")]
+    pub vary: Vec<String>,
+    /// What is sought, such as "max throughput" or "min latency.p99"
+    #[arg(long, value_name = "max|min METRIC")]
+    pub objective: String,
+    /// What has to hold, such as "latency.p99 <= 20us"; may be repeated
+    #[arg(long, value_name = "METRIC <= VALUE")]
+    pub keep: Vec<String>,
+    /// Most runs, the file as it stands included [default: a tenth of all combinations, at least
+    /// 12]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub runs: Option<u32>,
+    /// Run every combination instead of searching
+    #[arg(long, conflicts_with = "runs")]
+    pub grid: bool,
+    /// Runs at a time; the result is the same
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: u16,
+    /// Seed of the search's choices; --seed is that of the runs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub search_seed: u64,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print only the variant to paste into the file
+    #[arg(long, conflicts_with = "json")]
+    pub toml: bool,
 }
 
 /// `doorbell list`

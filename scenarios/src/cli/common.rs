@@ -45,7 +45,7 @@ pub(super) fn ready_of(target: &Target, variant: Option<&str>) -> Result<Ready, 
 }
 
 /// The file's name without folder and ending, so that results do not depend on where it lies.
-fn short_name(target: &str) -> String {
+pub(super) fn short_name(target: &str) -> String {
     let file = Path::new(target).file_name().map_or(target.into(), |f| f.to_string_lossy());
     shown(file.strip_suffix(".toml").unwrap_or(&file))
 }

@@ -12,6 +12,9 @@ mod run;
 mod status;
 #[cfg(test)]
 mod tests;
+mod tune;
+#[cfg(test)]
+mod tune_tests;
 
 use std::process::ExitCode;
 
@@ -23,10 +26,11 @@ pub use args::{Args, Command};
 pub use status::ExitStatus;
 
 /// Reads the command line, does what it says and gives the exit status.
-pub fn main(runner: &dyn Runner) -> ExitCode {
+pub fn main(runner: &(dyn Runner + Sync)) -> ExitCode {
     let status = match Args::parse().command {
         Command::Run(args) => run::run(runner, &args),
         Command::Check(args) => check::check(runner, &args),
+        Command::Tune(args) => tune::tune(runner, &args),
         Command::List(args) => list::list(&args),
         Command::Schema(args) => list::schema(&args),
         Command::Explain(args) => explain::explain(&args),

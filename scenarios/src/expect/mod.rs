@@ -12,6 +12,7 @@ mod tests;
 use serde::Serialize;
 
 pub use judge::{judge, unexpected};
+pub(crate) use select::kind_fits;
 
 /// How an expectation came out.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]

@@ -114,6 +114,11 @@ pub(super) fn find_metric(outcome: &Outcome, name: &str) -> Result<Metric, Troub
 
 /// Whether a number of `unit` may be compared with `bound`; zero has no unit.
 pub(super) fn comparable(unit: MetricUnit, bound: Scalar) -> Result<(), Trouble> {
+    kind_fits(unit, bound).map_err(Trouble::Invalid)
+}
+
+/// [`comparable`], with what is wrong and what to write as a text.
+pub(crate) fn kind_fits(unit: MetricUnit, bound: Scalar) -> Result<(), String> {
     let of_unit = match bound {
         Scalar::Time(_) => unit == MetricUnit::Time,
         Scalar::Bytes(_) => unit == MetricUnit::Bytes,
@@ -134,11 +139,10 @@ pub(super) fn comparable(unit: MetricUnit, bound: Scalar) -> Result<(), Trouble>
         MetricUnit::Rate => "100Gbps",
         MetricUnit::PerSecond => "10M/s",
     };
-    let text = format!(
+    Err(format!(
         "{} is of another kind than the metric; write for example \"{example}\"",
         bound.print()
-    );
-    Err(Trouble::Invalid(text))
+    ))
 }
 
 /// Compares exactly where both are whole, else as floats.

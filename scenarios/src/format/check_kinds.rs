@@ -176,6 +176,7 @@ pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
     }
     if !matches!(kind, ProgramKind::Bandwidth | ProgramKind::MessageRate) {
         keys.extend(LANES);
+        keys.push("tuner");
     }
     keys
 }
@@ -209,6 +210,9 @@ impl ProgramKind {
             Self::Transfer => "the table `transfer` says how: leave it out",
             _ if key == "transfer" => "write `kind = \"transfer\"` for it",
             _ if key == "aggregate" => "write `kind = \"aggregate\"` for it",
+            _ if key == "tuner" => {
+                "only `bandwidth` and `message-rate` have one; see `doorbell tune`"
+            }
             _ if key == "flows" => "write `kind = \"flows\"` for it",
             _ if key == "handshake" => "its two sides come up together; a script has it",
             _ if key == "steps" => "write `kind = \"script\"` for steps",
@@ -271,6 +275,10 @@ fn check_rate(s: &Scenario, p: &Program, path: &impl Fn(&str) -> String) -> Chec
         let limit = if window < depth { "`window`" } else { "`qp.sq_depth`" };
         let text = format!("`{key}` is {n}, and {limit} is {window}");
         return refuse(path(key), text, format!("at most {window}, or raise {limit}"));
+    }
+    if p.tuner.is_some() && p.share_qp {
+        let text = "`tuner` with `share_qp`: there are no latencies per message to go by";
+        return refuse(path("tuner"), text.to_owned(), "leave one of them out");
     }
     Ok(())
 }

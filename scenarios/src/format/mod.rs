@@ -47,6 +47,7 @@ mod sweep;
 mod switch;
 mod topology;
 mod transfer;
+mod tuner;
 mod variant;
 
 #[cfg(test)]
@@ -86,6 +87,7 @@ pub use fence::Fence;
 pub use flows::{Flows, Pattern};
 pub use lane::{Entropy, Lane, Spread};
 pub use link::{CreditChange, Credits, LinkLayer};
+pub(crate) use paths::resolve;
 pub use program::{
     Fallback, Initiator, Memory, Numa, Op, Payload, PeerPoll, Poll, Program, ProgramKind, Receives,
     RingBy, RingMode,
@@ -98,8 +100,8 @@ pub use script::{PostStep, Step, StepEvent, StepState};
 pub use settings::SettingValue;
 pub use srq::{Srq, SrqRepostBy, SrqShare};
 pub use state_step::{StateAttributes, StateStep, StepPsn};
-pub(crate) use sweep::scalar;
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
+pub(crate) use sweep::{axes, scalar};
 pub use switch::{
     Ecn, EcnAt, EcnException, HeadroomText, SharingMode, StormMode, Switch, TrafficClass,
 };
@@ -108,4 +110,5 @@ pub use topology::{
     TopologyRoute,
 };
 pub use transfer::{Transfer, TransferPath};
+pub use tuner::TunerTable;
 pub use variant::Variant;

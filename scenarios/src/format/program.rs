@@ -4,7 +4,9 @@ use doorbell_core::units::{BitRate, Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, AllToAll, Entropy, Fence, Flows, Lane, Right, Spread, Step, Transfer};
+use super::{
+    Aggregate, AllToAll, Entropy, Fence, Flows, Lane, Right, Spread, Step, Transfer, TunerTable,
+};
 use crate::profile::Profile;
 use crate::quantity::{Count, Positive, Quantity};
 
@@ -194,6 +196,10 @@ pub struct Program {
     /// profile's `cpu.post_recv`. Longer: receives come back later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repost_time: Option<Positive<Span>>,
+    /// A tuner that turns `batch`, `signal_every` and `batch_delay` while the program runs
+    /// (`bandwidth` and `message-rate` only). It begins with the values given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuner: Option<TunerTable>,
     /// The steps of a script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
@@ -268,6 +274,7 @@ impl Program {
             peer_poll_interval: None,
             repost_batch: default_repost_batch(),
             repost_time: None,
+            tuner: None,
             steps: Vec::new(),
             flows: None,
             aggregate: None,

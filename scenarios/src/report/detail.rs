@@ -8,6 +8,7 @@ use super::flows::flows_text;
 use super::series::{ports_text, series_text};
 use super::table::{Align, Table};
 use super::timeline::timeline_text;
+use super::tune::steps_table;
 use crate::quantity::Unit;
 use crate::run::{
     LatencySummary, Metric, MetricUnit, NoteKind, Outcome, ResourceUse, Run, number_text,
@@ -28,6 +29,7 @@ pub(super) fn detail_text(run: &Run, rows: Rows) -> String {
         words(outcome),
         latencies(outcome),
         flows_text(outcome, rows),
+        tuning(outcome),
         pcie(outcome),
         resources(outcome, rows),
         ports_text(outcome, rows),
@@ -93,6 +95,14 @@ fn natural(name: &str) -> String {
         key.push(c);
     }
     key
+}
+
+/// What the programs' own tuners did.
+fn tuning(outcome: &Outcome) -> String {
+    if outcome.tuning.is_empty() {
+        return String::new();
+    }
+    format!("tuner\n{}", steps_table(&outcome.tuning, 2))
 }
 
 /// What came of steps, and the statuses of completions in their order.

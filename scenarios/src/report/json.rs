@@ -18,6 +18,7 @@ use crate::run::{
     Note, Outcome, PcieBytes, PortRow, QpRow, ResourceUse, Run, SeriesTable, SeriesTrack,
     TimelineRow,
 };
+use crate::tune::TuneStep;
 
 /// Raised when a key is taken away or changes its meaning; new keys do not raise it.
 pub const REPORT_VERSION: u32 = 1;
@@ -84,6 +85,8 @@ struct JsonOutcome<'a> {
     oracles: BTreeSet<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     flows: Option<&'a FlowReport>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tuning: &'a [TuneStep],
     #[serde(skip_serializing_if = "Option::is_none")]
     timeline: Option<Vec<JsonStep<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -283,6 +286,7 @@ fn outcome(all: &Outcome) -> JsonOutcome<'_> {
         notes,
         oracles,
         flows,
+        tuning,
         timeline,
         series,
         trace_hash,
@@ -307,6 +311,7 @@ fn outcome(all: &Outcome) -> JsonOutcome<'_> {
         notes,
         oracles: oracles.iter().map(String::as_str).collect(),
         flows: flows.as_ref(),
+        tuning,
         timeline: timeline.as_ref().map(|rows| rows.iter().map(json_step).collect()),
         series: series.as_ref().map(json_series),
         sim_time_ps: sim_time.as_ps(),

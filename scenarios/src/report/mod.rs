@@ -15,6 +15,7 @@ mod summary;
 mod table;
 mod text;
 mod timeline;
+mod tune;
 mod write;
 
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub use junit::{Suite, to_junit};
 pub use pcapng::PcapNg;
 pub use series::series_csv;
 pub use text::{to_text, verdict_lines};
+pub use tune::{TUNE_VERSION, tuned_json, tuned_text, tuned_toml};
 pub(crate) use write::WholeFile;
 pub use write::write_whole;
 

@@ -61,13 +61,13 @@ mod steps;
 mod sums;
 mod switches;
 mod timeline;
+mod tuning;
 mod waiting;
 mod watch;
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
-#[cfg(feature = "hw")]
 pub(crate) use batch::at_setting;
 pub use batch::{Run, run_points};
 pub use deaths::{DeathRow, OtherSetting, PortRow, QpRow};

@@ -63,6 +63,9 @@
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `wr_ids` | word | of a script's own sends in the order of their completions: `1, 0` |
+//! | `tuner.steps` | count | steps of the program's own tuner |
+//! | `tuner.max_wrs`, `.signal_every`, `.max_delay` | count, time | their last values |
+//! | `tuner.rate`, `tuner.p99` | 1/s, time | since the tuner is at rest, if it is |
 //! | `statuses`, `peer_statuses` | word | of a script and of its peer, in order: `0 x3, 10, 5` |
 //! | `latency.FIGURE` | time | from hand-over to the news of completion, see the program |
 //! | `delivery.FIGURE` | time | from "ready" to the peer's check, of `produce` with data |
@@ -79,6 +82,7 @@ use super::{
     FlowReport, LatencySummary, Metric, NetworkPort, PortRow, QpRow, SeriesTable, ports, timeline,
 };
 use crate::quantity::Scalar;
+use crate::tune::TuneStep;
 use doorbell_core::units::{Ratio, Span};
 
 /// How a run ended.
@@ -307,6 +311,8 @@ pub struct Outcome {
     pub oracles: Vec<String>,
     /// Flows, of programs of that kind.
     pub flows: Option<FlowReport>,
+    /// Steps of the programs' own tuners, in the order of the programs.
+    pub tuning: Vec<TuneStep>,
     /// Steps of the first messages, if asked for.
     pub timeline: Option<Vec<TimelineRow>>,
     /// Numbers over time, if asked for.

@@ -24,7 +24,7 @@ use super::{
 };
 use super::{
     congestion, credits, deaths, drops, effective, exchanges, fallback, faults, flow_figures,
-    limits, moves, ports, receives, series, sums, switches, timeline, waiting, watch,
+    limits, moves, ports, receives, series, sums, switches, timeline, tuning, waiting, watch,
 };
 use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
@@ -218,6 +218,7 @@ fn collect(
     flow_figures::collect(point, world, &all, &mut out);
     sums::collect(point, world, &all, &mut out);
     exchanges::collect(point, &all, &mut out);
+    tuning::collect(point, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
     moves::moves(world, &mut out);

@@ -17,6 +17,7 @@ use super::flows::FlowTimes;
 use super::script::LogEntry;
 use super::statuses::Statuses;
 use super::transfer::KernelUse;
+use super::tuning::TuningResults;
 
 /// Operation of a message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -272,6 +273,8 @@ pub struct Results {
     pub exchanged: Option<Exchanged>,
     /// What the kernel did, of transfers by TCP.
     pub kernel: Option<KernelUse>,
+    /// What its tuner did.
+    pub tuning: Option<TuningResults>,
     /// Why it ended early.
     pub failure: Option<Failure>,
 }

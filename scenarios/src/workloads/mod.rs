@@ -43,6 +43,7 @@ mod script_tests;
 mod sharing;
 mod statuses;
 mod transfer;
+mod tuning;
 mod verify;
 
 pub use aggregate::{StepTimes, Summand, SummandConfig, Sums, Training};
@@ -62,6 +63,7 @@ pub use script::{LogEntry, Outcome, Script, ScriptConfig, ScriptStep};
 pub use sharing::Sharing;
 pub use statuses::{MAX_RUNS, Statuses};
 pub use transfer::{KernelUse, TcpCosts, Transfer, TransferConfig, TransferPath};
+pub use tuning::{TuningConfig, TuningResults};
 pub use verify::{Verify, VerifyConfig};
 
 use doorbell_core::transport::{Control, Next, Program};

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 
+use doorbell_core::policy::tuner::Knob;
 use doorbell_core::transport::{
     AttachError, Completion, Completions, Control, FenceScope, Mr, Next, Program, Ring, StageError,
     WaitSet,
@@ -19,6 +20,7 @@ use doorbell_core::verbs::{QpType, SendFlags};
 use super::common::{Failure, Message, Poster, Results, Shape, Window, failed};
 use super::connect::{Card, Client, Lane, LinkConfig, LocalConfig, publish_done};
 use super::sharing::{Credits, Sharing};
+use super::tuning::{Settings, Tuning, TuningConfig};
 
 /// When a program stops handing over messages.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -78,6 +80,9 @@ pub struct RateConfig {
     pub max_delay: Option<Span>,
     /// Whether latencies are kept.
     pub latencies: bool,
+    /// Whether `batch`, `signal_every` and `max_delay` are turned while it runs, by what its
+    /// completions tell; those given are where it begins. It needs `latencies`.
+    pub tuning: Option<TuningConfig>,
     /// Whether the QPs belong to this program alone.
     pub sharing: Sharing,
 }
@@ -101,6 +106,7 @@ impl RateConfig {
             arrivals: Arrivals::Saturate,
             max_delay: None,
             latencies: false,
+            tuning: None,
             sharing: Sharing::Own,
         }
     }
@@ -198,6 +204,7 @@ pub struct Rate {
     next_poll: Time,
     /// When it will post by itself.
     due: Option<Time>,
+    tuning: Option<Tuning>,
 }
 
 impl Rate {
@@ -220,6 +227,7 @@ impl Rate {
             blocked: false,
             next_poll: Time::ZERO,
             due: None,
+            tuning: None,
             config,
         }
     }
@@ -247,6 +255,9 @@ impl Rate {
         }
         if shared && (c.latencies || c.link.ty == QpType::Ud) {
             return Err(Failure::Config("shared QPs: no latencies per message, no datagrams"));
+        }
+        if c.tuning.is_some() && !c.latencies {
+            return Err(Failure::Config("a tuner needs the latencies of the messages"));
         }
         Ok(())
     }
@@ -314,6 +325,13 @@ impl Rate {
             self.lane_of.resize(self.lane_of.len().max(at + 1), usize::MAX);
             self.lane_of[at] = i as usize;
         }
+        if let Some(tuning) = &self.config.tuning {
+            let c = &self.config;
+            let max_delay = c.max_delay.filter(|_| c.arrivals != Arrivals::Saturate);
+            let (depth, batch, signal_every) = (c.depth, c.batch, c.signal_every);
+            let has = Settings { depth, batch, signal_every, max_delay };
+            self.tuning = Some(Tuning::new(tuning, has, t.now())?);
+        }
         Ok(())
     }
 
@@ -323,6 +341,7 @@ impl Rate {
         }
         let full = self.poll(t)?;
         let now = t.now();
+        self.tune(now);
         let start = *self.start.get_or_insert(now);
         let more = match self.config.arrivals {
             Arrivals::Saturate => self.serve_all(t, now, start)?,
@@ -336,6 +355,18 @@ impl Rate {
             return Ok(Next::Again);
         }
         Ok(self.wait(now, start))
+    }
+
+    /// Makes the step that the tuner asks for, if it does.
+    fn tune(&mut self, now: Time) {
+        let Some(tuning) = &mut self.tuning else { return };
+        let Some(step) = tuning.look(now, self.results.messages) else { return };
+        match step.knob {
+            Knob::MaxWrs => self.config.batch = step.to as u32,
+            Knob::SignalEvery => self.config.signal_every = step.to as u32,
+            Knob::MaxDelay => self.config.max_delay = Some(Span::from_ps(step.to)),
+            other => unreachable!("`{}` is not among its knobs", other.word()),
+        }
     }
 
     fn poll<T: Control>(&mut self, t: &mut T) -> Result<bool, Failure> {
@@ -363,6 +394,9 @@ impl Rate {
             flow.signals -= u32::from(self.credits.seen(wr_id));
             let n = flow.outstanding.len().min(retired as usize);
             for (k, arrived) in (0..).zip(flow.outstanding.drain(..n)) {
+                if let Some(tuning) = &mut self.tuning {
+                    tuning.completed(self.config.shape.bytes(), now.since(arrived));
+                }
                 if self.results.messages + k >= self.config.warm_up {
                     self.results.sample(now.since(arrived), now);
                 }
@@ -463,7 +497,7 @@ impl Rate {
             let i = (self.handed % lanes) as usize;
             let arrival = start + interval * self.handed;
             self.blocked = self.room(t, i) == 0 || !self.stage(t, i, arrival)?;
-            if self.blocked || self.flows[i].staged == self.config.batch {
+            if self.blocked || self.flows[i].staged >= self.config.batch {
                 self.ring(t, i)?;
             }
         }
@@ -487,7 +521,7 @@ impl Rate {
         let last = flow.quota == Some(flow.total + 1);
         // A QP that signals everything completes every message, whatever the flags say.
         let all = self.config.link.signal_all;
-        let signal = all || last || flow.unsignalled + 1 == self.config.signal_every;
+        let signal = all || last || flow.unsignalled + 1 >= self.config.signal_every;
         let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
         let offset = i as u64 * self.config.shape.stride();
         let wr_id = self.credits.tag(self.handed);
@@ -531,6 +565,9 @@ impl Rate {
             t.ring(self.lanes[i].qp, self.config.ring)?;
             self.flows[i].staged = 0;
             self.results.rings += 1;
+            if let Some(tuning) = &mut self.tuning {
+                tuning.rung(self.flows[i].outstanding.len());
+            }
         }
         Ok(())
     }
@@ -550,6 +587,7 @@ impl Rate {
     }
 
     fn leave<T: Control>(&mut self, t: &mut T) {
+        self.results.tuning = self.tuning.as_ref().map(Tuning::results);
         if self.credits.is_attached() {
             self.credits.leave(t, self.signalled);
             self.results.unconfirmed = self.handed;

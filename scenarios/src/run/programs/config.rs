@@ -1,6 +1,7 @@
 //! Configurations of the workloads, from a program of a scenario file.
 
 use doorbell_core::policy::lanes::FlowLabels;
+use doorbell_core::policy::tuner::TunerConfig;
 use doorbell_core::transport::{Address, Contents, MemKind, QpAttr, QpSize, Ring};
 use doorbell_core::units::Span;
 use doorbell_core::verbs::{
@@ -18,7 +19,7 @@ use crate::workloads::{
     Arrivals, Laned, LanedConfig, Latency, LatencyConfig, LinkConfig, LocalConfig, Op, PingPong,
     PingPongBy, PingPongConfig, Produce, ProduceConfig, ProducePath, ProxyConfig, Rate, RateConfig,
     Responder, ResponderConfig, ResponderLink, Script, ScriptConfig, Shape, Sharing, SrqRepost,
-    SrqUse, Stop, Verify, VerifyConfig, Workload,
+    SrqUse, Stop, TuningConfig, Verify, VerifyConfig, Workload,
 };
 
 pub(super) fn op(op: format::Op) -> Op {
@@ -312,6 +313,10 @@ impl Planner<'_> {
             arrivals: p.interval.map_or(Arrivals::Saturate, |i| Arrivals::Every(i.0)),
             max_delay: p.batch_delay.map(|d| d.0),
             latencies: !p.share_qp,
+            tuning: p.tuner.as_ref().map(|t| TuningConfig {
+                window: t.window.0,
+                tuner: TunerConfig { budget: t.budget.map(|b| b.0), ..TunerConfig::default() },
+            }),
             sharing,
         }
     }

@@ -1,0 +1,438 @@
+//! A tuner: turns one setting at a time, and keeps what the counters and latencies say has paid.
+
+mod config;
+mod histogram;
+mod knob;
+mod observation;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+
+pub use config::{MAX_STEPS, MAX_WINDOWS, TunerConfig, TunerError};
+pub use histogram::Histogram;
+pub use knob::{Knob, Ladder, LadderError, MAX_VALUES, When};
+pub use observation::{Meter, Observation, Totals};
+
+/// Why a [`Step`] was made.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// Nothing said that it would not pay.
+    Trial,
+    /// The step before, in the same direction, paid.
+    Paid,
+    /// RNR NAKs came: the peer had no receive posted.
+    RnrNaks,
+    /// ACK timers ran out: too early, or late for what was lost.
+    Timeouts,
+    /// The send queue was full, or all but full.
+    QueueFull,
+    /// Messages are small enough to go inline with this, and so far do not.
+    FitsInline,
+    /// The step before did not pay.
+    TakenBack,
+    /// The load changed before a proposal was taken up.
+    Withdrawn,
+}
+
+impl Why {
+    /// As reports say it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Trial => "trial",
+            Self::Paid => "the step before paid",
+            Self::RnrNaks => "RNR NAKs",
+            Self::Timeouts => "timeouts",
+            Self::QueueFull => "the send queue is full",
+            Self::FitsInline => "messages fit inline",
+            Self::TakenBack => "did not pay: taken back",
+            Self::Withdrawn => "the load changed: withdrawn",
+        }
+    }
+}
+
+/// One change of one knob, with what caused it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The window at whose end it was made, counted from 0.
+    pub window: u64,
+    /// What.
+    pub knob: Knob,
+    /// The value before it.
+    pub from: u64,
+    /// The value after it.
+    pub to: u64,
+    /// The reason.
+    pub why: Why,
+    /// The observation that caused it: of the last windows before it.
+    pub saw: Observation,
+}
+
+impl Step {
+    /// When it takes effect.
+    pub const fn when(&self) -> When {
+        self.knob.when()
+    }
+}
+
+/// Towards which end of a ladder.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Way {
+    Up,
+    Down,
+}
+
+impl Way {
+    const BOTH: [Self; 2] = [Self::Up, Self::Down];
+
+    const fn back(self) -> Self {
+        match self {
+            Self::Up => Self::Down,
+            Self::Down => Self::Up,
+        }
+    }
+}
+
+/// A knob with its ladder.
+#[derive(Copy, Clone, Debug)]
+struct Dial {
+    knob: Knob,
+    ladder: Ladder,
+    /// Ways that did not pay, or that it came from, by [`Way`].
+    barred: [bool; 2],
+}
+
+/// A step whose effect is not known yet.
+#[derive(Copy, Clone, Debug)]
+struct Open {
+    dial: usize,
+    way: Way,
+    /// Place before it.
+    from: usize,
+    /// What was seen before it.
+    before: Observation,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Phase {
+    /// Collects what is so far.
+    Base,
+    /// Collects what came of a step.
+    Trial(Open),
+    /// A step of a knob that the next QP has: it waits for [`Tuner::renewed`].
+    Proposed(Open),
+    /// As before, of a step that was taken back.
+    Returned,
+    /// Nothing left to try, as long as the load is this.
+    Settled,
+}
+
+/// Turns one [`Knob`] at a time by one place of its [`Ladder`], and keeps what pays.
+///
+/// The program closes a window now and then and gives the [`Observation`]; the tuner answers with a
+/// [`Step`] or nothing. After a step it lets some windows pass and compares the next ones with
+/// those before. A step that paid is followed by another in that direction; one that did not is
+/// *taken back once, and that direction barred* until the load changes, as is the direction that a
+/// step which paid came from. So in a steady load, whatever the response and its noise:
+///
+/// - no step is made twice, and each is taken back once at most;
+/// - a knob with n values makes at most n - 1 steps that are kept, and two that are not; then the
+///   tuner stands still;
+/// - each value is one of its ladder's.
+///
+/// It finds the best where the response of each knob has one peak, with at least `gain_percent`
+/// between neighbours, and the knobs do not change each other's best value much. For all else there
+/// is the search on the simulator, `doorbell tune`.
+///
+/// Knobs of [`When::Now`] are tried without a reason; those of [`When::NextQp`] only when the
+/// counters name one, behind the others. Such a step is a *proposal*: nothing else is turned until
+/// the program has queue pairs with it and says so by [`renewed`](Tuner::renewed).
+///
+/// The load counts as another when the rate, the mean size of messages or the 99th percentile, as
+/// medians of two judgements on end, differ by `load_change_percent` from what they were when the
+/// tuner came to rest. Then every direction is free again.
+///
+/// ```
+/// use doorbell_core::policy::tuner::{Knob, Ladder, Observation, Tuner, TunerConfig};
+/// use doorbell_core::units::Span;
+///
+/// let batch = (Knob::MaxWrs, Ladder::doubling(1, 64, 1));
+/// let mut tuner = Tuner::new(TunerConfig::default(), &[batch]).unwrap();
+/// for _ in 0..100 {
+///     // Doorbells cost up to a batch of 8, beyond which the wire is the limit.
+///     let wrs = tuner.value(Knob::MaxWrs).unwrap();
+///     tuner.observe(&Observation {
+///         time: Span::from_us(50),
+///         messages: 100 * wrs.min(8),
+///         bytes: 6400 * wrs.min(8),
+///         p99: Span::from_us(10 + wrs),
+///         ..Observation::default()
+///     });
+/// }
+/// assert!(tuner.is_settled());
+/// assert_eq!(tuner.value(Knob::MaxWrs), Some(8));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tuner {
+    config: TunerConfig,
+    dials: Vec<Dial>,
+    steps: Vec<Step>,
+    phase: Phase,
+    /// Windows that do not count yet.
+    skip: u8,
+    seen: [Observation; MAX_WINDOWS],
+    held: usize,
+    window: u64,
+    /// What was seen when it came to rest, or waits since.
+    rest: Option<Observation>,
+    /// Judgements on end that differ from it.
+    odd: u8,
+}
+
+impl Tuner {
+    /// A tuner for these knobs, which are tried in this order, from the values on which their
+    /// ladders stand. The program has these values.
+    ///
+    /// # Errors
+    /// See [`TunerError`].
+    pub fn new(config: TunerConfig, knobs: &[(Knob, Ladder)]) -> Result<Self, TunerError> {
+        config.check()?;
+        if knobs.is_empty() {
+            return Err(TunerError::NoKnobs);
+        }
+        for (i, (knob, _)) in knobs.iter().enumerate() {
+            if knobs[..i].iter().any(|(k, _)| k == knob) {
+                return Err(TunerError::Twice { knob: *knob });
+            }
+        }
+        let dial = |&(knob, ladder): &(Knob, Ladder)| Dial { knob, ladder, barred: [false; 2] };
+        Ok(Self {
+            config,
+            dials: knobs.iter().map(dial).collect(),
+            steps: Vec::with_capacity(config.max_steps.into()),
+            phase: Phase::Base,
+            skip: config.skip,
+            seen: [Observation::default(); MAX_WINDOWS],
+            held: 0,
+            window: 0,
+            rest: None,
+            odd: 0,
+        })
+    }
+
+    /// The value of a knob, proposals included; `None` for one that it has not.
+    pub fn value(&self, knob: Knob) -> Option<u64> {
+        self.dials.iter().find(|d| d.knob == knob).map(|d| d.ladder.value())
+    }
+
+    /// All steps so far, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Whether there is nothing left to try, as long as the load is what it is.
+    pub const fn is_settled(&self) -> bool {
+        matches!(self.phase, Phase::Settled)
+    }
+
+    /// Whether a proposal waits for the next queue pair.
+    pub const fn is_waiting(&self) -> bool {
+        matches!(self.phase, Phase::Proposed(_) | Phase::Returned)
+    }
+
+    /// A window ended. Gives the step to make, if there is one. A window without messages says
+    /// nothing, and is passed over.
+    pub fn observe(&mut self, window: &Observation) -> Option<Step> {
+        self.window += 1;
+        if window.messages == 0 {
+            return None;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return None;
+        }
+        self.seen[self.held] = *window;
+        self.held += 1;
+        if self.held < self.config.windows.into() {
+            return None;
+        }
+        let saw = Observation::median(&mut self.seen[..self.held]);
+        self.held = 0;
+        self.judge(saw)
+    }
+
+    /// The program's queue pairs have what was proposed: all of [`value`](Tuner::value).
+    pub fn renewed(&mut self) {
+        match self.phase {
+            Phase::Proposed(open) => self.go_on(Phase::Trial(open)),
+            Phase::Returned => self.go_on(Phase::Base),
+            Phase::Base | Phase::Trial(_) | Phase::Settled => {}
+        }
+    }
+
+    fn judge(&mut self, saw: Observation) -> Option<Step> {
+        match self.phase {
+            Phase::Base => self.next(saw),
+            Phase::Trial(open) if self.pays(&open.before, &saw) => {
+                // Where it came from was worse.
+                self.dials[open.dial].barred[open.way.back() as usize] = true;
+                match self.target(open.dial, open.way, &saw) {
+                    Some((to, _)) if self.has_room() => {
+                        Some(self.turn(open.dial, open.way, to, Why::Paid, saw))
+                    }
+                    _ => self.next(saw),
+                }
+            }
+            Phase::Trial(open) => {
+                self.dials[open.dial].barred[open.way as usize] = true;
+                let step = self.record(open.dial, open.from, Why::TakenBack, saw);
+                self.go_on(match step.when() {
+                    When::Now => Phase::Base,
+                    When::NextQp => Phase::Returned,
+                });
+                Some(step)
+            }
+            Phase::Proposed(_) | Phase::Returned | Phase::Settled => self.watch(saw),
+        }
+    }
+
+    /// At rest, or while a proposal waits: whether the load is another, or the counters ask for
+    /// something that was not tried.
+    fn watch(&mut self, saw: Observation) -> Option<Step> {
+        let rest = *self.rest.get_or_insert(saw);
+        self.odd = if self.is_other(&rest, &saw) { self.odd + 1 } else { 0 };
+        if self.odd < 2 {
+            return if self.is_settled() { self.next(saw) } else { None };
+        }
+        self.dials.iter_mut().for_each(|d| d.barred = [false; 2]);
+        match self.phase {
+            Phase::Proposed(open) if self.steps.len() < self.config.max_steps.into() => {
+                let step = self.record(open.dial, open.from, Why::Withdrawn, saw);
+                self.go_on(Phase::Base);
+                Some(step)
+            }
+            Phase::Settled => {
+                self.go_on(Phase::Base);
+                self.next(saw)
+            }
+            // What was taken back must first be with the queue pairs.
+            _ => None,
+        }
+    }
+
+    /// The first step that nothing bars, or rest.
+    fn next(&mut self, saw: Observation) -> Option<Step> {
+        let of = |when| self.untried(when, &saw);
+        let found = of(When::Now).or_else(|| of(When::NextQp)).filter(|_| self.has_room());
+        if let Some((i, way, to, why)) = found {
+            return Some(self.turn(i, way, to, why, saw));
+        }
+        if !self.is_settled() {
+            self.go_on(Phase::Settled);
+            self.rest = Some(saw);
+        }
+        None
+    }
+
+    /// The first direction of these knobs that is not barred and has a place to go to.
+    fn untried(&self, when: When, saw: &Observation) -> Option<(usize, Way, usize, Why)> {
+        let ways = (0..self.dials.len()).flat_map(|i| Way::BOTH.map(|way| (i, way)));
+        let free = |(i, way): &(usize, Way)| {
+            let dial = &self.dials[*i];
+            dial.knob.when() == when && !dial.barred[*way as usize]
+        };
+        let go = |(i, way)| self.target(i, way, saw).map(|(to, why)| (i, way, to, why));
+        ways.filter(free).find_map(go)
+    }
+
+    /// The place to go to in one direction, and why, if there is a reason.
+    fn target(&self, dial: usize, way: Way, saw: &Observation) -> Option<(usize, Why)> {
+        let Dial { knob, ladder, .. } = &self.dials[dial];
+        let near = match way {
+            Way::Up => Some(ladder.at() + 1).filter(|i| *i < ladder.values().len()),
+            Way::Down => ladder.at().checked_sub(1),
+        }?;
+        let why = match (knob, way) {
+            (Knob::RnrTimer, _) | (Knob::RecvDepth, Way::Up) if saw.rnr_naks > 0 => Why::RnrNaks,
+            (Knob::Timeout, _) | (Knob::RetryCnt, Way::Up) if saw.timeouts > 0 => Why::Timeouts,
+            (Knob::SendDepth, Way::Up) if nearly_full(saw) => Why::QueueFull,
+            (Knob::Inline, Way::Up) if saw.mean_bytes() > ladder.value() => {
+                // A limit that is still too small changes nothing.
+                let fits = |i: &usize| ladder.values()[*i] >= saw.mean_bytes();
+                return (near..ladder.values().len()).find(fits).map(|i| (i, Why::FitsInline));
+            }
+            _ if knob.when() == When::Now => Why::Trial,
+            _ => return None,
+        };
+        Some((near, why))
+    }
+
+    /// Whether there is room for a step, and for taking it back.
+    fn has_room(&self) -> bool {
+        self.steps.len() + 2 <= self.config.max_steps.into()
+    }
+
+    fn turn(&mut self, dial: usize, way: Way, to: usize, why: Why, saw: Observation) -> Step {
+        let open = Open { dial, way, from: self.dials[dial].ladder.at(), before: saw };
+        let step = self.record(dial, to, why, saw);
+        self.go_on(match step.when() {
+            When::Now => Phase::Trial(open),
+            When::NextQp => Phase::Proposed(open),
+        });
+        step
+    }
+
+    fn record(&mut self, dial: usize, to: usize, why: Why, saw: Observation) -> Step {
+        assert!(self.steps.len() < self.config.max_steps.into(), "a step has its place");
+        let Dial { knob, ladder, .. } = &mut self.dials[dial];
+        let from = ladder.value();
+        ladder.go(to);
+        let window = self.window - 1;
+        let step = Step { window, knob: *knob, from, to: ladder.value(), why, saw };
+        self.steps.push(step);
+        step
+    }
+
+    fn go_on(&mut self, phase: Phase) {
+        // At rest nothing changed, so every window counts.
+        self.skip = if matches!(phase, Phase::Settled) { 0 } else { self.config.skip };
+        self.phase = phase;
+        (self.held, self.odd, self.rest) = (0, 0, None);
+    }
+
+    /// Whether `after` is better than `before` by what a step has to give.
+    fn pays(&self, before: &Observation, after: &Observation) -> bool {
+        let more = |a: u64, b: u64| exceeds(a, b, self.config.gain_percent);
+        let keeps = |o: &Observation| self.config.budget.is_none_or(|most| o.p99 <= most);
+        let sooner = more(before.p99.as_ps(), after.p99.as_ps());
+        let (was, is) = (before.bits_per_second(), after.bits_per_second());
+        match (keeps(before), keeps(after)) {
+            (true, false) => false,
+            (false, true) => true,
+            (false, false) => sooner,
+            (true, true) => more(is, was) || (sooner && !more(was, is)),
+        }
+    }
+
+    /// Whether two observations are of different loads.
+    fn is_other(&self, a: &Observation, b: &Observation) -> bool {
+        let apart = |of: fn(&Observation) -> u64| {
+            let (x, y) = (of(a), of(b));
+            exceeds(x, y, self.config.load_change_percent)
+                || exceeds(y, x, self.config.load_change_percent)
+        };
+        apart(Observation::messages_per_second)
+            || apart(Observation::mean_bytes)
+            || apart(|o| o.p99.as_ps())
+    }
+}
+
+/// Whether `a` is more than `b` by more than so many percent.
+const fn exceeds(a: u64, b: u64, percent: u8) -> bool {
+    a as u128 * 100 > b as u128 * (100 + percent as u128)
+}
+
+/// Whether at least seven of eight slots were in use.
+const fn nearly_full(saw: &Observation) -> bool {
+    saw.slots > 0 && saw.fill as u64 * 8 >= saw.slots as u64 * 7
+}

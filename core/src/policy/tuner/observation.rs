@@ -1,0 +1,227 @@
+//! What a tuner goes by: a window's counts and latencies.
+
+use super::Histogram;
+use crate::units::{Span, Time};
+
+/// What happened in one window of time. A program fills it from its own completions, mostly by a
+/// [`Meter`]; what its back end does not tell stays 0.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Observation {
+    /// How long the window was.
+    pub time: Span,
+    /// Messages that completed.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Rings.
+    pub rings: u64,
+    /// Half of the messages took no longer, from the hand-over to the news of their completion.
+    pub p50: Span,
+    /// 99 % of the messages took no longer.
+    pub p99: Span,
+    /// RNR NAKs that came.
+    pub rnr_naks: u64,
+    /// Packets that were sent again.
+    pub retransmissions: u64,
+    /// ACK timers that ran out.
+    pub timeouts: u64,
+    /// Most slots of the send queue in use.
+    pub fill: u32,
+    /// Slots of the send queue; 0 where they are not known.
+    pub slots: u32,
+}
+
+impl Observation {
+    /// Bits of messages per second, rounded down; 0 for no time.
+    pub fn bits_per_second(&self) -> u64 {
+        per_second(u128::from(self.bytes) * 8, self.time)
+    }
+
+    /// Messages per second, rounded down; 0 for no time.
+    pub fn messages_per_second(&self) -> u64 {
+        per_second(self.messages.into(), self.time)
+    }
+
+    /// Mean bytes of a message, rounded down; 0 without messages.
+    pub fn mean_bytes(&self) -> u64 {
+        self.bytes.checked_div(self.messages).unwrap_or(0)
+    }
+
+    /// One observation for several windows: the counts of the window whose rate is the median, the
+    /// medians of both latencies, the most slots, and the sums of what should not happen at all.
+    /// A single window that differs decides nothing.
+    pub(super) fn median(windows: &mut [Self]) -> Self {
+        let middle = windows.len() / 2;
+        windows.sort_unstable_by_key(|w| w.p50);
+        let p50 = windows[middle].p50;
+        windows.sort_unstable_by_key(|w| w.p99);
+        let p99 = windows[middle].p99;
+        windows.sort_unstable_by_key(Self::bits_per_second);
+        let sum = |of: fn(&Self) -> u64| windows.iter().map(of).fold(0, u64::saturating_add);
+        Self {
+            p50,
+            p99,
+            rnr_naks: sum(|w| w.rnr_naks),
+            retransmissions: sum(|w| w.retransmissions),
+            timeouts: sum(|w| w.timeouts),
+            fill: windows.iter().map(|w| w.fill).max().unwrap_or(0),
+            ..windows[middle]
+        }
+    }
+}
+
+fn per_second(count: u128, time: Span) -> u64 {
+    const PS_PER_S: u128 = 1_000_000_000_000;
+    let rate = (count * PS_PER_S).checked_div(time.as_ps().into()).unwrap_or(0);
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// Counters of the back end as they stand, since the beginning. Those that it has not stay 0.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// RNR NAKs.
+    pub rnr_naks: u64,
+    /// Packets that were sent again.
+    pub retransmissions: u64,
+    /// ACK timers that ran out.
+    pub timeouts: u64,
+}
+
+/// Fills [`Observation`]s, one for each window of a fixed length.
+///
+/// ```
+/// use doorbell_core::policy::tuner::{Meter, Totals};
+/// use doorbell_core::units::{Span, Time};
+///
+/// let mut meter = Meter::new(Span::from_us(50), Time::ZERO);
+/// meter.rung();
+/// meter.completed(4096, Span::from_us(3));
+/// let end = Time::ZERO + Span::from_us(50);
+/// assert_eq!(meter.due(), end);
+/// let seen = meter.close(end, Totals::default(), 64);
+/// assert_eq!((seen.messages, seen.rings, seen.bits_per_second()), (1, 1, 655_360_000));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Meter {
+    window: Span,
+    since: Time,
+    now: Observation,
+    latencies: Histogram,
+    totals: Totals,
+}
+
+impl Meter {
+    /// Windows of this length, the first from `now` on. Longer: steadier figures, and a tuner that
+    /// takes longer. A window should hold some hundred messages, or its 99th percentile is its
+    /// maximum. Zero counts as a picosecond.
+    pub fn new(window: Span, now: Time) -> Self {
+        Self {
+            window: window.max(Span::from_ps(1)),
+            since: now,
+            now: Observation::default(),
+            latencies: Histogram::default(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// When the window ends.
+    #[inline]
+    pub fn due(&self) -> Time {
+        self.since + self.window
+    }
+
+    /// A message completed.
+    #[inline]
+    pub fn completed(&mut self, bytes: u32, latency: Span) {
+        self.now.messages += 1;
+        self.now.bytes = self.now.bytes.saturating_add(bytes.into());
+        self.latencies.record(latency);
+    }
+
+    /// A ring announced something.
+    #[inline]
+    pub const fn rung(&mut self) {
+        self.now.rings += 1;
+    }
+
+    /// So many slots of the send queue are in use.
+    #[inline]
+    pub const fn filled(&mut self, slots: u32) {
+        if slots > self.now.fill {
+            self.now.fill = slots;
+        }
+    }
+
+    /// The window ends now, and the next begins. `totals` are the back end's counters as they
+    /// stand; `slots` those of the send queue. A window that is closed late is that much longer.
+    pub fn close(&mut self, now: Time, totals: Totals, slots: u32) -> Observation {
+        let quantile = |n| self.latencies.quantile(n, 100).unwrap_or(Span::ZERO);
+        let seen = Observation {
+            time: now.since(self.since),
+            p50: quantile(50),
+            p99: quantile(99),
+            rnr_naks: totals.rnr_naks.saturating_sub(self.totals.rnr_naks),
+            retransmissions: totals.retransmissions.saturating_sub(self.totals.retransmissions),
+            timeouts: totals.timeouts.saturating_sub(self.totals.timeouts),
+            slots,
+            ..self.now
+        };
+        self.since = now;
+        self.now = Observation::default();
+        self.latencies.clear();
+        self.totals = totals;
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_has_what_happened_in_it_and_nothing_of_the_one_before() {
+        let at = |us| Time::ZERO + Span::from_us(us);
+        let mut m = Meter::new(Span::from_us(10), at(5));
+        assert_eq!(m.due(), at(15));
+        m.completed(100, Span::from_us(1));
+        m.completed(50, Span::from_us(4));
+        m.rung();
+        m.filled(7);
+        m.filled(3);
+        let totals = Totals { rnr_naks: 5, retransmissions: 9, timeouts: 1 };
+        let first = m.close(at(25), totals, 16);
+        assert_eq!((first.time, first.messages, first.bytes), (Span::from_us(20), 2, 150));
+        assert_eq!((first.rings, first.fill, first.slots, first.mean_bytes()), (1, 7, 16, 75));
+        assert!(first.p50 >= Span::from_us(1) && first.p50 < Span::from_us(2));
+        assert!(first.p99 >= Span::from_us(4) && first.p99 < Span::from_us(5));
+        assert_eq!((first.rnr_naks, first.retransmissions, first.timeouts), (5, 9, 1));
+        let second = m.close(at(35), Totals { rnr_naks: 7, ..totals }, 16);
+        let idle = Observation {
+            time: Span::from_us(10),
+            rnr_naks: 2,
+            slots: 16,
+            ..Observation::default()
+        };
+        assert_eq!(second, idle);
+        assert_eq!((second.mean_bytes(), Observation::default().bits_per_second()), (0, 0));
+    }
+
+    #[test]
+    fn one_window_that_differs_decides_nothing() {
+        let of = |messages, us, naks| Observation {
+            time: Span::from_us(10),
+            messages,
+            bytes: messages * 10,
+            p50: Span::from_us(us),
+            p99: Span::from_us(2 * us),
+            rnr_naks: naks,
+            ..Observation::default()
+        };
+        let median = Observation::median(&mut [of(100, 3, 1), of(1, 900, 2), of(101, 2, 0)]);
+        assert_eq!(
+            (median.messages, median.p50, median.p99),
+            (100, Span::from_us(3), Span::from_us(6))
+        );
+        assert_eq!(median.rnr_naks, 3, "what should not happen is added");
+    }
+}

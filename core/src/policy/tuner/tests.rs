@@ -1,0 +1,353 @@
+use super::*;
+use crate::units::Span;
+use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
+
+/// A window with a rate, in messages of 64 bytes, and a 99th percentile.
+fn window(messages: u64, p99_ns: u64) -> Observation {
+    Observation {
+        time: Span::from_us(100),
+        messages,
+        bytes: 64 * messages,
+        p50: Span::from_ns(p99_ns / 2),
+        p99: Span::from_ns(p99_ns),
+        slots: 128,
+        ..Observation::default()
+    }
+}
+
+fn quick() -> TunerConfig {
+    TunerConfig { windows: 1, skip: 0, ..TunerConfig::default() }
+}
+
+fn one(config: TunerConfig, knob: Knob, values: &[u64], start: u64) -> Tuner {
+    Tuner::new(config, &[(knob, Ladder::of(values, start).unwrap())]).unwrap()
+}
+
+/// Observes `respond(value)` for so many windows; the values that steps went to.
+fn drive(
+    t: &mut Tuner,
+    windows: usize,
+    mut respond: impl FnMut(&Tuner) -> Observation,
+) -> Vec<u64> {
+    let before = t.steps().len();
+    for _ in 0..windows {
+        let o = respond(t);
+        t.observe(&o);
+    }
+    t.steps()[before..].iter().map(|s| s.to).collect()
+}
+
+#[test]
+fn a_step_that_pays_is_followed_and_one_that_does_not_is_taken_back_once() {
+    let mut t = one(quick(), Knob::MaxWrs, &[1, 2, 4, 8, 16], 2);
+    let respond = |t: &Tuner| match t.value(Knob::MaxWrs).unwrap() {
+        8 => window(1000, 9000),
+        4 => window(900, 9000),
+        _ => window(800, 9000),
+    };
+    assert_eq!(drive(&mut t, 50, respond), [4, 8, 16, 8]);
+    assert!(t.is_settled());
+    let why: Vec<Why> = t.steps().iter().map(|s| s.why).collect();
+    assert_eq!(why, [Why::Trial, Why::Paid, Why::Paid, Why::TakenBack]);
+    assert_eq!(t.steps()[1].saw, window(900, 9000), "the observation that caused it");
+    assert_eq!(t.steps().iter().map(|s| s.window).collect::<Vec<_>>(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn both_directions_are_tried_and_a_flat_response_ends_where_it_began() {
+    let mut t = one(quick(), Knob::SignalEvery, &[1, 2, 4], 2);
+    assert_eq!(drive(&mut t, 50, |_| window(500, 4000)), [4, 2, 1, 2]);
+    assert!(t.is_settled());
+}
+
+#[test]
+fn three_percent_are_kept_and_less_is_not() {
+    for (messages, kept) in [(10_300, 1), (10_301, 2)] {
+        let mut t = one(quick(), Knob::Pace, &[1, 2], 1);
+        let at = |t: &Tuner| t.value(Knob::Pace).unwrap();
+        drive(&mut t, 9, |t| window(if at(t) == 2 { messages } else { 10_000 }, 5000));
+        assert_eq!(at(&t), kept, "{messages}");
+    }
+}
+
+#[test]
+fn within_a_budget_the_rate_counts_and_beyond_it_the_latency() {
+    let budget = |us| TunerConfig { budget: Some(Span::from_us(us)), ..quick() };
+    // Each doubling brings half as much again, and doubles the latency.
+    let respond = |t: &Tuner| {
+        let i = t.value(Knob::MaxWrs).unwrap();
+        window(1000 * 3u64.pow(i as u32) / 2u64.pow(i as u32), 2000 << i)
+    };
+    for (us, ends) in [(1, 0), (2, 0), (8, 2), (15, 2), (16, 3), (100, 4)] {
+        for start in 0..5 {
+            let mut t = one(budget(us), Knob::MaxWrs, &[0, 1, 2, 3, 4], start);
+            drive(&mut t, 50, respond);
+            assert_eq!(t.value(Knob::MaxWrs), Some(ends), "{us} us from {start}");
+        }
+    }
+    let mut free = one(quick(), Knob::MaxWrs, &[0, 1, 2, 3, 4], 0);
+    drive(&mut free, 50, respond);
+    assert_eq!(free.value(Knob::MaxWrs), Some(4), "without a budget only the rate counts");
+}
+
+#[test]
+fn at_the_same_rate_the_shorter_latency_is_kept() {
+    let mut t = one(quick(), Knob::MaxDelay, &[100, 200, 400], 400);
+    let respond = |t: &Tuner| window(700, 3000 + t.value(Knob::MaxDelay).unwrap());
+    // 3.4 us to 3.2 us are 6 %, to 3.1 us another 3.2 %.
+    assert_eq!(drive(&mut t, 50, respond), [200, 100]);
+}
+
+#[test]
+fn a_single_odd_window_decides_nothing_and_those_behind_a_change_do_not_count() {
+    let mut t = one(TunerConfig::default(), Knob::MaxWrs, &[1, 2, 4], 1);
+    let mut n = 0;
+    let respond = |t: &Tuner| {
+        n += 1;
+        // Every fifth window is ten times slower, whatever the setting.
+        let messages = if n % 5 == 0 { 50 } else { 500 * t.value(Knob::MaxWrs).unwrap().min(2) };
+        window(messages, 5000)
+    };
+    assert_eq!(drive(&mut t, 100, respond), [2, 4, 2]);
+    let windows: Vec<u64> = t.steps().iter().map(|s| s.window).collect();
+    assert_eq!(windows, [3, 7, 11], "one that does not count, and three that do");
+}
+
+#[test]
+fn idle_windows_say_nothing() {
+    let mut t = one(quick(), Knob::MaxWrs, &[1, 2], 1);
+    assert_eq!(drive(&mut t, 9, |_| Observation { messages: 0, ..window(1, 1) }), [0; 0]);
+    assert_eq!(drive(&mut t, 1, |_| window(10, 1000)), [2]);
+}
+
+#[test]
+fn another_load_frees_what_was_barred_and_a_similar_one_does_not() {
+    let respond = |best: u64, messages: u64| {
+        move |t: &Tuner| {
+            let off = t.value(Knob::MaxWrs).unwrap().abs_diff(best);
+            window(messages - messages / 10 * off, 5000)
+        }
+    };
+    let mut t = one(quick(), Knob::MaxWrs, &[1, 2, 3, 4], 1);
+    drive(&mut t, 50, respond(2, 10_000));
+    let steps = t.steps().len();
+    assert_eq!((t.is_settled(), t.value(Knob::MaxWrs)), (true, Some(2)));
+    // 40 % more at the setting as it stands is no other load, though 4 would be best by now.
+    drive(&mut t, 50, |_| window(14_000, 5000));
+    assert_eq!(t.steps().len(), steps);
+    drive(&mut t, 50, respond(4, 30_000));
+    assert_eq!((t.is_settled(), t.value(Knob::MaxWrs)), (true, Some(4)));
+}
+
+#[test]
+fn one_judgement_of_another_load_is_not_enough() {
+    let mut t = one(quick(), Knob::MaxWrs, &[1, 2], 1);
+    drive(&mut t, 20, |_| window(1000, 5000));
+    let steps = t.steps().len();
+    let mut n = 0;
+    drive(&mut t, 100, |_| {
+        n += 1;
+        window(if n % 2 == 0 { 3000 } else { 1000 }, 5000)
+    });
+    assert_eq!(t.steps().len(), steps);
+}
+
+#[test]
+fn what_the_next_qp_has_is_proposed_for_a_reason_and_waits() {
+    let naks = |n| Observation { rnr_naks: n, ..window(1000, 5000) };
+    let mut t = one(quick(), Knob::RecvDepth, &[64, 128, 256], 64);
+    assert_eq!(drive(&mut t, 20, |_| naks(0)), [0; 0], "no reason");
+    assert!(t.is_settled() && !t.is_waiting());
+    assert_eq!(drive(&mut t, 20, |_| naks(1)), [128], "and nothing more until there is a QP");
+    assert_eq!((t.steps()[0].why, t.steps()[0].when()), (Why::RnrNaks, When::NextQp));
+    assert!(t.is_waiting());
+    t.renewed();
+    assert_eq!(drive(&mut t, 20, |_| window(1200, 4000)), [0; 0], "it paid, without another NAK");
+    assert_eq!(t.value(Knob::RecvDepth), Some(128));
+    assert_eq!(drive(&mut t, 20, |_| Observation { rnr_naks: 9, ..window(1200, 4000) }), [256]);
+    t.renewed();
+    let flat = |_: &Tuner| Observation { rnr_naks: 9, ..window(1200, 4000) };
+    assert_eq!(drive(&mut t, 20, flat), [128], "did not pay");
+    assert!(t.is_waiting());
+    t.renewed();
+    assert_eq!(drive(&mut t, 20, flat), [0; 0], "barred");
+    assert!(t.is_settled());
+}
+
+#[test]
+fn a_proposal_is_withdrawn_when_the_load_changes() {
+    let mut t = one(quick(), Knob::Timeout, &[10, 11], 10);
+    let timeouts = |n| Observation { timeouts: 1, ..window(n, 5000) };
+    assert_eq!(drive(&mut t, 10, |_| timeouts(1000)), [11]);
+    assert_eq!(drive(&mut t, 3, |_| window(4000, 5000)), [10]);
+    assert_eq!(t.steps().last().unwrap().why, Why::Withdrawn);
+    t.renewed();
+    assert_eq!(drive(&mut t, 10, |_| timeouts(4000)), [11], "free again");
+}
+
+#[test]
+fn each_reason_has_its_knob() {
+    let base = Observation { bytes: 32_000, ..window(1000, 5000) };
+    for (knob, values, saw, to, why) in [
+        (Knob::RnrTimer, [5, 12, 0], Observation { rnr_naks: 1, ..base }, 0, Why::RnrNaks),
+        (Knob::RetryCnt, [1, 3, 7], Observation { timeouts: 1, ..base }, 7, Why::Timeouts),
+        (Knob::SendDepth, [64, 128, 256], Observation { fill: 112, ..base }, 256, Why::QueueFull),
+        (Knob::Inline, [0, 32, 64], Observation { bytes: 33_000, ..base }, 64, Why::FitsInline),
+    ] {
+        assert_eq!(one(quick(), knob, &values, values[1]).observe(&base), None, "{knob:?}");
+        let step = one(quick(), knob, &values, values[1]).observe(&saw).unwrap();
+        assert_eq!((step.to, step.why), (to, why));
+    }
+    let nearly = Observation { fill: 111, ..base };
+    assert_eq!(one(quick(), Knob::SendDepth, &[64, 128], 64).observe(&nearly), None);
+    let inline =
+        |bytes| one(quick(), Knob::Inline, &[0, 32, 64], 0).observe(&Observation { bytes, ..base });
+    assert_eq!(inline(64_000).map(|s| s.to), Some(64), "past a limit that would not do");
+    assert_eq!(inline(65_000), None, "none would do");
+}
+
+#[test]
+fn steps_are_bounded_and_the_last_can_be_taken_back() {
+    for max_steps in 2..6 {
+        let config = TunerConfig { max_steps, ..quick() };
+        let mut t = one(config, Knob::MaxWrs, &[1, 2, 4, 8, 16, 32, 64], 1);
+        let grow = |t: &Tuner| window(100 * t.value(Knob::MaxWrs).unwrap(), 5000);
+        drive(&mut t, 50, grow);
+        assert_eq!(t.steps().len(), usize::from(max_steps) - 1);
+        let mut t = one(config, Knob::MaxWrs, &[1, 2, 4], 2);
+        let flat = drive(&mut t, 50, |_| window(100, 5000));
+        assert_eq!(flat.len(), usize::from(max_steps) / 2 * 2, "both steps of a trial or none");
+        assert_eq!(t.value(Knob::MaxWrs), Some(2));
+    }
+}
+
+#[test]
+fn both_sides_of_every_limit_of_the_configuration() {
+    let knobs = [(Knob::MaxWrs, Ladder::doubling(1, 8, 1))];
+    let made = |c: TunerConfig| Tuner::new(c, &knobs).map(|_| ());
+    let c = TunerConfig::default();
+    let out = |field, got, min, max| Err(TunerError::OutOfRange { field, got, min, max });
+    for (good, bad, error) in [
+        (TunerConfig { windows: 1, ..c }, TunerConfig { windows: 0, ..c }, out("windows", 0, 1, 9)),
+        (
+            TunerConfig { windows: 9, ..c },
+            TunerConfig { windows: 10, ..c },
+            out("windows", 10, 1, 9),
+        ),
+        (
+            TunerConfig { gain_percent: 1, ..c },
+            TunerConfig { gain_percent: 0, ..c },
+            out("gain_percent", 0, 1, 50),
+        ),
+        (
+            TunerConfig { gain_percent: 50, ..c },
+            TunerConfig { gain_percent: 51, ..c },
+            out("gain_percent", 51, 1, 50),
+        ),
+        (
+            TunerConfig { load_change_percent: 5, ..c },
+            TunerConfig { load_change_percent: 4, ..c },
+            out("load_change_percent", 4, 5, 200),
+        ),
+        (
+            TunerConfig { load_change_percent: 200, ..c },
+            TunerConfig { load_change_percent: 201, ..c },
+            out("load_change_percent", 201, 5, 200),
+        ),
+        (
+            TunerConfig { max_steps: 2, ..c },
+            TunerConfig { max_steps: 1, ..c },
+            out("max_steps", 1, 2, MAX_STEPS),
+        ),
+        (
+            TunerConfig { max_steps: MAX_STEPS, ..c },
+            TunerConfig { max_steps: MAX_STEPS + 1, ..c },
+            out("max_steps", MAX_STEPS + 1, 2, MAX_STEPS),
+        ),
+    ] {
+        assert_eq!((made(good), made(bad)), (Ok(()), error));
+    }
+    assert_eq!(Tuner::new(c, &[]).map(|_| ()), Err(TunerError::NoKnobs));
+    let twice = Tuner::new(c, &[knobs[0], knobs[0]]).map(|_| ());
+    assert_eq!(twice, Err(TunerError::Twice { knob: Knob::MaxWrs }));
+}
+
+const KNOBS: [Knob; 4] = [Knob::MaxWrs, Knob::MaxDelay, Knob::SignalEvery, Knob::RnrTimer];
+
+/// Any stationary response of up to four knobs: a rate and a latency for each combination, taken
+/// from the bits of a seed, so smooth or not; and noise of up to so many parts in 100.
+fn respond(t: &Tuner, n: usize, table: &[u64], draw: u64, noise: u64) -> Observation {
+    let cell = KNOBS[..n].iter().fold(0, |i, k| i * 5 + t.value(*k).unwrap() as usize);
+    let at = table[cell % table.len()];
+    let noisy = |value: u64, draw: u64| {
+        let part = (draw % (2 * noise + 1)) as i64 - noise as i64;
+        value.saturating_add_signed(value as i64 * part / 100)
+    };
+    let naks = u64::from(at.is_multiple_of(3));
+    let (rate, p99) = (1000 + at % 9000, 1000 + (at >> 20) % 50_000);
+    Observation { rnr_naks: naks, ..window(noisy(rate, draw), noisy(p99, draw >> 32)) }
+}
+
+proptest! {
+    /// In a steady load no step is made twice, each is taken back once at most, all values are the
+    /// ladder's, and after a bounded number of steps nothing moves any more. The response is any
+    /// table at all, with noise of up to 15 %, far above what a step must give.
+    #[test]
+    fn nothing_oscillates_in_a_steady_load(
+        n in 1..=4usize, lens in prop::array::uniform4(1..=5usize), start in any::<[usize; 4]>(),
+        table in prop::collection::vec(any::<u64>(), 1..64), flat in any::<bool>(),
+        noise in 0..=15u64, windows in 1..=5u8, budget in prop::option::of(1..60u64),
+        draws in prop::collection::vec(any::<u64>(), 97),
+    ) {
+        let table = if flat { vec![table[0]] } else { table };
+        let values = [0, 1, 2, 3, 4];
+        let on = |i: usize| (start[i] % lens[i]) as u64;
+        let ladder = |i: usize| Ladder::of(&values[..lens[i]], on(i)).unwrap();
+        let knobs: Vec<(Knob, Ladder)> = (0..n).map(|i| (KNOBS[i], ladder(i))).collect();
+        let budget = budget.map(Span::from_us);
+        let config = TunerConfig { windows, budget, ..TunerConfig::default() };
+        let mut t = Tuner::new(config, &knobs).unwrap();
+        let most: usize = lens[..n].iter().map(|len| len - 1 + 4).sum();
+        // Each step takes the windows of one judgement, and a proposal those until a new QP.
+        let enough = (most + 2) * (usize::from(windows) + 1) * 2;
+        let mut quiet = 0;
+        for w in 0..2 * enough {
+            let o = respond(&t, n, &table, draws[w % draws.len()], noise);
+            if t.observe(&o).is_some() && w >= enough {
+                quiet += 1;
+            }
+            if t.is_waiting() {
+                t.renewed();
+            }
+        }
+        prop_assert_eq!(quiet, 0, "steps behind the {}th window: {:?}", enough, t.steps());
+        prop_assert!(t.is_settled() && t.steps().len() <= most);
+        for (i, s) in t.steps().iter().enumerate() {
+            let same = |o: &&Step| (o.knob, o.from, o.to) == (s.knob, s.from, s.to);
+            prop_assert_eq!(t.steps().iter().filter(same).count(), 1, "step {} came twice", i);
+            let taken = s.why == Why::TakenBack;
+            prop_assert!(!taken || (t.steps()[i - 1].to, t.steps()[i - 1].from) == (s.from, s.to));
+        }
+    }
+
+    /// Where every knob has one peak with more than the gain between neighbours, it ends there.
+    #[test]
+    fn it_ends_at_the_peak_of_knobs_that_do_not_touch_each_other(
+        peaks in prop::array::uniform3(0..5u64), start in prop::array::uniform3(0..5u64),
+        noise in 0..=1u64, draws in prop::collection::vec(any::<u64>(), 97),
+    ) {
+        let values = [0, 1, 2, 3, 4];
+        let knob = |i: usize| (KNOBS[i], Ladder::of(&values, start[i]).unwrap());
+        let mut t = Tuner::new(TunerConfig::default(), &[knob(0), knob(1), knob(2)]).unwrap();
+        for w in 0..400 {
+            let off: u64 = (0..3).map(|i| t.value(KNOBS[i]).unwrap().abs_diff(peaks[i])).sum();
+            let messages = (0..off).fold(1_000_000, |m, _| m * 9 / 10);
+            let part = draws[w % draws.len()] % (2 * noise + 1);
+            t.observe(&window(messages + messages * part / 100, 5000));
+        }
+        let found = [0, 1, 2].map(|i| t.value(KNOBS[i]).unwrap());
+        prop_assert_eq!(found, peaks);
+    }
+}

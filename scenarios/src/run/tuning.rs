@@ -1,0 +1,127 @@
+//! What the tuners of programs did.
+
+use doorbell_core::policy::tuner::Knob;
+use doorbell_core::units::Span;
+
+use super::figures::by_name;
+use super::programs::Placed;
+use super::{LatencyRecorder, Metric, Outcome, Point};
+use crate::tune::TuneStep;
+use crate::workloads::{Results, TuningResults};
+
+/// Steps of all tuners, and figures of those programs that are alone under their name.
+pub(super) fn collect(point: &Point, all: &[(&Placed, &Results)], out: &mut Outcome) {
+    let with = all.iter().filter_map(|(p, r)| Some((*p, *r, r.tuning.as_ref()?)));
+    let with: Vec<(&Placed, &Results, &TuningResults)> = with.collect();
+    let programs: Vec<usize> = with.iter().map(|(p, ..)| p.program).collect();
+    for (p, _, tuning) in &with {
+        let several = programs.iter().any(|other| *other != p.program);
+        let named = |mut step: TuneStep| {
+            if several {
+                step.what = format!("program.{} {}", p.program, step.what);
+            }
+            step
+        };
+        out.tuning.extend(tuning.steps.iter().map(TuneStep::from).map(named));
+    }
+    let members = with.iter().map(|(p, results, tuning)| (p.program, (*results, *tuning)));
+    for (prefix, group) in by_name(point, members) {
+        if let [(results, tuning)] = group[..] {
+            figures(&prefix, results, tuning, out);
+        }
+    }
+}
+
+fn figures(prefix: &str, results: &Results, tuning: &TuningResults, out: &mut Outcome) {
+    let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}tuner.{name}"), m);
+    put("steps", Metric::count(tuning.steps.len() as u64));
+    for (knob, value) in &tuning.values {
+        put(
+            knob.word(),
+            match knob {
+                Knob::MaxDelay => Metric::time(Span::from_ps(*value)),
+                _ => Metric::count(*value),
+            },
+        );
+    }
+    let (Some((since, before)), Some(last)) = (tuning.rest, results.last) else { return };
+    put("rate", Metric::per_second(results.messages - before, last.since(since)));
+    let mut recorder = LatencyRecorder::new();
+    let times = results.latency_times.iter().zip(&results.latencies);
+    times.filter(|(at, _)| **at > since).for_each(|(_, l)| recorder.record(*l));
+    if let Some(summary) = recorder.summary() {
+        put("p99", Metric::time(Span::from_ps(summary.p99)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Rows, to_json, to_text};
+    use crate::run::{Run, Runner, Simulator};
+    use crate::testing::{expanded, loaded};
+
+    const FILE: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\n\
+        [[program]]\nkind = 'message-rate'\nsize = '64B'\niterations = 60000\ntuner = {}\n";
+
+    fn run(text: &str) -> Run {
+        let point = expanded(text, &[]).unwrap_or_else(|e| panic!("{e}")).remove(0).point;
+        let outcome = Simulator.run(&point).unwrap();
+        Run { point, outcome }
+    }
+
+    fn number(o: &Outcome, name: &str) -> f64 {
+        o.metrics.get(name).unwrap_or_else(|| panic!("{name}: {:?}", o.metrics)).number()
+    }
+
+    /// The core rings for each message at first, 180 ns; in batches the NIC's processing unit is
+    /// the limit, 70 ns.
+    #[test]
+    fn a_core_that_rings_for_each_message_ends_up_with_batches() {
+        let o = run(FILE).outcome;
+        assert!(number(&o, "tuner.max_wrs") >= 8.0);
+        assert!(number(&o, "tuner.rate") > 13.5e6, "{}", number(&o, "tuner.rate"));
+        let first = &o.tuning[0];
+        assert_eq!((&*first.what, &*first.from, &*first.to), ("max_wrs", "1", "2"));
+        assert_eq!((&*first.when, &*first.why), ("now", "trial"));
+        assert!(first.saw.iter().any(|s| s.name == "p99"));
+        assert_eq!(number(&o, "tuner.steps"), o.tuning.len() as f64);
+        let off = run(&FILE.replace("tuner = {}\n", "")).outcome;
+        assert!(off.tuning.is_empty() && !off.metrics.contains_key("tuner.steps"));
+    }
+
+    #[test]
+    fn a_report_has_the_steps() {
+        let one = run(FILE);
+        let n = one.outcome.tuning.len();
+        let report = crate::report::Report::new("t".into(), &loaded(FILE, &[]).unwrap(), vec![one]);
+        let json: serde_json::Value = serde_json::from_str(&to_json(&report)).unwrap();
+        let steps = &json["points"][0]["outcome"]["tuning"];
+        assert_eq!((steps.as_array().unwrap().len(), &steps[0]["what"]), (n, &"max_wrs".into()));
+        assert!(to_text(&report, Rows::All).contains("takes effect"));
+    }
+
+    /// A message every microsecond on a path of 2 us: waiting for others only costs time.
+    #[test]
+    fn messages_that_come_one_by_one_do_not_wait_for_others() {
+        let text = FILE.replace("iterations = 60000", "iterations = 20000")
+            + "interval = '1us'\nbatch = 16\nbatch_delay = '8us'\n";
+        let o = run(&text.replace("tuner = {}", "tuner = { window = '200us' }")).outcome;
+        assert!(number(&o, "tuner.p99") < 3e6, "{}", number(&o, "tuner.p99"));
+        assert_eq!(number(&o, "tuner.max_wrs"), 1.0);
+    }
+
+    #[test]
+    fn programs_that_have_no_use_for_a_tuner_are_refused() {
+        let error = |text: &str| expanded(text, &[]).unwrap_err();
+        let e = error(&FILE.replace("message-rate", "latency"));
+        assert!(e.to_string().starts_with("t.toml:9:") && e.message().contains("`tuner`"), "{e}");
+        assert!(e.remedy().unwrap().contains("only `bandwidth` and `message-rate`"));
+        let e = error(&(FILE.to_owned() + "threads = 2\nshare_qp = true\n"));
+        assert!(e.message().contains("`tuner` with `share_qp`"), "{e}");
+        let e = error(&FILE.replace("tuner = {}", "tuner = { window = '0us' }"));
+        assert!(e.to_string().starts_with("t.toml:9:"), "{e}");
+        let e = error(&FILE.replace("tuner = {}", "tuner = { widow = '9us' }"));
+        assert!(e.message().contains("unknown key `widow`"), "{e}");
+    }
+}
