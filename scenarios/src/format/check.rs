@@ -19,8 +19,8 @@ use super::check_topology::check_topology;
 use super::check_transfer::check_transfer;
 use super::qp::MTUS;
 use super::{
-    ALL_QPS, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, Scenario, StateStep, Step,
-    StepEvent, StepState, TopologyKind,
+    ALL_QPS, Memory, Op, Payload, Poll, Program, ProgramKind, QpKind, Right, Scenario, StateStep,
+    Step, StepEvent, StepState, TopologyKind,
 };
 use crate::input::{InputError, Node, Path};
 use crate::profile::Profile;

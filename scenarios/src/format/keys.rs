@@ -12,7 +12,7 @@ use crate::quantity::Unit;
 use crate::run::congestion::{Keys, settings};
 
 /// Tables of the page: how a file writes them, and their name in the schema.
-pub(crate) const TABLES: [(&str, &str); 13] = [
+pub(crate) const TABLES: [(&str, &str); 14] = [
     ("[topology]", "Topology"),
     ("[topology.credits]", "Credits"),
     ("[[topology.credits.change]]", "CreditChange"),

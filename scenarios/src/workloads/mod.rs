@@ -154,7 +154,7 @@ impl Program for Workload {
 }
 
 macro_rules! from {
-    ($($name:ident),*) => {
+    ($($name:ident),* $(,)?) => {
         $(impl From<$name> for Workload {
             fn from(p: $name) -> Self {
                 Self::$name(Box::new(p))
