@@ -29,7 +29,8 @@ fn no_two_queue_pairs_of_two_hosts_have_one_label() {
 
 const TWO: &str = "[[program]]\nname = 'p'\nkind = 'bandwidth'\nsize = '64KiB'\niterations = 40\n\
                    lanes = [{ name = 'control', size = '64B', interval = '2us' }, \
-                   { name = 'bulk', qps = 2, spread = 'least-bytes', batch = 2, pace = '80Gbps' }]\n";
+                   { name = 'bulk', qps = 2, spread = 'least-bytes', batch = 2, \
+                   pace = '80Gbps' }]\n";
 
 #[test]
 fn figures_of_lanes_have_their_names() {
