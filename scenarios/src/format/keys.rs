@@ -35,10 +35,10 @@ const HEAD: &str = "\
 # Keys of the network
 
 Every key of `[topology]`, `[switch]`, `[congestion]`, `flows` and `transfer`, with its unit, what
-holds without it, and what raising it does. Sizes are written as `\"4KiB\"` or `\"400KB\"`, times as `\"2us\"`,
-rates as `\"100Gbps\"`, lengths as `\"20m\"`, shares as `\"1/16\"`, `\"5%\"` or a number. This
-page is made of the definitions in the code: `doorbell schema keys > docs/keys.md`. How they work
-together: [fabric.md](fabric.md), [flows.md](flows.md).
+holds without it, and what raising it does. Sizes are written as `\"4KiB\"` or `\"400KB\"`, times as
+`\"2us\"`, rates as `\"100Gbps\"`, lengths as `\"20m\"`, shares as `\"1/16\"`, `\"5%\"` or a
+number. This page is made of the definitions in the code: `doorbell schema keys > docs/keys.md`. How
+they work together: [fabric.md](fabric.md), [flows.md](flows.md).
 ";
 
 /// The whole page, `docs/keys.md`.
