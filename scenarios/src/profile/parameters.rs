@@ -140,8 +140,8 @@ parameters! {
         posted_data_credits: u64 => [at_least(1)],
         /// Read requests that a receiver holds.
         nonposted_credits: u64 => [at_least(1)],
-        /// What a root complex forwards between two devices of its socket, in each direction. Lower:
-        /// GPUDirect that does not stay below one PCIe switch is slower.
+        /// What a root complex forwards between two devices of its socket, in each direction.
+        /// Lower: GPUDirect that does not stay below one PCIe switch is slower.
         peer_rate: BitRate,
         /// The same between devices of two sockets.
         peer_rate_across: BitRate,

@@ -175,7 +175,9 @@ pub struct Transfer {
     /// Segments received, and answers sent whose completion has not been seen.
     heard: u64,
     unseen: u64,
-    /// Whether the last step ended with a wait, and whether this one found completions.
+    /// When the last step ended with a wait, whether this one began later than that, and whether it
+    /// found completions.
+    waits_since: Option<Time>,
     slept: bool,
     found: bool,
     kernel: KernelUse,
@@ -204,6 +206,7 @@ impl Transfer {
             sent: 0,
             heard: 0,
             unseen: 0,
+            waits_since: None,
             slept: false,
             found: false,
             kernel: KernelUse::default(),
@@ -274,10 +277,13 @@ impl Transfer {
         if let Some(next) = self.open(t)? {
             return Ok(next);
         }
+        // A wait for what is there already ends where it began, and nobody has slept.
+        let (now, since) = (t.now(), self.waits_since.take());
+        self.slept = since.is_some_and(|since| now > since + Span::from_ns(1));
         let full = self.poll_sends(t)? | self.poll_receives(t)?;
         // A kernel looks again before it lets the thread sleep: what came meanwhile wakes nobody.
         let again = full || self.found && matches!(self.config.path, TransferPath::Tcp(_));
-        (self.slept, self.found) = (false, false);
+        self.found = false;
         if self.config.starts {
             self.settle(t)?;
             let under_way = self.pending.len() as u32;
@@ -296,7 +302,7 @@ impl Transfer {
         if again {
             return Ok(Next::Again);
         }
-        self.slept = true;
+        self.waits_since = Some(t.now());
         let l = self.client.local();
         Ok(Next::Wait { on: WaitSet::cq(l.recv_cq).or(WaitSet::cq(l.send_cq)), until: None })
     }
@@ -480,8 +486,8 @@ impl Transfer {
     }
 
     /// The pace is that of messages at the receiver's application, from the last one of the warm-up
-    /// on, or from the first segment of all. A sender that is in a copy sees answers late, and would
-    /// find them in bursts.
+    /// on, or from the first segment of all. A sender that is in a copy sees answers late, and
+    /// would find them in bursts.
     fn measure(&mut self) {
         let (r, warm_up) = (&mut self.results, self.config.warm_up);
         let Some(now) = r.last.filter(|_| r.received >= warm_up) else { return };

@@ -32,8 +32,17 @@ pub(super) struct Held {
 }
 
 impl Nic {
-    /// Whether the memory of the message that a packet begins is not there yet; asks for it then.
-    pub(super) fn faults(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc) -> bool {
+    /// Tells the responder where the memory of the message that a packet begins is not there yet.
+    pub(super) fn note_page_fault(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc) {
+        if self.faults(env, qp, desc)
+            && let Some(responder) = self.qp_mut(qp).and_then(|q| q.responder.as_mut())
+        {
+            responder.page_fault();
+        }
+    }
+
+    /// Whether that memory is missing; asks for it then.
+    fn faults(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc) -> bool {
         let operation = desc.opcode.operation();
         if env.regions.paging.is_empty() || !operation.starts_message() {
             return false;

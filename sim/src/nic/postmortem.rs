@@ -9,7 +9,7 @@ use doorbell_core::verbs::{PKey, Psn, QKey, QpState, QpType, Qpn, Service};
 
 use super::{Nic, NicQp};
 use crate::memory::MemoryError;
-use crate::rc::{BadRequest, DropReason, Ended};
+use crate::rc::{BadRequest, DropReason, Ended, Responder};
 use crate::wire::{HostId, Packet, PortId};
 
 /// What moved a QP to ERR (SQE for UC and UD).
@@ -330,12 +330,15 @@ impl Nic {
         self.refuse_packet(now, Arrived::of(p), Refused::Icrc);
     }
 
-    /// A packet was refused for want of a receive: how many the queue holds all the same.
+    /// A packet was refused for want of a receive: how many the queue holds all the same. Or of a
+    /// page, whatever the queue holds.
     pub(super) fn note_fill(&mut self, qp: u32) {
         let Some(q) = self.qp(qp) else { return };
+        let page = q.responder.as_ref().is_some_and(Responder::awaits_page);
         let fill = q.srq.and_then(|srq| self.srq(srq)).unwrap_or(&q.rq).len();
         if let Some(q) = self.qps[qp as usize].as_deref_mut() {
-            q.fill_at_rnr = Some(fill);
+            q.fill_at_rnr = (!page).then_some(fill);
+            q.stats.page_fault_naks += u64::from(page);
         }
     }
 

@@ -116,6 +116,8 @@ pub struct QpStats {
     pub torn_wqes: u64,
     /// Payload reads that came before the initiator's stores.
     pub stale_payloads: u64,
+    /// RNR NAKs for a page fault and not for want of a receive.
+    pub page_fault_naks: u64,
     /// Most READs and ATOMICs without an answer.
     pub rd_atomic_peak: u8,
     /// READs and ATOMICs that began,

@@ -221,15 +221,12 @@ impl Nic {
         let desc = env.packets[packet.0].desc;
         let posted = !self.recv_queue(qp).is_empty();
         let now = env.now;
-        let faults = self.faults(env, qp, &desc);
+        self.note_page_fault(env, qp, &desc);
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         let (held, state) = (q.current_recv.is_some(), q.state);
         let Some(responder) = q.responder.as_mut() else {
             return self.discard(env, packet, Refused::State(state));
         };
-        if faults {
-            responder.page_fault();
-        }
         let verdict = responder.on_packet(now, &desc, posted || held);
         self.established(env, qp, &verdict);
         self.notify_of_gap(env, qp, &verdict, packet);

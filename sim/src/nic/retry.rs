@@ -64,7 +64,7 @@ impl Nic {
 
     /// Whether the packet `psn` to the QP at `index` would change something: it came before and is
     /// answered again, finds a receive, or an end of another kind. A message that has come in part
-    /// holds its receive already: its rest needs no other. One that met a page fault finds the page.
+    /// holds its receive already: its rest needs no other. One that met a page fault finds it.
     pub fn would_answer(&self, index: u32, psn: Psn) -> bool {
         let Some(q) = self.qp(index) else { return true };
         let Some(responder) = &q.responder else { return true };

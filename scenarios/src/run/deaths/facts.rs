@@ -67,6 +67,8 @@ pub(super) struct PeerQp {
     pub receives: u32,
     /// and when it last refused a packet for want of one.
     pub fill_at_rnr: Option<u32>,
+    /// Packets that it refused because of a page fault.
+    pub page_fault_naks: u64,
     /// After what time it repeats a sequence NAK, if it does.
     pub nak_repeat: Option<Span>,
     pub counters: HwCounters,
@@ -322,6 +324,7 @@ fn peer(world: &World, s: &Scenario, (host, q): (u32, &NicQp), at: Time) -> Peer
         last_request: p.last_request,
         receives: p.srq.and_then(|srq| nic.srq(srq)).unwrap_or(&p.rq).len(),
         fill_at_rnr: p.fill_at_rnr,
+        page_fault_naks: p.stats.page_fault_naks,
         nak_repeat: nic.rc_config().nak_repeat,
         counters: p.hw_counters(),
     });

@@ -174,7 +174,7 @@ pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
     for (h, host) in (0..).zip(world.hosts()) {
         let mut shared: BTreeMap<(PortId, u32), u64> = BTreeMap::new();
         for (_, q) in host.qps() {
-            let naks = q.hw_counters().rnr_nak_sent;
+            let naks = q.hw_counters().rnr_nak_sent.saturating_sub(q.stats.page_fault_naks);
             // What a planned fault withholds was posted.
             let dry = naks > 0 && q.fill_at_rnr.unwrap_or(0) == 0;
             match q.srq {

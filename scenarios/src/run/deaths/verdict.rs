@@ -25,6 +25,7 @@ pub(super) enum Cause {
     OutOfOrder,
     NakRepeat,
     NoReceive,
+    PageFault,
     Refused,
     LocalError,
     RefusedPeer,
@@ -53,6 +54,7 @@ impl Cause {
             Self::OutOfOrder => "out-of-order",
             Self::NakRepeat => "nak-repeat",
             Self::NoReceive => "no-receive",
+            Self::PageFault => "page-fault",
             Self::Refused => "refused",
             Self::LocalError => "local-error",
             Self::RefusedPeer => "refused-peer",
@@ -146,6 +148,14 @@ pub(super) fn judge(f: &Facts) -> Verdict {
 fn no_receive(f: &Facts) -> Verdict {
     let tries = f.standing.map_or(0, |s| s.rnr_retries) + 1;
     let code = rnr_code(f);
+    let peer = f.peer.qp.as_ref();
+    if peer.is_some_and(|q| q.page_fault_naks > 0 && q.fill_at_rnr.is_none()) {
+        let text = format!(
+            "a page of the receiver's memory was missing at the last of {tries} tries{code}: pin \
+             the region, or wait longer by `min_rnr_timer` or `rnr_retry`"
+        );
+        return verdict(Cause::PageFault, "rnr_retry", text);
+    }
     let text = format!(
         "the receiver had no receive posted for {tries} of {tries} tries{code}{}{}",
         withheld(f),
