@@ -106,6 +106,8 @@ pub struct Summand {
     config: SummandConfig,
     stage: Stage,
     state: Option<Aggregate>,
+    /// One that has failed, until the next one is connected: its last words have to go out.
+    failed: Option<Aggregate>,
     round: u64,
     /// When the training step began.
     step_from: Time,
@@ -117,7 +119,8 @@ impl Summand {
     pub fn new(config: SummandConfig) -> Self {
         let results = Results { sums: Some(Sums::default()), ..Results::default() };
         let step_from = config.epoch;
-        Self { config, stage: Stage::Start, state: None, round: 0, step_from, results }
+        let (stage, state, failed, round) = (Stage::Start, None, None, 0);
+        Self { config, stage, state, failed, round, step_from, results }
     }
 
     /// What was measured.
@@ -139,6 +142,10 @@ impl Summand {
                 let next = self.state.as_mut().expect("opened").connect(t)?.next();
                 if next.is_none() {
                     self.stage = Stage::Ready;
+                    if let Some(failed) = self.failed.take() {
+                        // What cannot be destroyed is no hindrance to the new one.
+                        let _others_use_it = failed.close(t);
+                    }
                 }
                 Ok(next.unwrap_or(Next::Again))
             }
@@ -194,21 +201,22 @@ impl Summand {
         Ok(next)
     }
 
-    /// Goes on without the member that an error names, if it may and can: the round is done again,
-    /// by those that are left.
+    /// Goes on without the member that an error of a round names, if it may and can: the round is
+    /// done again, by those that are left. Who is not found when they connect anew is no reason to
+    /// leave it out too: others may see it.
     fn go_on_without<T: Control>(
         &mut self,
-        t: &mut T,
+        t: &T,
         error: AggregateError,
     ) -> Result<Next, AggregateError> {
         let c = &mut self.config;
-        let gone = error.culprit().filter(|rank| c.goes_on && *rank != t.rank());
+        let may = c.goes_on && matches!(self.stage, Stage::Running { .. } | Stage::Ready);
+        let gone = error.culprit().filter(|rank| may && *rank != t.rank());
         let left = gone.and_then(|rank| c.plan.without(&[rank - c.aggregate.first_rank]).ok());
         let (Some(plan), Some(state)) = (left, self.state.take()) else { return Err(error) };
         c.aggregate = c.aggregate.after(state.stats().rounds);
         c.plan = Arc::new(plan);
-        // What cannot be destroyed is no hindrance to the next one.
-        let _others_use_it = state.close(t);
+        self.failed = Some(state);
         self.results.sums.get_or_insert_default().absent += 1;
         self.stage = Stage::Start;
         Ok(Next::Again)
