@@ -3,7 +3,7 @@
 use doorbell_core::transport::QpCaps;
 use doorbell_core::units::Bytes;
 use doorbell_core::verbs::{AckTimeout, RetryCnt};
-use doorbell_sim::rc::{AckTimeoutMode, Interval, time_to_retry_exc};
+use doorbell_sim::rc::{AckTimeoutMode, Interval, TimeoutMode, time_to_retry_exc};
 use doorbell_sim::world::World;
 
 use super::programs::{Placed, Role};
@@ -126,12 +126,13 @@ fn recovery(point: &Point, world: &World, out: &mut Vec<Effective>) {
     let first = rc.timeout_mode.interval(timeout, 0);
     let first = first.map_or("no timer".into(), |i| format!("resends after {}", span(i)));
     let requested = qp.timeout.value().to_string();
-    out.push(row(
-        "qp.timeout",
-        requested,
-        first,
-        "4.096 us * 2^timeout, as `rc.timeout_mode` has it",
-    ));
+    let why = match rc.timeout_mode {
+        TimeoutMode::Adaptive { .. } => {
+            "`rc.timeout_mode` adaptive ignores the code, save that 0 is no timer"
+        }
+        _ => "4.096 us * 2^timeout, as `rc.timeout_mode` has it",
+    };
+    out.push(row("qp.timeout", requested, first, why));
     let end = time_to_retry_exc(&rc.timeout_mode, timeout, retry_cnt, rc.rules.retry_seven);
     let end = end.map_or("never gives up".into(), |i| format!("RETRY_EXC_ERR after {}", span(i)));
     let reason = "the sum of retry_cnt + 1 timers, with a peer that never answers";

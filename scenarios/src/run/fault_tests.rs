@@ -59,7 +59,7 @@ fn a_lost_packet_of_a_reliable_connection_is_named_in_the_reason() {
     // Until lost packets are sent again; then the run is good and this line goes.
     if o.exit.kind != ExitKind::Ok {
         assert_eq!(o.exit.kind, ExitKind::NoProgress);
-        let line = "planned faults took 1 packets from links (fault_drop)";
+        let line = "planned faults took 1 packet from links (fault_drop)";
         assert!(o.exit.reason.starts_with(line), "{}", o.exit.reason);
     }
 }

@@ -9,7 +9,7 @@ use doorbell_sim::fault::{
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
 
-use super::{Exit, ExitKind, FaultRow, Note, NoteKind, Outcome, RunError};
+use super::{Exit, ExitKind, FaultRow, Metric, Note, NoteKind, Outcome, RunError};
 use crate::format::check_faults::opcode_of;
 use crate::format::{Fault, FaultKind, FaultPart, Scenario};
 use crate::quantity::Count;
@@ -212,6 +212,16 @@ pub(super) fn to_come(s: &Scenario, world: &World, hosts: &[u32]) -> Vec<ToCome>
         (here && !spent).then_some(ToCome { id, kind, from, to })
     };
     s.fault.iter().zip(&uses).filter_map(fault).collect()
+}
+
+/// Faults that killed a host, a line each: what a program missed may have been to come from there.
+pub(super) fn dead_hosts(world: &World) -> String {
+    let uses = world.fault_uses().into_iter().filter(|u| u.kind == FaultKind::PeerDead.word());
+    let line = |u: sim::FaultUse| {
+        let at = Metric::time(u.first?.since(Time::ZERO)).text();
+        Some(format!("\nfault \"{}\" ({}) killed a host at {at}", u.id, u.kind))
+    };
+    uses.filter_map(line).collect()
 }
 
 /// Since when a host is dead, if a fault killed it.

@@ -265,7 +265,11 @@ fn losses(world: &World) -> String {
         for cause in DropCause::ALL {
             let n = switch.dropped().of(cause).packets;
             if n > 0 {
-                text += &format!("switch {i} dropped {n} packets ({})\n", cause.name());
+                text += &format!(
+                    "switch {i} dropped {} ({})\n",
+                    deaths::plural(n, "packet"),
+                    cause.name()
+                );
             }
         }
     }
@@ -275,7 +279,11 @@ fn losses(world: &World) -> String {
     for cause in planned {
         let n = lost.of(cause).packets;
         if n > 0 {
-            text += &format!("planned faults took {n} packets from links ({})\n", cause.name());
+            text += &format!(
+                "planned faults took {} from links ({})\n",
+                deaths::plural(n, "packet"),
+                cause.name()
+            );
         }
     }
     text
@@ -315,18 +323,22 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
     };
     match end {
         _ if !failures.is_empty() => {
-            Exit { kind: ExitKind::Violation, reason: failures.join("\n") }
+            let reason = failures.join("\n") + &faults::dead_hosts(world);
+            Exit { kind: ExitKind::Violation, reason }
         }
         RunEnd::Done => Exit::default(),
         RunEnd::NoProgress(reasons) => {
             Exit { kind: ExitKind::NoProgress, reason: no_progress(reasons) }
         }
         RunEnd::TimeLimit => {
-            let limit = "the time limit of the run was reached; raise run.limit or ask for less";
-            Exit {
-                kind: ExitKind::NoProgress,
-                reason: limit.to_owned() + &still_held(world) + &resending(world),
-            }
+            let endless = resending(world);
+            // To raise it helps what has an end.
+            let raise = if endless.is_empty() { "; raise run.limit or ask for less" } else { "" };
+            let reason = format!(
+                "the time limit of the run was reached{raise}{}{endless}",
+                still_held(world)
+            );
+            Exit { kind: ExitKind::NoProgress, reason }
         }
         RunEnd::EventLimit(most) => Exit {
             kind: ExitKind::NoProgress,

@@ -153,8 +153,8 @@ impl fmt::Display for StallReason {
             ),
             Self::NoReceivePosted { host, qpn, rnr_naks } => write!(
                 f,
-                "host {host}, QP {}: no receive is posted, {rnr_naks} RNR NAKs were sent; post \
-                 receives before the peer sends",
+                "host {host}, QP {}: no receive is posted (RNR NAKs sent: {rnr_naks}); post receives \
+                 before the peer sends",
                 qpn.value()
             ),
             Self::FullUnsignalled { host, qpn, used } => write!(
@@ -176,8 +176,8 @@ impl fmt::Display for StallReason {
             ),
             Self::NothingSignalled { host, qpn, executed } => write!(
                 f,
-                "host {host}, QP {}: {executed} WQEs were executed and none of them was \
-                 signalled, so no completion comes; signal the last one",
+                "host {host}, QP {}: none of the executed WQEs ({executed}) was signalled, so no \
+                 completion comes; signal the last one",
                 qpn.value()
             ),
             Self::Draining { host, qpn, waiting } => write!(

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::discriminant;
 
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{PKey, Psn, QKey, QpState, QpType, Qpn, Service};
 
 use super::{Nic, NicQp};
@@ -122,6 +122,11 @@ pub struct Episode {
     pub first: Psn,
     /// and the one after the last.
     pub end: Psn,
+    /// Least time between the begins of two transmissions. A packet begins one if its PSN is not
+    /// beyond that of the packet that began the present one, so long before at least: copies of
+    /// one ACK, one for each packet that came twice, are of one transmission. Higher: fewer of
+    /// them.
+    pub apart: Span,
 }
 
 impl Episode {
@@ -144,21 +149,13 @@ pub(crate) struct PsnLog {
     earlier: Option<Earlier>,
 }
 
-/// Whether a packet begins a transmission: its PSN is not beyond that of the one before it.
-fn begins(before: Option<Psn>, psn: Psn) -> bool {
-    before.is_none_or(|before| psn.diff(before) <= 0)
-}
-
 /// Packets that a log no longer has one by one.
 #[derive(Copy, Clone, Debug)]
 struct Earlier {
     packets: u64,
-    rounds: u64,
     first: Time,
     last: Time,
-    /// PSN of the last one,
-    latest: Psn,
-    /// of the first one, and how far the lowest and the highest are from it.
+    /// PSN of the first one, and how far the lowest and the highest are from it.
     psn: Psn,
     low: i32,
     high: i32,
@@ -167,9 +164,7 @@ struct Earlier {
 impl Earlier {
     fn add(&mut self, at: Time, psn: Psn) {
         let off = psn.diff(self.psn);
-        let before = (self.packets > 0).then_some(self.latest);
-        self.rounds += u64::from(begins(before, psn));
-        (self.packets, self.last, self.latest) = (self.packets + 1, at, psn);
+        (self.packets, self.last) = (self.packets + 1, at);
         (self.low, self.high) = (self.low.min(off), self.high.max(off));
     }
 
@@ -197,37 +192,38 @@ impl PsnLog {
     /// Packets that are kept of each kind: 64 Ki, 1 MiB.
     const MOST: usize = 1 << 16;
 
-    /// True: the packet begins a transmission.
-    pub(crate) fn add(&mut self, at: Time, psn: Psn) -> bool {
-        let begins = begins(self.latest.back().map(|(_, psn)| *psn), psn);
+    pub(crate) fn add(&mut self, at: Time, psn: Psn) {
         if self.latest.len() == Self::MOST
             && let Some((at, psn)) = self.latest.pop_front()
         {
-            let (packets, rounds, first, last, latest) = (0, 0, at, at, psn);
-            let (low, high) = (0, 0);
-            let none = Earlier { packets, rounds, first, last, latest, psn, low, high };
+            let none = Earlier { packets: 0, first: at, last: at, psn, low: 0, high: 0 };
             self.earlier.get_or_insert(none).add(at, psn);
         }
         self.latest.push_back((at, psn));
-        begins
     }
 
     /// How many belong to the episode, of how many transmissions, and when the first and the last
     /// of them was.
     pub(crate) fn within(&self, e: &Episode) -> Option<Within> {
-        let whole = self.earlier.filter(|g| g.all_within(e));
-        let mut before = whole.map(|g| g.latest);
-        let mut late = None;
+        let mut late: Option<Within> = None;
+        // Where the present transmission began.
+        let mut begun = (Time::ZERO, e.first);
         for &(at, psn) in self.latest.iter().filter(|(at, psn)| e.holds(*at, *psn)) {
             let none = Within { packets: 0, rounds: 0, first: at, last: at, at_least: false };
             let w = late.get_or_insert(none);
+            let anew = psn.diff(begun.1) <= 0 && at >= begun.0 + e.apart;
+            if w.packets == 0 || anew {
+                (w.rounds, begun) = (w.rounds + 1, (at, psn));
+            }
             (w.packets, w.last) = (w.packets + 1, at);
-            w.rounds += u64::from(begins(before.replace(psn), psn));
         }
         match (self.earlier, late) {
-            (Some(g), _) if whole.is_some() => {
+            (Some(g), late) if g.all_within(e) => {
                 let w = late.map_or((0, 0, g.last), |w| (w.packets, w.rounds, w.last));
-                let (packets, rounds, last) = (w.0 + g.packets, w.1 + g.rounds, w.2);
+                // As many as there can have been, and not more than packets.
+                let most = g.last.since(g.first).as_ps().checked_div(e.apart.as_ps());
+                let rounds = most.map_or(g.packets, |most| g.packets.min(most + 1));
+                let (packets, rounds, last) = (w.0 + g.packets, w.1 + rounds, w.2);
                 Some(Within { packets, rounds, first: g.first, last, at_least: false })
             }
             (Some(g), Some(w)) => {
@@ -247,10 +243,9 @@ pub struct Dropped {
     pub request: bool,
     /// The QP that they were for.
     pub dest: Qpn,
-    /// How many,
+    /// How many.
     pub packets: u64,
-    /// and of how many transmissions: one begins with each packet whose PSN is not beyond that of
-    /// the one before it.
+    /// Of an episode: of how many transmissions they are ([`Episode::apart`]).
     pub rounds: u64,
     /// When the first one came,
     pub first: Time,
@@ -278,7 +273,7 @@ impl Drops {
         });
         let (d, log) = &mut of[at];
         (d.packets, d.last) = (d.packets.saturating_add(1), now);
-        d.rounds += u64::from(log.add(now, psn));
+        log.add(now, psn);
     }
 
     pub(super) fn of(&self, from: Sender) -> impl Iterator<Item = &(Dropped, PsnLog)> {
@@ -403,7 +398,7 @@ mod tests {
         add(5, a, true, Refused::State(QpState::Err));
         add(6, b, true, Refused::Icrc);
         let (first, last) = (us(1), us(2));
-        let (why, packets, rounds, at_least) = (pkey(1), 2, 1, false);
+        let (why, packets, rounds, at_least) = (pkey(1), 2, 0, false);
         let first = Dropped { why, request: true, dest, packets, rounds, first, last, at_least };
         let of = |from| drops.of(from).map(|(d, _)| *d).collect::<Vec<_>>();
         assert_eq!(of(a)[0], first, "the fields are those of the first one");
@@ -413,8 +408,9 @@ mod tests {
 
     #[test]
     fn an_episode_has_its_psns_over_the_wrap_and_no_earlier_life() {
-        let (since, until) = (us(5), us(10));
-        let e = Episode { since, until, first: Psn::new(0xFF_FFFF), end: Psn::new(1) };
+        let (since, until, apart) = (us(5), us(10), Span::ZERO);
+        let (first, end) = (Psn::new(0xFF_FFFF), Psn::new(1));
+        let e = Episode { since, until, first, end, apart };
         let inside = [(5, 0xFF_FFFF), (9, 0)];
         let outside = [(4, 0), (5, 0xFF_FFFE), (5, 1), (10, 0)];
         let mut log = PsnLog::default();
@@ -432,6 +428,28 @@ mod tests {
         assert_eq!(log.within(&Episode { end: e.first, ..e }), None, "nothing is awaited");
     }
 
+    /// Seven tries of a message of two packets, of which the first was lost, and of each later one
+    /// both were answered with the same PSN.
+    #[test]
+    fn copies_of_one_answer_are_of_one_transmission() {
+        let (since, until, apart) = (us(0), Time::MAX, Span::from_us(5));
+        let (first, end) = (Psn::new(7), Psn::new(9));
+        let e = Episode { since, until, first, end, apart };
+        let (mut requests, mut answers) = (PsnLog::default(), PsnLog::default());
+        requests.add(us(10), Psn::new(7));
+        requests.add(us(11), Psn::new(8));
+        for n in 2..8 {
+            answers.add(us(10 * n), Psn::new(8));
+            answers.add(us(10 * n + 1), Psn::new(8));
+        }
+        let rounds = |log: &PsnLog, e| log.within(&e).map(|w| (w.packets, w.rounds));
+        assert_eq!((rounds(&requests, e), rounds(&answers, e)), (Some((2, 1)), Some((12, 6))));
+        let e = Episode { apart: Span::from_us(10), ..e };
+        assert_eq!(rounds(&answers, e), Some((12, 6)), "so long before is long enough");
+        let e = Episode { apart: Span::from_us(11), ..e };
+        assert_eq!(rounds(&answers, e), Some((12, 4)));
+    }
+
     /// What a log has no longer one by one still counts, where all of it belongs to the episode; a
     /// part of it makes the count a least one.
     #[test]
@@ -442,11 +460,11 @@ mod tests {
         for n in 0..more {
             log.add(us(n.into()), psn(n));
         }
-        let (since, until) = (us(0), Time::MAX);
-        let all = Episode { since, until, first: psn(0), end: psn(63).next() };
+        let (since, until, apart) = (us(0), Time::MAX, Span::from_us(64));
+        let all = Episode { since, until, first: psn(0), end: psn(63).next(), apart };
         let (packets, first, last) = (more.into(), us(0), us(u64::from(more) - 1));
-        // 64 PSNs each time, and the last time some of them.
-        let rounds = u64::from(more.div_ceil(64));
+        // Of 64 PSNs each: two of the hundred, and one begins anew behind them.
+        let rounds = 2 + u64::from((more - 100).div_ceil(64));
         let within = |packets, rounds, first, last| {
             Some(Within { packets, rounds, first, last, at_least: false })
         };
@@ -462,11 +480,11 @@ mod tests {
         // Some, or all, of the latest ones came too late; then some of the others.
         for until in [101, 100] {
             let some = log.within(&Episode { until: us(until), ..all });
-            assert_eq!(some, within(until, 2, us(0), us(until - 1)));
+            assert_eq!(some, within(until, 2 + until - 100, us(0), us(until - 1)));
         }
         assert_eq!(log.within(&Episode { until: us(99), ..all }), None, "not told apart any more");
         // None of the others is of this life.
         let late = Episode { since: us(100), ..all };
-        assert_eq!(log.within(&late), within(1 << 16, rounds - 1, us(100), last));
+        assert_eq!(log.within(&late), within(1 << 16, rounds - 2, us(100), last));
     }
 }

@@ -47,10 +47,9 @@ pub struct Lost {
     pub cause: DropCause,
     /// Requests; else responses.
     pub request: bool,
-    /// How many,
+    /// How many.
     pub packets: u64,
-    /// and of how many transmissions: one begins with each packet whose PSN is not beyond that of
-    /// the one before it.
+    /// Of an episode: of how many transmissions they are ([`Episode::apart`]).
     pub rounds: u64,
     /// When the first one was lost,
     pub first: Time,
@@ -78,7 +77,7 @@ impl Losses {
         });
         let (l, log) = &mut of[at];
         (l.packets, l.last) = (l.packets.saturating_add(1), now);
-        l.rounds += u64::from(log.add(now, p.desc.psn));
+        log.add(now, p.desc.psn);
     }
 
     fn of(&self, from: Sender) -> impl Iterator<Item = &(Lost, PsnLog)> {

@@ -8,7 +8,9 @@ use doorbell_sim::fabric::time_alone;
 use doorbell_sim::host::StallReason;
 use doorbell_sim::memory::MemoryError;
 use doorbell_sim::nic::{Nic, NicQp, Sender, Why};
-use doorbell_sim::rc::{HwCounters, RetrySeven, Stall, Standing, TimeoutMode};
+use doorbell_sim::rc::{
+    AckTimeoutMode, HwCounters, RecoverCause, Requester, RetrySeven, Stall, Standing, TimeoutMode,
+};
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
 
@@ -91,6 +93,8 @@ pub(super) struct Facts {
     pub mode: TimeoutMode,
     pub seven: RetrySeven,
     pub standing: Option<Standing>,
+    /// Whether an answer was asked for that has not come: else no timer runs.
+    pub asked: bool,
     pub acknowledged: Option<Time>,
     pub counters: HwCounters,
     /// What became of packets in time to have a part in the death,
@@ -120,6 +124,11 @@ impl Facts {
     /// The first transmission of what was never answered, since the last progress.
     pub fn since(&self) -> Time {
         self.standing.map_or(Time::ZERO, |s| s.began)
+    }
+
+    /// The first transmission since the last progress or NAK: expiries count from there.
+    pub fn row(&self) -> Time {
+        self.standing.map_or(Time::ZERO, |s| s.resumed)
     }
 
     /// When it died; the end of the run if it stalled.
@@ -158,15 +167,29 @@ impl Facts {
         self.mutual() && q.expected_psn.is_some_and(past)
     }
 
-    /// Whether RNR NAKs were the last that it heard.
+    /// Whether RNR NAKs are all that keeps it: they were the last that it heard, or nothing was
+    /// lost.
     pub fn waits_for_receive(&self) -> bool {
-        let rnr = |s: &Standing| {
-            matches!(s.last_cause, Some(doorbell_sim::rc::RecoverCause::Rnr(_)))
-                && s.rnr_retries > 0
-                && s.expired == 0
+        let (How::Stalled { blocked, .. }, Some(s)) = (&self.how, self.standing) else {
+            return false;
         };
-        let How::Stalled { blocked, .. } = self.how else { return false };
-        blocked == Some(Stall::Rnr) || self.standing.as_ref().is_some_and(rnr)
+        let last = matches!(s.last_cause, Some(RecoverCause::Rnr(_))) && s.expired == 0;
+        let unhurt = self.requests.is_empty() && self.answers.is_empty() && !self.executed();
+        *blocked == Some(Stall::Rnr) || s.rnr_retries > 0 && (last || unhurt)
+    }
+
+    /// Whether RNR NAKs come for what it waits for: then an answer is no progress.
+    pub fn gets_rnr_naks(&self) -> bool {
+        let theirs = || self.peer.qp.as_ref().is_some_and(|q| q.counters.rnr_nak_sent > 0);
+        self.standing.is_some_and(|s| s.rnr_retries > 0) || theirs() && !self.executed()
+    }
+
+    /// Whether it died when something was told to be missing, and not of an expiry.
+    pub fn died_of_nak(&self) -> bool {
+        use RecoverCause::{ImpliedNak, ReadGap, SequenceNak};
+        let cause = self.standing.and_then(|s| s.last_cause);
+        let naks = matches!(cause, Some(SequenceNak | ImpliedNak | ReadGap));
+        naks && self.status() == Some(WcStatus::RetryExcErr)
     }
 
     /// Whether the peer's queue pair takes this one for its peer as well.
@@ -246,12 +269,16 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
     let began = standing.map_or(Time::ZERO, |s| s.began);
     let died = q.death.as_ref().map(|d| d.at);
     let at = died.unwrap_or(world.now());
+    // Half of the timer's least interval: packets wait in queues, some longer than others.
+    let timer =
+        rc.timeout_mode.interval(q.attr.timeout, 0).map(|i| Span::from_ps(i.least.as_ps() / 2));
     let pair = Pair {
         world,
         scenario: s,
         me,
         there: (q.peer, q.peer_port),
         them,
+        apart: timer.unwrap_or_default(),
         ack_bytes: rc.wire_bytes(Opcode::RcAcknowledge, 0).into(),
         udp_source_port: q.udp_source_port,
     };
@@ -271,6 +298,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         mode: rc.timeout_mode.clone(),
         seven: rc.rules.retry_seven,
         standing,
+        asked: q.requester.as_ref().is_some_and(Requester::awaits_response),
         acknowledged: q.acknowledged,
         counters: q.hw_counters(),
         requests,

@@ -54,6 +54,8 @@ pub(super) struct Pair<'a> {
     pub them: Option<Sender>,
     /// An ACK on the wire.
     pub ack_bytes: u64,
+    /// Least time between two transmissions of one packet.
+    pub apart: Span,
     pub udp_source_port: u16,
 }
 
@@ -91,7 +93,8 @@ impl Pair<'_> {
         };
         // To one that waits nothing comes too late.
         let died = died.unwrap_or(Time::MAX);
-        let episode = |since, until| Episode { since, until, first, end };
+        let apart = self.apart;
+        let episode = |since, until| Episode { since, until, first, end, apart };
         // An answer that came after the death shows that it takes too long: then what had no time
         // to be answered is no cause either, lost or not.
         let after = self.of(false, Some(&|_| episode(died, Time::MAX)));

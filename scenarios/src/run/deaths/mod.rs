@@ -34,7 +34,7 @@ use super::{Metric, Outcome, Point};
 use facts::{Facts, How};
 pub use settings::OtherSetting;
 use words::gap;
-pub(super) use words::qp_name;
+pub(super) use words::{plural, qp_name};
 
 /// A queue pair at the end of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]

@@ -3,13 +3,13 @@
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AckTimeout, RetryCnt, RnrTimer, WcStatus};
-use doorbell_sim::rc::{AckTimeoutMode, Interval, RecoverCause, time_to_retry_exc};
+use doorbell_sim::rc::{AckTimeoutMode, Interval, RecoverCause, TimeoutMode, time_to_retry_exc};
 use serde::Serialize;
 
 use super::super::faults::ToCome;
 use super::facts::Facts;
 use super::verdict::Need;
-use super::words::{at, gap, interval, time};
+use super::words::{at, gap, interval, since_nak, time};
 
 /// One setting, and after which time without an answer a queue pair dies with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -27,12 +27,14 @@ const AROUND: u8 = 2;
 
 /// The table: timeout codes around the actual one, `retry_cnt` 1, 3, 7 and the actual one.
 pub(super) fn table(f: &Facts, need: Option<Need>) -> Vec<OtherSetting> {
-    if !applies(f) || matches!(need, Some(Need::PathMtu(_) | Need::NakRepeat(_))) {
+    if !applies(f) || f.died_of_nak() || matches!(need, Some(Need::PathMtu(_))) {
         return Vec::new();
     }
     let (code, retries) = (f.attr.timeout.code(), f.attr.retry_cnt.code());
-    let from = code.saturating_sub(AROUND).max(1);
-    let codes = from..=(code + AROUND).min(AckTimeout::MAX_CODE);
+    // One mode ignores the code.
+    let around = if matches!(f.mode, TimeoutMode::Adaptive { .. }) { 0 } else { AROUND };
+    let from = code.saturating_sub(around).max(1);
+    let codes = from..=(code + around).min(AckTimeout::MAX_CODE);
     let counts = (0..=RetryCnt::MAX_CODE).filter(|n| [1, 3, 7, retries].contains(n));
     let counts: Vec<u8> = counts.collect();
     codes
@@ -45,7 +47,7 @@ pub(super) fn table(f: &Facts, need: Option<Need>) -> Vec<OtherSetting> {
         .collect()
 }
 
-/// Whether the ack timer decided.
+/// Whether no answer in time was what decided.
 fn applies(f: &Facts) -> bool {
     f.status() == Some(WcStatus::RetryExcErr)
 }
@@ -55,25 +57,39 @@ fn dies(f: &Facts, timeout: u8, retry_cnt: u8) -> Option<Interval> {
     time_to_retry_exc(&f.mode, timeout, retry_cnt, f.seven)
 }
 
+/// When the row of expiries that killed it would have ended: what of `retry_cnt` was used before
+/// the row began is gone.
+fn row_ends(f: &Facts, timeout: u8, retry_cnt: u8) -> Option<Interval> {
+    dies(f, timeout, retry_cnt)?;
+    let spent = f.standing.map_or(0, |s| s.spent);
+    let left = u32::from(retry_cnt).checked_sub(spent).and_then(|n| u8::try_from(n).ok());
+    match left {
+        Some(left) => dies(f, timeout, left),
+        None => Some(Interval::exactly(Span::ZERO)),
+    }
+}
+
 /// Whether a queue pair with these settings lives, whatever its timer draws.
 fn lasts(f: &Facts, need: Need, timeout: u8, retry_cnt: u8) -> bool {
-    let Some(end) = dies(f, timeout, retry_cnt) else { return true };
+    let Some(end) = row_ends(f, timeout, retry_cnt) else { return true };
+    let code = AckTimeout::new(timeout).expect("a code");
+    let tries = u32::from(retry_cnt).saturating_sub(f.standing.map_or(0, |s| s.spent));
     match need {
         Need::Never | Need::PathMtu(_) | Need::Chance(_) => false,
         Need::Receive(_) | Need::NakRepeat(_) => false,
         // It may be the one after those that had none.
         Need::Answer { after, lost } => {
-            let code = AckTimeout::new(timeout).expect("a code");
-            let first =
-                (0..lost.min(retry_cnt.into())).filter_map(|i| f.mode.interval(code, i as u32));
-            let first: u64 = first.map(|i| i.most.as_ps()).sum();
-            end.least.as_ps() > first.saturating_add(after.as_ps())
+            let before = u32::try_from(lost).unwrap_or(u32::MAX).min(tries);
+            let before = (0..before).filter_map(|i| f.mode.interval(code, i));
+            let before: u64 = before.map(|i| i.most.as_ps()).sum();
+            end.least.as_ps() > before.saturating_add(after.as_ps())
         }
+        Need::NoExpiry(after) => f.mode.interval(code, 0).is_none_or(|i| i.least > after),
         // The last transmission is one interval before the end.
         Need::Transmission(after) => {
-            let code = AckTimeout::new(timeout).expect("a code");
-            let last = f.mode.interval(code, retry_cnt.into());
-            let before = end.least.as_ps() - last.map_or(0, |i| i.least.as_ps());
+            let last = f.mode.interval(code, tries);
+            let before =
+                end.least.as_ps() - last.map_or(0, |i| i.least.as_ps().min(end.least.as_ps()));
             Span::from_ps(before) > after
         }
     }
@@ -81,6 +97,10 @@ fn lasts(f: &Facts, need: Need, timeout: u8, retry_cnt: u8) -> bool {
 
 /// What would have lasted, in words; nothing where the model does not know how long it took.
 pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
+    if f.died_of_nak() && !matches!(need, Some(Need::Never | Need::PathMtu(_) | Need::NakRepeat(_)))
+    {
+        return vec![one_more(f)];
+    }
     let Some(need) = need else { return Vec::new() };
     if let Need::Receive(from) = need {
         return vec![receive(f, from)];
@@ -109,47 +129,63 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
             return vec![format!("{text} {}, or set it to 0ns", time(least))];
         }
         Need::Answer { after, .. } => format!("the answer took {}", time(after)),
+        Need::NoExpiry(after) => {
+            format!("an answer takes {}, and an RNR NAK gives no retry back", time(after))
+        }
         Need::Transmission(after) => {
-            let then = at(f.since() + after);
+            let (then, since) = (at(f.row() + after), since_nak(f));
             let after = time(after);
-            format!("a transmission after {then}, {after} after the first, would have got through")
+            format!(
+                "a transmission after {then}, {after} after the first{since}, would have got \
+                 through"
+            )
         }
     };
     let by_timeout = (1..=AckTimeout::MAX_CODE).find(|&t| lasts(f, need, t, retries));
     let by_count = (0..=RetryCnt::MAX_CODE).find(|&n| lasts(f, need, code, n));
-    let lived = |what: &str, n: u8, end: Option<Interval>| {
+    // No number of retries keeps a timer from expiring.
+    let anew = matches!(need, Need::NoExpiry(_));
+    let ends = |t, n| if anew { dies(f, t, n) } else { row_ends(f, t, n) };
+    let by_timeout = by_timeout.map(|t| ("timeout", t, ends(t, retries)));
+    let by_count = by_count.filter(|_| !anew).map(|n| ("retry_cnt", n, ends(code, n)));
+    let all: Vec<_> = by_timeout.into_iter().chain(by_count).collect();
+    let lived = |(what, n, end): &(&str, u8, Option<Interval>)| {
         let end = end.map_or("never dies".to_owned(), |i| format!("dies after {}", interval(i)));
         format!("{what} {n} ({end})")
     };
-    let mut ways = Vec::new();
-    if let Some(t) = by_timeout {
-        ways.push(lived("timeout", t, dies(f, t, retries)));
-    }
-    if let Some(n) = by_count {
-        ways.push(lived("retry_cnt", n, dies(f, code, n)));
-    }
-    let ways = match ways.is_empty() {
+    let ways = match all.is_empty() {
         true => "nothing short of no timer at all".to_owned(),
         false => {
-            let ends =
-                [by_timeout.map(|t| dies(f, t, retries)), by_count.map(|n| dies(f, code, n))];
-            ways.join(", or ") + &unless(f, need, &ends)
+            let ends: Vec<_> = all.iter().map(|(_, _, end)| *end).collect();
+            all.iter().map(lived).collect::<Vec<_>>().join(", or ") + &unless(f, need, &ends)
         }
     };
-    vec![format!("{what}; the least that would have lasted: {ways}")]
+    vec![format!("{what}; the least that is sure to last: {ways}")]
+}
+
+/// What would have come of one retry more, where a NAK used the last one.
+fn one_more(f: &Facts) -> String {
+    match f.attr.retry_cnt.code() {
+        RetryCnt::MAX_CODE => "a NAK used the last retry, and retry_cnt 7 is the most".to_owned(),
+        n => format!(
+            "a NAK used the last retry: with retry_cnt {} what was missing would have been sent \
+             once more",
+            n + 1
+        ),
+    }
 }
 
 /// Faults that may meet the transmissions that other settings would make: what these would have
 /// come to was not tried.
-fn unless(f: &Facts, need: Need, ends: &[Option<Option<Interval>>]) -> String {
+fn unless(f: &Facts, need: Need, ends: &[Option<Interval>]) -> String {
     /// Faults that are named.
     const MOST: usize = 3;
     let Need::Transmission(after) = need else { return String::new() };
     let latest = |most: Span, end: &Option<Interval>| end.map(|i| i.most.max(most));
-    let last = ends.iter().flatten().try_fold(Span::ZERO, latest);
+    let last = ends.iter().try_fold(Span::ZERO, latest);
     let meets = |t: &&ToCome| {
-        let begins = last.is_none_or(|last| t.from < f.since() + last);
-        begins && t.to.is_none_or(|to| to > f.since() + after)
+        let begins = last.is_none_or(|last| t.from < f.row() + last);
+        begins && t.to.is_none_or(|to| to > f.row() + after)
     };
     let named = |t: &ToCome| {
         let to = t.to.map_or("on".to_owned(), |to| format!("to {}", at(to)));

@@ -10,7 +10,9 @@ use super::super::faults::HostTrouble;
 use super::facts::{Facts, PeerQp};
 use super::fates::{Fates, Loss};
 use super::verdict::{Cause, Need, Verdict, verdict};
-use super::words::{at, between, gap, least, plural, port_name, qp_name, refused_word, time};
+use super::words::{
+    at, between, gap, least, plural, port_name, qp_name, refused_word, since_nak, time,
+};
 use crate::format::FaultKind;
 
 /// What became of most of the transmissions that were not answered in time.
@@ -27,13 +29,17 @@ enum Most {
 /// Counted in transmissions, since a message has many packets and one ACK. Of as many the one that
 /// got farthest: what was answered had arrived.
 fn most(f: &Facts) -> Option<Most> {
+    let cause = f.standing.and_then(|s| s.last_cause).filter(|_| f.died_of_nak());
     // What came behind the death of a NAK is no answer that an expiry was too early for.
-    let late = if nak_was_last(f) { 0 } else { f.late_answers.rounds_refused() };
+    let late = cause.map_or(f.late_answers.rounds_refused(), |_| 0);
+    // The peer names a request that it misses, whatever became of its answers.
+    let gone = f.answers.rounds_lost() + f.answers.rounds_refused();
+    let gone = if cause == Some(RecoverCause::SequenceNak) { 0 } else { gone };
     let all = [
         (late, Most::Late),
         (f.requests.rounds_lost(), Most::RequestsLost),
         (f.requests.rounds_refused(), Most::RequestsRefused),
-        (f.answers.rounds_lost() + f.answers.rounds_refused(), Most::AnswersGone),
+        (gone, Most::AnswersGone),
     ];
     all.into_iter().filter(|(n, _)| *n > 0).max_by_key(|(n, _)| *n).map(|(_, most)| most)
 }
@@ -64,7 +70,7 @@ pub(super) fn judge_silence(f: &Facts) -> Verdict {
         Some(Most::AnswersGone) => answers_gone(f),
         Some(Most::Late) => slow(f),
         _ if f.host_dead() => host_dead(f),
-        _ if nak_was_last(f) => out_of_order(f),
+        _ if f.died_of_nak() => out_of_order(f),
         _ if heard(f) || under_way => slow(f),
         _ => {
             let text = "no answer came, and no packet was seen to be lost or dropped";
@@ -99,7 +105,7 @@ pub(super) fn open_faults(f: &Facts, which: impl Fn(&HostTrouble) -> bool) -> St
 }
 
 /// How many packets of each direction were lost, and when.
-fn lost_both(f: &Facts) -> String {
+pub(super) fn lost_both(f: &Facts) -> String {
     lost_words([&f.requests, &f.answers])
 }
 
@@ -120,7 +126,7 @@ fn lost_words([requests, answers]: [&Fates; 2]) -> String {
 fn against(v: Verdict, f: &Facts, l: &Loss) -> Verdict {
     match (&l.fault, l.cause) {
         (Some(fault), cause) => match (fault.end, fault.chance) {
-            (Some(end), _) => v.needs(Need::Transmission(gap(end, f.since()))),
+            (Some(end), _) => v.needs(Need::Transmission(gap(end, f.row()))),
             (None, Some(chance)) if chance.num < chance.den => v.needs(Need::Chance(chance)),
             _ if matches!(cause, DropCause::LinkDown | DropCause::SwitchReboot) => {
                 v.needs(Need::Never)
@@ -175,11 +181,9 @@ fn judge_refused(f: &Facts, host: u32, d: &Dropped) -> Verdict {
         ),
         Refused::State(QpState::Err) => peer_in_error(f, &port),
         Refused::State(state) => not_ready(f, &port, state),
-        Refused::Icrc => verdict(
-            Cause::Corrupted,
-            "icrc",
-            format!("{port}: their ICRC was wrong; a link damages packets"),
-        ),
+        Refused::Icrc => {
+            verdict(Cause::Corrupted, "icrc", format!("{port}: wrong ICRC; a link damages packets"))
+        }
         why => verdict(Cause::Unexplained, "", format!("{port}: {}", refused_word(&why))),
     }
 }
@@ -207,7 +211,7 @@ fn not_ready(f: &Facts, port: &str, state: QpState) -> Verdict {
             } else {
                 String::new()
             };
-            (after, Need::Transmission(gap(t, f.since())))
+            (after, Need::Transmission(gap(t, f.row())))
         }
         None => ("; it never reached RTR".to_owned(), Need::Never),
     };
@@ -304,20 +308,14 @@ fn answers_gone(f: &Facts) -> Verdict {
     against(verdict(Cause::AnswersLost, field, text), f, l)
 }
 
-/// Whether a missing packet that the peer told of, and no expiry, used up the last retry.
-fn nak_was_last(f: &Facts) -> bool {
-    use RecoverCause::{ImpliedNak, ReadGap, SequenceNak};
-    let cause = f.standing.and_then(|s| s.last_cause);
-    matches!(cause, Some(SequenceNak | ImpliedNak | ReadGap))
-}
-
 /// The peer told of one gap again and again, faster than it could be closed, until no retry was
 /// left. What was lost no more often than once for each retry would not have been enough.
 fn naks_repeated(f: &Facts) -> Option<Verdict> {
     let (q, s) = (f.peer.qp.as_ref()?, f.standing?);
-    let repeat = q.nak_repeat?;
-    let naks = s.last_cause == Some(RecoverCause::SequenceNak) && s.expired == 0;
-    if !naks || f.requests.packets_lost() > u64::from(s.retries) {
+    let repeat = q.nak_repeat.filter(|repeat| *repeat < f.round_trip)?;
+    let naks = f.died_of_nak() && s.last_cause == Some(RecoverCause::SequenceNak);
+    let several = s.expired == 0 && s.retries > 0;
+    if !naks || !several || f.requests.rounds_lost() > u64::from(s.retries) {
         return None;
     }
     let lost = match f.requests.packets_lost() {
@@ -369,7 +367,7 @@ fn answers_refused(host: u32, d: &Dropped) -> Verdict {
             let (from, expected) = (port_name(from), port_name(expected));
             wrong("gid", format!("{port}: they came from {from}, expected {expected}"))
         }
-        Refused::Icrc => verdict(Cause::Corrupted, "icrc", format!("{port}: their ICRC was wrong")),
+        Refused::Icrc => verdict(Cause::Corrupted, "icrc", format!("{port}: wrong ICRC")),
         why => verdict(Cause::AnswersLost, "", format!("{port}: {}", refused_word(&why))),
     }
 }
@@ -433,14 +431,23 @@ fn slow(f: &Facts) -> Verdict {
     let faults = open_faults(f, |t| t.kind != FaultKind::Rnr && t.kind != FaultKind::CqNotPolled);
     let slow = |text| verdict(Cause::PeerSlow, "timeout", text);
     if let Some(t) = f.late_answers.refused().map(|(_, d)| d.first).min() {
-        let (lost, n) = lost_all(f);
+        let ((lost, n), took) = (lost_all(f), gap(t, f.row()));
+        let rnr = match f.standing.map_or(0, |s| s.rnr_retries) {
+            0 => String::new(),
+            n => format!("; {} had come before", plural(n.into(), "RNR NAK")),
+        };
         let text = format!(
             "the peer is alive but slow: an answer came {} after the last expiry, {} after the \
-             first transmission{lost}{faults}",
+             first transmission{}{rnr}{lost}{faults}",
             time(gap(t, f.at())),
-            time(gap(t, f.since()))
+            time(took),
+            since_nak(f),
         );
-        return slow(text).needs(Need::Answer { after: gap(t, f.since()), lost: n });
+        let need = match f.gets_rnr_naks() {
+            true => Need::NoExpiry(took.max(f.round_trip)),
+            false => Need::Answer { after: took, lost: n },
+        };
+        return slow(text).needs(need);
     }
     if let Some(later) = became_later(f) {
         // Whether they would have been answered in time nobody knows.
@@ -450,7 +457,7 @@ fn slow(f: &Facts) -> Verdict {
     let v = slow(format!("nothing was lost, {packets} on their way{faults}"));
     let stalls = f.troubles.iter().filter(|t| t.kind == FaultKind::NicStall);
     match stalls.filter_map(|t| t.to).max() {
-        Some(end) => v.needs(Need::Answer { after: gap(end, f.since()), lost: 0 }),
+        Some(end) => v.needs(Need::Answer { after: gap(end, f.row()), lost: 0 }),
         None => v,
     }
 }

@@ -2,6 +2,8 @@
 
 mod late;
 mod most;
+mod naks;
+mod waits;
 
 use super::*;
 use crate::run::{ExitKind, Runner, Simulator};
@@ -62,7 +64,7 @@ fn an_outage_is_named_with_its_fault_and_the_least_settings_that_survive_it() {
     assert!(d.verdict.contains("the peer never saw a packet"), "{}", d.verdict);
     assert!(d.verdict.contains("(fault `f`); 8 request packets lost"), "{}", d.verdict);
     says(&d.own_side, "ack timeout 8: T = 1.049 ms");
-    says(&d.own_side, "expired 8 times, 7 of retry_cnt 7 used");
+    says(&d.own_side, "the ack timer expired 8 times, 7 of retry_cnt 7 used");
     says(&d.own_side, "local_ack_timeout_err 7");
     says(&d.other_side, "request packets lost on the link into switch 0: 8 from");
     // The last transmission is at 7 T: code 9 gives 14.7 ms, code 10 29.4 ms, and no retry_cnt is
@@ -448,7 +450,11 @@ fn no_receive_for_all_tries_and_one_in_time() {
     let send = "'post send 8B', 'ring', 'wait'";
     let d = died(&run(send, "", &["qp.rnr_retry=3"]), "no-receive", "rnr_retry");
     assert_eq!((d.status, d.rnr_retries, d.timeouts), ("IBV_WC_RNR_RETRY_EXC_ERR", 3, 0));
-    assert!(d.verdict.contains("for 4 of 4 tries, RNR timer code 12 (640 us)"), "{}", d.verdict);
+    assert!(
+        d.verdict.contains("4 RNR NAKs came, RNR timer code 12 (640 us), and rnr_retry 3"),
+        "{}",
+        d.verdict
+    );
     assert!(d.other_settings.is_empty(), "the ack timer had no part in it");
     let in_time = "'post send 8B', 'ring', 'compute 1ms', 'recv 8B', 'wait'";
     lives(&run(in_time, "", &["qp.rnr_retry=3"]));

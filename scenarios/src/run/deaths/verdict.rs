@@ -8,7 +8,7 @@ use doorbell_sim::nic::Why;
 use doorbell_sim::rc::{BadRequest, RecoverCause, Stall};
 
 use super::facts::{Facts, How};
-use super::silence::{judge_silence, open_faults, psn_mismatch};
+use super::silence::{judge_silence, lost_both, open_faults, psn_mismatch};
 use super::words::plural;
 
 /// The cause in one word, as expectations have it.
@@ -78,6 +78,9 @@ pub(super) enum Need {
     Transmission(Span),
     /// An answer came so long after the first one, and so many transmissions had none.
     Answer { after: Span, lost: u64 },
+    /// An answer takes so long and is an RNR NAK, after which the same begins anew: only a timer
+    /// that never expires before it helps.
+    NoExpiry(Span),
     /// Nothing that lasts helps.
     Never,
     /// Packets of at most so large a path MTU pass.
@@ -146,18 +149,25 @@ pub(super) fn judge(f: &Facts) -> Verdict {
 // ---- other statuses --------------------------------------------------------------------------
 
 fn no_receive(f: &Facts) -> Verdict {
-    let tries = f.standing.map_or(0, |s| s.rnr_retries) + 1;
-    let code = rnr_code(f);
+    let naks = f.standing.map_or(0, |s| s.rnr_retries) + 1;
     let peer = f.peer.qp.as_ref();
     if peer.is_some_and(|q| q.page_fault_naks > 0 && q.fill_at_rnr.is_none()) {
         let text = format!(
-            "a page of the receiver's memory was missing at the last of {tries} tries{code}: pin \
-             the region, or wait longer by `min_rnr_timer` or `rnr_retry`"
+            "a page of the receiver's memory was missing at the last of {naks} tries{}: pin the \
+             region, or wait longer by `min_rnr_timer` or `rnr_retry`",
+            rnr_code(f)
         );
         return verdict(Cause::PageFault, "rnr_retry", text);
     }
+    let lost = match f.requests.packets_lost() + f.answers.packets_lost() {
+        0 => String::new(),
+        _ => format!("; {}", lost_both(f)),
+    };
     let text = format!(
-        "the receiver had no receive posted for {tries} of {tries} tries{code}{}{}",
+        "the receiver had no receive posted: {} came{}, and rnr_retry {} allows no more{lost}{}{}",
+        plural(naks.into(), "RNR NAK"),
+        rnr_code(f),
+        f.attr.rnr_retry,
         withheld(f),
         receiver_faults(f)
     );
@@ -270,10 +280,15 @@ fn refusal(why: BadRequest, memory: Option<MemoryError>) -> String {
 
 // ---- stalls ----------------------------------------------------------------------------------
 
+/// The questions, in this order: does it wait for a receive, or for its program? Was anything of
+/// what it waits for lost? Does it wait for a credit, for an answer that it never asked for, or for
+/// one that it did ask for? Or has it nothing to send?
 fn judge_stall(f: &Facts) -> Verdict {
     let How::Stalled { unrung, waiting, blocked, silent } = f.how else {
         return verdict(Cause::Unexplained, "", String::new());
     };
+    let awaits = f.standing.is_some_and(|s| s.una != s.next);
+    let hurt = !f.requests.is_empty() || !f.answers.is_empty();
     if f.waits_for_receive() {
         let text = format!(
             "the peer has no receive posted{}; `rnr_retry` {} goes on until it has{}{}",
@@ -288,16 +303,20 @@ fn judge_stall(f: &Facts) -> Verdict {
         let text = format!("it is in SQD: {waiting} posted entries are not started");
         return verdict(Cause::Draining, "SQD", text);
     }
+    if awaits && hurt {
+        return judge_waiting(f);
+    }
     if blocked == Some(Stall::Credits) {
         let text = "it waits for an end-to-end credit: the peer posts no receive".to_owned();
         return verdict(Cause::Credits, "credits", text);
     }
-    if f.standing.is_some_and(|s| s.una != s.next) {
-        let mut v = judge_silence(f);
-        if f.attr.timeout.code() == 0 {
-            v.text += "; `timeout` 0 is no timer, so nothing sends them again";
-        }
-        return v;
+    if awaits && !f.asked {
+        let text = "what it sent last is not signalled and asked for no ACK (`rc.ack_ask`), so \
+                    none comes, and no timer runs";
+        return verdict(Cause::NothingSignalled, "signaled", text.to_owned());
+    }
+    if awaits {
+        return judge_waiting(f);
     }
     if unrung > 0 {
         let text = format!(
@@ -312,4 +331,15 @@ fn judge_stall(f: &Facts) -> Verdict {
     let faults = open_faults(f, |_| true);
     let text = format!("{waiting} announced entries are not started{faults}");
     verdict(Cause::Waiting, "", text)
+}
+
+/// It waits for an answer, and why none came says what happened to its packets.
+fn judge_waiting(f: &Facts) -> Verdict {
+    let mut v = judge_silence(f);
+    if f.attr.timeout.code() == 0 {
+        v.text += "; `timeout` 0 is no timer, so nothing sends them again";
+    } else if !f.asked {
+        v.text += "; no ACK was asked for, so no timer runs";
+    }
+    v
 }

@@ -43,7 +43,7 @@ pub(super) fn interval(i: Interval) -> String {
 }
 
 /// `1 packet`, `2 packets`.
-pub(super) fn plural(n: u64, what: &str) -> String {
+pub(in crate::run) fn plural(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
@@ -88,8 +88,16 @@ pub(super) fn headline(f: &Facts) -> String {
     }
 }
 
+/// Behind "the first transmission", where its expiries count from a NAK on.
+pub(super) fn since_nak(f: &Facts) -> &'static str {
+    if f.row() > f.since() { " since the last NAK" } else { "" }
+}
+
 /// Which timer decided, requested and effective.
 pub(super) fn timer(f: &Facts) -> String {
+    if f.died_of_nak() {
+        return "no timer decided: a packet was told to be missing, and no retry was left".into();
+    }
     if let Some(RecoverCause::Rnr(code)) = f.standing.and_then(|s| s.last_cause) {
         return format!("RNR timer of the peer, code {code}");
     }
@@ -116,6 +124,9 @@ fn still_to_die(f: &Facts) -> Option<String> {
             RNR_FOREVER => "without a receive it dies never: rnr_retry 7 is without limit".into(),
             _ => format!("without a receive it dies after {code} tries more than the first"),
         });
+    }
+    if !f.asked {
+        return Some("no ACK was asked for: no timer runs, and it dies never".to_owned());
     }
     let end = time_to_retry_exc(&f.mode, f.attr.timeout, f.attr.retry_cnt, f.seven)?;
     Some(format!("without an answer it dies {} after the first transmission", interval(end)))
@@ -154,7 +165,8 @@ const fn stall_words(s: Stall) -> &'static str {
 }
 
 fn expiries(n: u32) -> String {
-    if n == 1 { "it expired once".to_owned() } else { format!("it expired {n} times") }
+    let times = if n == 1 { "once".to_owned() } else { format!("{n} times") };
+    format!("the ack timer expired {times}")
 }
 
 /// What this side shows: what a user could see on a cluster, with the counter to look at.
