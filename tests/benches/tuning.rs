@@ -80,7 +80,7 @@ const CASES: [Case; 9] = [
     Case {
         scenario: "b19_mtu_and_loss",
         variant: Some("4k-1-in-200"),
-        set: &["program.0.iterations=400"],
+        set: &["program.0.iterations=60"],
         vary: &["qp.mtu=256B..4KiB", "qp.timeout=1..10+1", "program.0.window=4..64"],
         objective: "max throughput",
         keep: &[],
