@@ -13,7 +13,10 @@ kind = 'all-to-all'
 hosts = 4
 size = '4KiB'
 payload = 'data'
-all_to_all = { route = 'two-hop', group = 2, tokens = { each = 9, moved = 9, experts = 8, top = 8 } }
+[program.all_to_all]
+route = 'two-hop'
+group = 2
+tokens = { each = 9, moved = 9, experts = 8, top = 8 }
 ";
 
 fn accepted(text: &str) {
@@ -51,8 +54,13 @@ fn who_takes_part() {
 #[test]
 fn ways_and_their_keys() {
     replaced("two-hop", "three-hop", "unknown value", "two-hop");
-    let gone = GOOD.lines().last().unwrap();
-    replaced(gone, "", "an exchange without a table `all_to_all`", "all_to_all = { route");
+    let gone = GOOD.split_once("[program.all_to_all]").unwrap().1;
+    replaced(
+        &format!("[program.all_to_all]{gone}"),
+        "",
+        "an exchange without a table `all_to_all`",
+        "all_to_all = { route",
+    );
     let other = "`all_to_all` has no use in `flows`";
     replaced("kind = 'all-to-all'", "kind = 'flows'", other, "leave it out");
     replaced("size", "op = 'send'\nsize", "`op` has no use in `all-to-all`", "leave it out");

@@ -45,11 +45,13 @@
 //!
 //! # Going on without a member
 //!
-//! An error ends an aggregation for good. Survivors that want to go on close it and open another
-//! one by [`Plan::without`] the member that the error names ([`AggregateError::culprit`]) and
-//! [`AggregateConfig::after`] the rounds that are complete; they fill their vectors again, since
-//! the region means nothing. Its sums are those of the survivors, and [`Aggregate::absent`] says
-//! whom they lack: a sum is never partial without a word. Members that do not agree on who is gone
+//! An error ends an aggregation for good. Survivors that want to go on open another one by
+//! [`Plan::without`] the member that the error names ([`AggregateError::culprit`]) and
+//! [`AggregateConfig::after`] the rounds that are complete, and close the failed one when the new
+//! one is connected: its last words tell neighbours whom it names, and would be lost with its queue
+//! pairs. They fill their vectors again, since the region means nothing. The new one's sums are
+//! those of the survivors, and [`Aggregate::absent`] says whom they lack: a sum is never partial
+//! without a word. Members that do not agree on who is gone
 //! or which round is next are told so by [`AggregateError::Mismatch`] when they connect, or find
 //! that somebody is not there: a member that had its sum before the error spread has gone on to
 //! the next round, and in a plan where lanes wait for each other a messenger may have been named.

@@ -14,11 +14,11 @@
 //! `(n - 1) k (4 + element)` bytes at each of `n` members, where a dense sum takes about twice
 //! the vector: sparse pays while `k / elements` is below about `element / (4 + element) * 2 / n`.
 //!
-//! What it costs in convergence, by the descent in this module's tests (8 members with goals of their
-//! own, steps of 1/20, a sixteenth of the elements per round): after 50 rounds 0.3 % of the squared
-//! distance is left (dense 0.6 %: what comes late overshoots), after 200 and 400 rounds 0.02 %, where
-//! it stays, since residuals never end; dense goes on to nothing. Without the residual 7 % are left
-//! after 400 rounds: elements that are small everywhere never go.
+//! What it costs in convergence, by the descent in this module's tests (8 members with goals of
+//! their own, steps of 1/20, a sixteenth of the elements per round): after 50 rounds 0.3 % of the
+//! squared distance is left (dense 0.6 %: what comes late overshoots), after 200 and 400 rounds
+//! 0.02 %, where it stays, since residuals never end; dense goes on to nothing. Without the
+//! residual 7 % are left after 400 rounds: elements that are small everywhere never go.
 //!
 //! | Bytes | What |
 //! |---|---|

@@ -107,7 +107,9 @@ mod tests {
         /// Whoever goes: in every lane the others' contributions come to one root, once, and its
         /// sum to all of them; the order in which they go does not matter for who is left.
         #[test]
-        fn what_is_left_are_trees(plan in any_plan(), gone in proptest::collection::vec(0_u32..20, 1..4)) {
+        fn what_is_left_are_trees(
+            plan in any_plan(), gone in proptest::collection::vec(0_u32..20, 1..4)
+        ) {
             let mut gone: Vec<u32> = gone.into_iter().map(|m| m % plan.members()).collect();
             gone.sort_unstable();
             gone.dedup();
@@ -125,7 +127,8 @@ mod tests {
                         prop_assert!(way.iter().all(|m| !gone.contains(m)));
                     }
                 }
-                let children: usize = (0..left.members()).map(|m| left.children(lane, m).len()).sum();
+                let of = |m| left.children(lane, m).len();
+                let children: usize = (0..left.members()).map(of).sum();
                 prop_assert_eq!(children, left.members() as usize - gone.len() - 1);
                 prop_assert!(gone.iter().all(|m| left.children(lane, *m).is_empty()));
             }

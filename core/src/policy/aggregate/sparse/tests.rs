@@ -139,7 +139,8 @@ proptest! {
                 if let Form::Sparse(count) = form {
                     prop_assert!(count <= entries);
                     let value = |p: usize| {
-                        i64::from_le_bytes(wire[values_at(count) + 8 * p..][..8].try_into().unwrap())
+                        let at = values_at(count) + 8 * p;
+                        i64::from_le_bytes(wire[at..at + 8].try_into().unwrap())
                     };
                     let least = (0..count as usize).map(|p| value(p).unsigned_abs()).min();
                     prop_assert!(least >= kept || count == 0 && kept == Some(0));

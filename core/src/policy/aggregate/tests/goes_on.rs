@@ -10,6 +10,7 @@ struct Survivor {
     dies_at: Option<u32>,
     steps: u32,
     state: Option<Aggregate>,
+    failed: Option<Aggregate>,
     running: bool,
     /// Sums, and whom each lacks.
     sums: Vec<(Vec<u8>, Vec<u32>)>,
@@ -24,6 +25,9 @@ impl Survivor {
         };
         if let Some(next) = state.connect(t)?.next() {
             return Ok(Some(next));
+        }
+        if let Some(failed) = self.failed.take() {
+            failed.close(t).expect("nobody shares its queues");
         }
         if !self.running {
             let Some(vector) = self.vectors.get(self.sums.len()) else { return Ok(None) };
@@ -42,12 +46,12 @@ impl Survivor {
     }
 
     /// Goes on without a member, if the error names one.
-    fn go_on<T: Control>(&mut self, t: &mut T, e: AggregateError) -> Option<AggregateError> {
+    fn go_on<T: Control>(&mut self, t: &T, e: AggregateError) -> Option<AggregateError> {
         let left = e.culprit().filter(|c| *c != t.rank()).map(|c| self.plan.without(&[c]));
         let Some(Ok(plan)) = left else { return Some(e) };
         let state = self.state.take().expect("it had been opened");
         self.config = self.config.after(state.stats().rounds);
-        let _nobody_shares_them = state.close(t);
+        self.failed = Some(state);
         (self.plan, self.running) = (plan, false);
         None
     }
@@ -88,6 +92,7 @@ fn survivors(plan: &Plan, config: AggregateConfig, rounds: u64) -> Vec<Survivor>
         dies_at: None,
         steps: 0,
         state: None,
+        failed: None,
         running: false,
         sums: vec![],
         end: None,
