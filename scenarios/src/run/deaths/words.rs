@@ -90,7 +90,8 @@ pub(super) fn headline(f: &Facts) -> String {
 
 /// Behind "the first transmission", where its expiries count from a NAK on.
 pub(super) fn since_nak(f: &Facts) -> &'static str {
-    if f.row() > f.since() { " since the last NAK" } else { "" }
+    let rnr = f.standing.is_some_and(|s| s.rnr_retries > 0);
+    if rnr || f.row() > f.since() { " since the last NAK" } else { "" }
 }
 
 /// Which timer decided, requested and effective.

@@ -67,7 +67,8 @@ fn what_had_no_time_to_be_answered_is_no_cause() {
     }
     // Nothing came at all: what became of the packets is all that is known.
     let d = died(&run(ONE, &fault("'drop'\nclass = 'write'"), &SHORT), "requests-lost", "f");
-    assert!(d.verdict.contains("8 request packets lost"), "{}", d.verdict);
+    assert!(d.verdict.contains("6 request packets lost"), "{}", d.verdict);
+    says(&d.other_side, "fault_drop, fault `f`, too late to matter");
 }
 
 /// What has to last counts from the last NAK on, and a row of expiries that begins behind one has
