@@ -158,8 +158,9 @@ impl EgressPort {
 
     /// The link as a packet meets it.
     pub(super) const fn hop(&self) -> Hop {
-        let delay = Span::from_ps(self.wiring.propagation.as_ps() + self.wiring.transit.as_ps());
-        Hop { rate: self.wiring.rate, delay, cut_through: self.wiring.head }
+        let Wiring { node, port, rate, propagation, transit, head, .. } = &self.wiring;
+        let delay = Span::from_ps(propagation.as_ps() + transit.as_ps());
+        Hop { from: (*node, *port), rate: *rate, all: *rate, delay, cut_through: *head }
     }
 
     /// Whether the link takes a packet of this size.

@@ -216,6 +216,13 @@ impl SwitchNode {
         Some((port?, ways.len()))
     }
 
+    /// Where packets of a flow may leave: the one way of its rule, or all where it goes by load.
+    pub(super) fn outputs(&self, to: (HostId, PortId), tuple: u64) -> &[PortId] {
+        let ways = self.routes.ways(to.0, to.1);
+        let own = self.turn(to, tuple).and_then(|(port, _)| ways.iter().find(|w| **w == port));
+        own.map_or(ways, std::slice::from_ref)
+    }
+
     fn is_faster(&self, output: PortId, input: PortId) -> bool {
         self.ports[output.index()].egress.rate().as_bps()
             > self.ports[input.index()].ingress.rate.as_bps()
