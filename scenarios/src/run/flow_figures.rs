@@ -7,7 +7,7 @@
 //! *Alone*: what the bytes with their headers take over the links that the flow's own queue pairs
 //! use, and the way of the acknowledgement (of a READ: of its request) in an idle network, exact
 //! within one packet. Where switches choose by load, that is all ways together. Hosts are not in
-//! it. Of a ring it is the time of its bytes without the waiting for neighbours.
+//! it. In a ring each step begins with what the step before brings from the neighbour.
 //!
 //! *Victim*: flows that meet at the source or at the destination of a flow share that host's link,
 //! and n of them can take n times as long. A flow that takes more than twice as long as that was

@@ -1,15 +1,16 @@
 //! Times of flows in a network that has nothing else to carry.
 
-use doorbell_core::units::Span;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Mtu, Opcode};
-use doorbell_sim::fabric::{Fabric, time_alone, times_alone};
+use doorbell_sim::fabric::{Fabric, Hop, time_alone, times_alone};
 use doorbell_sim::nic::{Nic, NicQp, RcConfig};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
 
 use super::super::Point;
-use super::super::flows::Flow;
+use super::super::flows::{Flow, ring_step};
 use super::super::programs::{FlowShape, Placed, flow_shape};
+use crate::format::Pattern;
 use crate::workloads::{Op, Results};
 
 /// The queue pairs of a flow at its source and at its destination, as they were connected.
@@ -67,13 +68,9 @@ impl<'a> Alone<'a> {
         Self { fabric: world.fabric(), rc, payload: rc.payload_of(mtu), nic: PortId(nic) }
     }
 
-    /// Time of a transfer in messages of `message` bytes on `qps` queue pairs: the last of them
-    /// to be acknowledged.
-    fn time(&self, f: &Flow, shape: &FlowShape, pairs: &Pairs<'_>) -> Span {
+    /// For each queue pair, the time until the last bit of its part of a transfer has arrived.
+    fn arrivals(&self, f: &Flow, shape: &FlowShape, pairs: &Pairs<'_>) -> Vec<Span> {
         let FlowShape { op, qps, message } = *shape;
-        let [src, dst] = [f.src, f.dst].map(|host| (HostId(host), self.nic));
-        // Flows that never began have no queue pairs: any way then.
-        let port = |side: &[&NicQp], q: usize| side.get(q).map_or(0, |q| q.udp_source_port);
         let (mut parts, mut packet) = (Vec::new(), 0);
         for q in 0..qps {
             let share = f.bytes / qps + u64::from(q < f.bytes % qps);
@@ -84,19 +81,30 @@ impl<'a> Alone<'a> {
                     packet = packet.max(first_bytes(self.rc, op, len, self.payload));
                 }
             }
-            let way = self.fabric.way(src, dst, port(&pairs.src, q as usize));
+            let way = self.way((f.src, f.dst), &pairs.src, q as usize);
             parts.extend(way.filter(|_| bytes > 0).map(|way| (way, bytes)));
         }
-        let answer = match op {
+        times_alone(&parts, packet)
+    }
+
+    /// Time of a transfer: the last of its queue pairs to be acknowledged.
+    fn time(&self, f: &Flow, shape: &FlowShape, pairs: &Pairs<'_>) -> Span {
+        let answer = match shape.op {
             Op::Read => self.rc.wire_bytes(Opcode::RcRdmaReadRequest, 0),
             _ => self.rc.wire_bytes(Opcode::RcAcknowledge, 0),
         };
         let back = |q| {
-            let way = self.fabric.way(dst, src, port(&pairs.dst, q));
+            let way = self.way((f.dst, f.src), &pairs.dst, q);
             way.map_or(Span::ZERO, |way| time_alone(&way, answer.into(), answer.into()))
         };
-        let there = times_alone(&parts, packet).into_iter().enumerate();
+        let there = self.arrivals(f, shape, pairs).into_iter().enumerate();
         there.map(|(q, there)| there + back(q)).max().unwrap_or(Span::ZERO)
+    }
+
+    /// The way of a queue pair. Flows that never began have none: any way then.
+    fn way(&self, (from, to): (u32, u32), side: &[&NicQp], q: usize) -> Option<Vec<Hop>> {
+        let port = side.get(q).map_or(0, |q| q.udp_source_port);
+        self.fabric.way((HostId(from), self.nic), (HostId(to), self.nic), port)
     }
 }
 
@@ -108,10 +116,64 @@ pub(super) fn times(
     list: &[Flow],
     pairs: &[Pairs<'_>],
 ) -> Vec<Span> {
+    let program = &point.scenario.program[index];
+    if program.flows.as_ref().is_some_and(|f| f.pattern == Pattern::RingAllreduce) {
+        return ring(point, world, index, list, pairs);
+    }
     let time = |(f, pairs): (&Flow, &Pairs<'_>)| {
         Alone::of(point, world, index, f.src).time(f, &flow_shape(point, index, f), pairs)
     };
     list.iter().zip(pairs).map(time).collect()
+}
+
+/// One host of a ring.
+#[derive(Copy, Clone)]
+struct Member {
+    start: Time,
+    /// From the start of a message to its arrival.
+    message: Span,
+    /// From the start of a step to that of the next one, if nothing has to be waited for.
+    step: Span,
+    /// From the start of the last step to its last acknowledgement.
+    last: Span,
+}
+
+/// Times of a ring that has the network for itself: a host begins a step when it has sent all of
+/// the one before, and when the first message of it has come from its neighbour.
+fn ring(
+    point: &Point,
+    world: &World,
+    index: usize,
+    list: &[Flow],
+    pairs: &[Pairs<'_>],
+) -> Vec<Span> {
+    let (messages, bytes) = ring_step(&point.scenario.program[index]);
+    let member = |(f, pairs): (&Flow, &Pairs<'_>)| {
+        let alone = Alone::of(point, world, index, f.src);
+        let shape = flow_shape(point, index, f);
+        let part = |messages: u64| Flow { bytes: messages * bytes, ..*f };
+        let arrival = |messages: u64| {
+            let all = alone.arrivals(&part(messages), &shape, pairs);
+            all.into_iter().max().unwrap_or(Span::ZERO)
+        };
+        Member {
+            start: Time::ZERO + f.start,
+            message: arrival(1),
+            step: arrival(2 * messages).saturating_sub(arrival(messages)),
+            last: alone.time(&part(messages), &shape, pairs),
+        }
+    };
+    let members: Vec<Member> = list.iter().zip(pairs).map(member).collect();
+    let n = members.len();
+    let mut begins: Vec<Time> = members.iter().map(|m| m.start).collect();
+    // One step is begun already.
+    for _ in 1..2 * (n - 1) {
+        let come: Vec<Time> = begins.iter().zip(&members).map(|(b, m)| *b + m.message).collect();
+        for (i, begin) in begins.iter_mut().enumerate() {
+            *begin = (*begin + members[i].step).max(come[(i + n - 1) % n]);
+        }
+    }
+    begins.iter().zip(&members).map(|(begin, m)| (*begin + m.last).since(m.start)).collect()
 }
 
 /// First, middle, last and only packet of an operation.
@@ -220,5 +282,26 @@ mod tests {
             let seed = format!("run.seed={seed}");
             is_alone(&outcome(&text, &["program.0.peer=3", "program.0.qps=4", &seed]));
         }
+    }
+    fn ring(hosts: u32, size: &str, topology: &str) -> Outcome {
+        let text = format!(
+            "host = 'ideal'\n[topology]\n{topology}\n[qp]\ntimeout = 20\n[[program]]\n\
+             kind = 'flows'\nhosts = {hosts}\nsize = '{size}'\n\
+             flows = {{ pattern = 'ring-allreduce' }}\n"
+        );
+        outcome(&text, &[])
+    }
+
+    /// A ring waits for the way of a message once per step, of 2 (n - 1): whether that or its bytes
+    /// take the time, it is as fast as alone when it is alone.
+    #[test]
+    fn a_lone_ring_is_as_fast_as_alone() {
+        let star = |hosts: u32| format!("kind = 'switch'\nhosts = {hosts}");
+        for (hosts, size) in [(16, "64KB"), (8, "8B"), (4, "16MB"), (2, "1MB")] {
+            is_alone(&ring(hosts, size, &star(hosts)));
+        }
+        // Ways of two lengths: all wait for the longer ones in turn.
+        let leaves = "kind = 'leaf-spine'\nleaves = 2\nhosts_per_leaf = 3\nspines = 1";
+        is_alone(&ring(6, "48KB", leaves));
     }
 }
