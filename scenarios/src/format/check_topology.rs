@@ -8,7 +8,9 @@ use super::topology::MAX_HOSTS;
 use super::{HostModel, NicPlace, RoutingMode, Scenario, Topology, TopologyKind};
 use crate::profile::{LinkKind, Profile};
 use crate::quantity::{Positive, Unit};
-use crate::run::network::{Wrong, check_explicit, hosts_of_shape, network, nics_listed};
+use crate::run::network::{
+    Wrong, check_explicit, check_link_count, hosts_of_shape, network, nics_listed,
+};
 
 /// Most NICs with every stage of the host path; each takes some hundred kilobytes.
 const MAX_FULL_NICS: u64 = 1024;
@@ -221,4 +223,5 @@ fn check_hosts(s: &Scenario, profile: &Profile) -> Checked {
         return refuse("topology.hosts", text, "write `host = \"ideal\"` in [run]");
     }
     Ok(())
+    check_link_count(t, hosts).or_else(refuse_wrong)?;
 }

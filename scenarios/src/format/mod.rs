@@ -84,6 +84,7 @@ pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
 pub use switch::{
     Ecn, EcnAt, EcnException, HeadroomText, SharingMode, StormMode, Switch, TrafficClass,
 };
+pub(crate) use topology::MAX_LINKS;
 pub use topology::{
     HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
     TopologyRoute,

@@ -16,8 +16,8 @@ use doorbell_sim::host::MAX_NICS;
 use super::hardware::encapsulation;
 use super::switches;
 use crate::format::{
-    Credits, EcnException, HashMode, Noise, RoutingMode, Scenario, Switch, SwitchMode, Topology,
-    TopologyKind, TopologyLink, TopologyRoute,
+    Credits, EcnException, HashMode, MAX_LINKS, Noise, RoutingMode, Scenario, Switch, SwitchMode,
+    Topology, TopologyKind, TopologyLink, TopologyRoute,
 };
 use crate::profile::{ForwardMode, LinkKind, Profile};
 use crate::quantity::{Count, Length, Positive};
@@ -157,6 +157,53 @@ pub(crate) fn hosts_of_shape(t: &Topology, profile: &Profile) -> Result<Option<u
 }
 
 /// NICs of each host: one at each of its links.
+/// Refuses a network of more links than [`MAX_LINKS`], before one of them is made. `hosts`: those
+/// of the shape.
+///
+/// # Errors
+/// [`Wrong`] with the place.
+pub(crate) fn check_link_count(t: &Topology, hosts: u64) -> Result<(), Wrong> {
+    let nics = hosts * u64::from(t.nics_each());
+    let most = format!("at most {MAX_LINKS} are possible");
+    if t.kind == TopologyKind::Explicit {
+        let mut links = 0;
+        for (index, l) in t.link.iter().enumerate() {
+            let ends = l.between.split_once('-').and_then(|(a, b)| Some((nodes(a)?, nodes(b)?)));
+            let count = |n: Nodes| u64::from(n.last - n.first) + 1;
+            let pairs = ends.map_or(0, |(a, b)| count(a).saturating_mul(count(b)));
+            links = pairs.saturating_mul(l.count.value()).saturating_add(links);
+            if links > MAX_LINKS {
+                let text = format!("with these there are {links} links, and {most}");
+                let key = format!("link.{index}.between");
+                return Err(Wrong::new(key, text, "join fewer nodes, or lower `count`"));
+            }
+        }
+        return Ok(());
+    }
+    let leaves = match t.kind {
+        TopologyKind::RailOptimised => {
+            let groups = t.servers_per_leaf.map_or(1, |n| hosts.div_ceil(n.value()));
+            groups * u64::from(t.nics_each())
+        }
+        _ => number(t.leaves).into(),
+    };
+    let spines = u64::from(number(t.spines));
+    let each = t.links_per_pair.unwrap_or_default().value();
+    let links = match t.kind {
+        TopologyKind::FatTree => 3 * nics,
+        _ => leaves * spines * each + nics,
+    };
+    if links <= MAX_LINKS {
+        return Ok(());
+    }
+    let (word, room) = (t.kind.word(), (MAX_LINKS - nics) / leaves);
+    let text = format!("this `{word}` has {links} links, and {most}");
+    let key = if spines > room || each == 1 { "spines" } else { "links_per_pair" };
+    let help =
+        format!("with {leaves} leaves, `spines` times `links_per_pair` may be {room} at most");
+    Err(Wrong::new(key, text, help))
+}
+
 pub(crate) fn nic_counts(c: &FabricConfig) -> Vec<usize> {
     let mut counts = vec![0; c.hosts.len()];
     for end in c.links.iter().flat_map(|l| [l.a, l.b]) {
