@@ -432,6 +432,11 @@ impl SwitchNode {
         self.mmu.as_ref().is_some_and(|m| m.inputs[port.index()].now >> class & 1 == 1)
     }
 
+    /// Whether an input port lets its pauses end by themselves.
+    pub(super) fn lets_lapse(&self, port: PortId) -> bool {
+        self.mmu.as_ref().is_some_and(|m| m.inputs[port.index()].lapse)
+    }
+
     /// Whether a timer of pauses has been overtaken: it will change nothing.
     pub(super) fn is_overtaken(&self, now: Time, ev: FabricEvent) -> bool {
         match ev {
