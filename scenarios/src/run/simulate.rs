@@ -216,7 +216,7 @@ fn collect(
     receives::metrics(world, &all, &mut out);
     congestion::metrics(world, &mut out);
     switch_links(world, &mut out);
-    let starving = credits::starvation(world, &mut out);
+    let starving = credits::starvation(&point.scenario, world, &mut out);
     oversize(world, &mut out);
     switches::collect(point, world, &mut out);
     drops::collect(point, world, &mut out);
