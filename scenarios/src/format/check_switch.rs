@@ -7,6 +7,10 @@ use super::{Scenario, SharingMode, StormMode, Switch, SwitchMode, TopologyKind, 
 use crate::profile::Profile;
 use crate::run::network::network_of;
 
+/// Least pause time of pauses that are renewed: half of it is the time of the frame, which has 64
+/// bytes and 20 around them, or 1.3 quanta of 512 bits.
+const LEAST_QUANTA: u64 = 3;
+
 /// Refuses a `[switch]` that contradicts itself or the network.
 pub(super) fn check_switch(s: &Scenario, profile: &Profile) -> Checked {
     let (t, switch) = (&s.topology, &s.switch);
@@ -80,6 +84,16 @@ fn check_keys(switch: &Switch, pfc: bool) -> Checked {
     if switch.xon.is_some() && switch.xoff.is_none() {
         let text = "`xon` without `xoff`".to_owned();
         return refuse("switch.xon", text, "say at how many bytes it pauses: xoff = \"200KB\"");
+    }
+    if let Some(quanta) = switch.quanta.map(|q| q.value()).filter(|q| *q < LEAST_QUANTA)
+        && !switch.lapse
+    {
+        let text = format!(
+            "a pause of {quanta} quanta is renewed at half of its time, and a pause frame of 84 B \
+             alone takes 1.3"
+        );
+        let help = format!("at least {LEAST_QUANTA}, or `lapse = true`: pauses are not renewed");
+        return refuse("switch.quanta", text, help);
     }
     if switch.storm.is_some() && switch.watchdog.is_none() {
         let text = "`storm`, and nobody looks for one".to_owned();

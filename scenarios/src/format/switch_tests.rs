@@ -280,7 +280,14 @@ fn a_curve_that_no_class_takes_is_refused() {
 
 #[test]
 fn times_and_shares_are_more_than_nothing() {
-    good("alpha = '1/1000000'\nquanta = 1\nwatchdog = '1ps'\nreaction = '0ns'");
+    good("alpha = '1/1000000'\nquanta = 3\nwatchdog = '1ps'\nreaction = '0ns'");
+    good("quanta = 1\nlapse = true");
+    refused(
+        "quanta = 2",
+        "10:10",
+        "a pause of 2 quanta is renewed at half",
+        "at least 3, or `lapse",
+    );
     good("quanta = 65535");
     refused("alpha = 0", "10:9", "", "");
     refused("watchdog = '0ms'", "10:12", "", "");

@@ -298,6 +298,27 @@ fn a_circle_of_pauses_is_named() {
     net.run();
 }
 
+/// Pauses of one quantum are renewed twice as often as a link can send their frames: a renewal that
+/// finds the frame before it waiting adds none, so what waits does not grow.
+#[test]
+fn pauses_are_renewed_no_faster_than_their_frames_are_sent() {
+    let mut net = Net::new(&network(2, SharedConfig { quanta: 1, ..small() }), 1, &[]);
+    net.pause(1, PauseReason::Storm, u8::MAX);
+    let end = Time::ZERO + Span::from_us(10);
+    while net.engine.peek_time().is_some_and(|t| t <= end) {
+        net.step();
+    }
+    let frame = BitRate::gbps(100).time_for(u64::from(PAUSE_FRAME_BYTES));
+    let most = Span::from_us(10).as_ps() / frame.as_ps();
+    let sent = net.fabric.tx_port(HostId(1), PortId(0)).pauses(net.engine.now(), 0).xoff_sent;
+    assert!((most..=most + 2).contains(&sent), "{sent} frames in the time of {most}");
+    net.pause(1, PauseReason::Storm, 0);
+    let from = net.engine.now();
+    net.run();
+    let last = net.engine.now().since(from);
+    assert!(last < Span::from_us(5), "the resume waits for one frame, and then {last:?}");
+}
+
 /// Pauses that are not renewed end: at no moment is their circle one for ever.
 #[test]
 fn a_circle_of_pauses_that_lapse_is_none() {
