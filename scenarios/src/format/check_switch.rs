@@ -200,6 +200,14 @@ fn refuse_config(switch: &Switch, pfc: bool, error: &ConfigError) -> Checked {
         }
         ConfigError::XonAboveXoff { xoff, .. } => {
             ("switch.xon".to_owned(), format!("at most {xoff}B"))
+        ConfigError::ShareTooSmall { .. } => {
+            let (key, help) = match switch {
+                Switch { alpha: Some(_), .. } => ("alpha", "raise it, or `buffer`"),
+                Switch { buffer: Some(_), .. } => ("buffer", "raise it"),
+                _ => ("buffer", "write a larger `buffer`"),
+            };
+            (format!("switch.{key}"), help.to_owned())
+        }
         }
         ConfigError::XoffAboveBuffer { pool, .. } => {
             ("switch.xoff".to_owned(), format!("at most {pool}B, or raise `buffer`"))

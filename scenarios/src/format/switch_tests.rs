@@ -300,6 +300,19 @@ fn times_and_shares_are_more_than_nothing() {
 }
 
 #[test]
+fn a_lossy_share_below_one_packet_is_refused() {
+    let lossy = "class = [{ lossless = false }]";
+    let text = "a queue of class 0 at switch 0 may hold 838 bytes at most, and never takes";
+    refused(&format!("{lossy}\nalpha = '1/40000'"), "11:9", text, "raise it, or `buffer`");
+    good(&format!("{lossy}\nalpha = '1/4000'"));
+    let parts = |buffer: &str| format!("{lossy}\nsharing = 'static'\nbuffer = '{buffer}'");
+    refused(&parts("9KB"), "12:10", "may hold 3000 bytes at most", "raise it");
+    good(&parts("15KB"));
+    // A lossless class drops at no output.
+    good("alpha = '1/40000'");
+}
+
+#[test]
 fn keys_of_a_shared_buffer_are_refused_elsewhere() {
     let keys = [
         ("buffer = '1MB'", "10:10"),

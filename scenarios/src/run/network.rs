@@ -253,6 +253,7 @@ pub(crate) fn check_explicit(c: &FabricConfig) -> Result<(), Wrong> {
     };
     Err(Wrong::new(key, e.to_string(), help))
 }
+        | ConfigError::ShareTooSmall { .. }
 
 struct Parts<'a> {
     t: &'a Topology,
