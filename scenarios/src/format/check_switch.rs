@@ -187,19 +187,19 @@ const fn wrong_key(error: EcnError) -> &'static str {
 fn refuse_config(switch: &Switch, pfc: bool, error: &ConfigError) -> Checked {
     let (path, help) = match error {
         ConfigError::NothingShared { taken, .. } => {
+            let own = switch.headroom.is_some_and(|h| h.0.is_some());
             let key = match switch {
-                Switch { buffer: Some(_), .. } => "buffer",
+                _ if own => "headroom",
                 Switch { reserved: Some(_), .. } => "reserved",
-                _ => "headroom",
+                _ => "buffer",
             };
-            (format!("switch.{key}"), format!("write `buffer` of more than {taken}B"))
+            let less = if key == "buffer" { String::new() } else { format!(", or less `{key}`") };
+            (format!("switch.{key}"), format!("write `buffer` of more than {taken}B{less}"))
         }
         ConfigError::BufferTooSmall { needed, .. } => {
             let table = if pfc { "switch" } else { "topology" };
             (format!("{table}.buffer"), format!("at least {needed}B"))
         }
-        ConfigError::XonAboveXoff { xoff, .. } => {
-            ("switch.xon".to_owned(), format!("at most {xoff}B"))
         ConfigError::ShareTooSmall { .. } => {
             let (key, help) = match switch {
                 Switch { alpha: Some(_), .. } => ("alpha", "raise it, or `buffer`"),
@@ -208,6 +208,8 @@ fn refuse_config(switch: &Switch, pfc: bool, error: &ConfigError) -> Checked {
             };
             (format!("switch.{key}"), help.to_owned())
         }
+        ConfigError::XonAboveXoff { xoff, .. } => {
+            ("switch.xon".to_owned(), format!("at most {xoff}B"))
         }
         ConfigError::XoffAboveBuffer { pool, .. } => {
             ("switch.xoff".to_owned(), format!("at most {pool}B, or raise `buffer`"))

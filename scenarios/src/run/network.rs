@@ -1,6 +1,6 @@
 //! From the topology of a file and a hardware profile to the simulator's network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_sim::fabric::{
@@ -37,6 +37,7 @@ impl Wrong {
 
     fn shape(e: ShapeError) -> Self {
         let help = match e {
+            ShapeError::OddPorts { k: 1 } => "write k = 2".to_owned(),
             ShapeError::OddPorts { k } => format!("write k = {} or k = {}", k - 1, k + 1),
             ShapeError::PartGroup { .. } => "leave it out for one group of all servers".to_owned(),
             ShapeError::Zero { .. } | ShapeError::TooManyHosts { .. } => {
@@ -156,7 +157,6 @@ pub(crate) fn hosts_of_shape(t: &Topology, profile: &Profile) -> Result<Option<u
     hosts.map(|n| Some(u64::from(n))).map_err(Wrong::shape)
 }
 
-/// NICs of each host: one at each of its links.
 /// Refuses a network of more links than [`MAX_LINKS`], before one of them is made. `hosts`: those
 /// of the shape.
 ///
@@ -204,6 +204,7 @@ pub(crate) fn check_link_count(t: &Topology, hosts: u64) -> Result<(), Wrong> {
     Err(Wrong::new(key, text, help))
 }
 
+/// NICs of each host: one at each of its links.
 pub(crate) fn nic_counts(c: &FabricConfig) -> Vec<usize> {
     let mut counts = vec![0; c.hosts.len()];
     for end in c.links.iter().flat_map(|l| [l.a, l.b]) {
@@ -231,6 +232,13 @@ pub(crate) fn nics_of_hosts(t: &Topology, profile: &Profile) -> impl Fn(u64) -> 
 /// # Errors
 /// [`Wrong`] with the place.
 pub(crate) fn check_explicit(c: &FabricConfig) -> Result<(), Wrong> {
+    let linked: BTreeSet<End> = c.links.iter().flat_map(|l| [l.a, l.b]).collect();
+    let alone = (0..c.switches.len() as u32).find(|s| !linked.contains(&End::Switch(*s)));
+    if let Some(switch) = alone {
+        let text = format!("switch {switch} has no link");
+        let help = format!("join it: between = \"switch{switch}-switch0\"; or lower `switches`");
+        return Err(Wrong::new("switches", text, help));
+    }
     let Err(e) = Fabric::new(c, 0) else { return Ok(()) };
     let (key, help) = match e {
         ConfigError::Unconnected { host } => {
@@ -245,6 +253,7 @@ pub(crate) fn check_explicit(c: &FabricConfig) -> Result<(), Wrong> {
         }
         // Said of `[switch]`, with the places there.
         ConfigError::NothingShared { .. }
+        | ConfigError::ShareTooSmall { .. }
         | ConfigError::XonAboveXoff { .. }
         | ConfigError::XoffAboveBuffer { .. }
         | ConfigError::Ecn { .. }
@@ -253,7 +262,6 @@ pub(crate) fn check_explicit(c: &FabricConfig) -> Result<(), Wrong> {
     };
     Err(Wrong::new(key, e.to_string(), help))
 }
-        | ConfigError::ShareTooSmall { .. }
 
 struct Parts<'a> {
     t: &'a Topology,
@@ -399,8 +407,21 @@ impl Parts<'_> {
         }
         let switches = vec![self.switch(); number(self.t.switches) as usize];
         let mut c = FabricConfig::of(hosts, switches, links);
+        let mut led = BTreeMap::new();
         for (index, r) in self.t.route.iter().enumerate() {
             let routes = self.routes(index, r, &c)?;
+            let key = |r: &StaticRoute| (r.switch, r.host, r.host_port);
+            let other = |r: &StaticRoute| led.get(&key(r)).filter(|(out, _)| *out != r.out);
+            if let Some((host, (_, before))) = routes.iter().find_map(|r| Some((r.host, other(r)?)))
+            {
+                let text = format!(
+                    "route {before} leads packets for host{} at {} another way already",
+                    host.0, r.at
+                );
+                let help = "name each host in one route of a switch";
+                return Err(Wrong::new(format!("route.{index}.to"), text, help));
+            }
+            led.extend(routes.iter().map(|r| (key(r), (r.out, index))));
             c.routes.extend(routes);
         }
         Ok(c)
