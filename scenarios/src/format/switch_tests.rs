@@ -133,7 +133,7 @@ fn headroom_and_reserved_parts_leave_something_to_share() {
     let of = |total: &str| format!("buffer = '{total}'\nheadroom = '40KB'");
     good(&of("120001B"));
     let text = "has a buffer of 120000 bytes, and headroom and reserved parts take 120000";
-    refused(&of("120KB"), "10:10", text, "more than 120000B");
+    refused(&of("120KB"), "11:12", text, "more than 120000B, or less `headroom`");
     let text = "has a buffer of 33554432 bytes";
     refused("headroom = '12MB'", "10:12", text, "write `buffer` of more than 36000000B");
     refused("reserved = '12MB'", "10:12", text, "write `buffer` of more than");

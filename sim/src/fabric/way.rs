@@ -54,8 +54,8 @@ const MAX_HOPS: usize = 64;
 
 impl Fabric {
     /// The links from a port of one host to a port of another that packets with a UDP source port
-    /// take: at each switch the way that its rule gives them; where it goes by load, all ways, since
-    /// packets spread over them. `None` without a way.
+    /// take: at each switch the way that its rule gives them; where it goes by load, all ways,
+    /// since packets spread over them. `None` without a way.
     pub fn way(
         &self,
         from: (HostId, PortId),
