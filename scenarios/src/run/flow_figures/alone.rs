@@ -274,7 +274,8 @@ mod tests {
             "host = 'ideal'\n[settings]\nport.switch_forwarding = 'store-and-forward'\n\
              rc.recovery = 'selective-repeat'\nnic.tx_buffer = '8KiB'\n[topology]\n\
              kind = 'leaf-spine'\nleaves = 2\nhosts_per_leaf = 2\nspines = 4\n\
-             rate = '100Gbps'\nswitch_rate = '25Gbps'\nswitch = 'lossless'\n[qp]\ntimeout = 20\n{FLOW}"
+             rate = '100Gbps'\nswitch_rate = '25Gbps'\nswitch = 'lossless'\n\
+             [qp]\ntimeout = 20\n{FLOW}"
         );
         let spread = outcome(&text, &["topology.routing=adaptive", "program.0.peer=3"]);
         // Packets that overtake each other are resent.
