@@ -165,6 +165,12 @@ fn check_ibcc(c: &Congestion) -> Checked {
 }
 
 fn check_integral(c: &Congestion) -> Checked {
+    let set = c.integral();
+    if let Some(start) = set.start.filter(|start| *start < set.min_rate) {
+        let text = format!("`start_rate` {} is below `min_rate`", start.print());
+        let help = format!("at least {}, or lower `min_rate`", set.min_rate.print());
+        return refuse("congestion.start_rate", text, help);
+    }
     let missing = [("target", c.target.is_none()), ("gain", c.gain.is_none())];
     match missing.iter().find(|(_, missing)| *missing) {
         None => Ok(()),

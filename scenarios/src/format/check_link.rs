@@ -41,6 +41,10 @@ pub(super) fn check_link(s: &Scenario, profile: &Profile) -> Checked {
         let text = "`credits` beside a `switch` that has none".to_owned();
         return refuse("topology.credits", text, "leave `switch` out, or `credits`");
     }
+    if t.buffer.is_some() && credits.blocks.is_some() {
+        let text = "`buffer` and `credits.blocks`, which say the same in two ways".to_owned();
+        return refuse("topology.buffer", text, "leave one of the two out");
+    }
     check_blocks(credits, profile)?;
     check_changes(credits)
 }
@@ -55,6 +59,14 @@ fn check_blocks(credits: &Credits, profile: &Profile) -> Checked {
         let mtu = profile.port.max_mtu.print();
         let help = format!("at least {least}, or lower `port.max_mtu` ({mtu}) in [settings]");
         return refuse(format!("topology.credits.{key}"), text, help);
+    }
+    if credits.flow_control.as_ref().is_some_and(|b| b.0.0 == 0) {
+        let text = "a flow-control packet of no bytes".to_owned();
+        return refuse(
+            "topology.credits.flow_control",
+            text,
+            "leave it out: flow-control packets take no time then",
+        );
     }
     if let Some(bytes) = credits.flow_control.as_ref().map(|b| b.0).filter(|b| b.0 > largest.into())
     {

@@ -7,6 +7,10 @@ use super::{Scenario, SharingMode, StormMode, Switch, SwitchMode, TopologyKind, 
 use crate::profile::Profile;
 use crate::run::network::network_of;
 
+/// Least pause time of pauses that are renewed: half of it is the time of the frame, which has 64
+/// bytes and 20 around them, or 1.3 quanta of 512 bits.
+const LEAST_QUANTA: u64 = 3;
+
 /// Refuses a `[switch]` that contradicts itself or the network.
 pub(super) fn check_switch(s: &Scenario, profile: &Profile) -> Checked {
     let (t, switch) = (&s.topology, &s.switch);
@@ -80,6 +84,16 @@ fn check_keys(switch: &Switch, pfc: bool) -> Checked {
     if switch.xon.is_some() && switch.xoff.is_none() {
         let text = "`xon` without `xoff`".to_owned();
         return refuse("switch.xon", text, "say at how many bytes it pauses: xoff = \"200KB\"");
+    }
+    if let Some(quanta) = switch.quanta.map(|q| q.value()).filter(|q| *q < LEAST_QUANTA)
+        && !switch.lapse
+    {
+        let text = format!(
+            "a pause of {quanta} quanta is renewed at half of its time, and a pause frame of 84 B \
+             alone takes 1.3"
+        );
+        let help = format!("at least {LEAST_QUANTA}, or `lapse = true`: pauses are not renewed");
+        return refuse("switch.quanta", text, help);
     }
     if switch.storm.is_some() && switch.watchdog.is_none() {
         let text = "`storm`, and nobody looks for one".to_owned();
@@ -173,16 +187,26 @@ const fn wrong_key(error: EcnError) -> &'static str {
 fn refuse_config(switch: &Switch, pfc: bool, error: &ConfigError) -> Checked {
     let (path, help) = match error {
         ConfigError::NothingShared { taken, .. } => {
+            let own = switch.headroom.is_some_and(|h| h.0.is_some());
             let key = match switch {
-                Switch { buffer: Some(_), .. } => "buffer",
+                _ if own => "headroom",
                 Switch { reserved: Some(_), .. } => "reserved",
-                _ => "headroom",
+                _ => "buffer",
             };
-            (format!("switch.{key}"), format!("write `buffer` of more than {taken}B"))
+            let less = if key == "buffer" { String::new() } else { format!(", or less `{key}`") };
+            (format!("switch.{key}"), format!("write `buffer` of more than {taken}B{less}"))
         }
         ConfigError::BufferTooSmall { needed, .. } => {
             let table = if pfc { "switch" } else { "topology" };
             (format!("{table}.buffer"), format!("at least {needed}B"))
+        }
+        ConfigError::ShareTooSmall { .. } => {
+            let (key, help) = match switch {
+                Switch { alpha: Some(_), .. } => ("alpha", "raise it, or `buffer`"),
+                Switch { buffer: Some(_), .. } => ("buffer", "raise it"),
+                _ => ("buffer", "write a larger `buffer`"),
+            };
+            (format!("switch.{key}"), help.to_owned())
         }
         ConfigError::XonAboveXoff { xoff, .. } => {
             ("switch.xon".to_owned(), format!("at most {xoff}B"))

@@ -1,6 +1,7 @@
 //! Contradictions of the topology: keys without a use, numbers that make no network, limits.
 
 use doorbell_core::units::Bytes;
+use doorbell_core::verbs::Mtu;
 use serde_json::Value as Json;
 
 use super::check::{Checked, refuse};
@@ -8,7 +9,9 @@ use super::topology::MAX_HOSTS;
 use super::{HostModel, NicPlace, RoutingMode, Scenario, Topology, TopologyKind};
 use crate::profile::{LinkKind, Profile};
 use crate::quantity::{Positive, Unit};
-use crate::run::network::{Wrong, check_explicit, hosts_of_shape, network, nics_listed};
+use crate::run::network::{
+    Wrong, check_explicit, check_link_count, hosts_of_shape, network, nics_listed,
+};
 
 /// Most NICs with every stage of the host path; each takes some hundred kilobytes.
 const MAX_FULL_NICS: u64 = 1024;
@@ -166,6 +169,14 @@ fn check_mtu(at: &str, mtu: Option<Positive<Bytes>>, profile: &Profile) -> Check
             let help = format!("at least {}, the headers included", least.print());
             refuse(format!("topology.{at}mtu"), text, help)
         }
+        Some(mtu)
+            if profile.port.link == LinkKind::InfiniBand
+                && Mtu::from_bytes(u32::try_from(mtu.0.0).unwrap_or(0)).is_none() =>
+        {
+            let text = format!("an InfiniBand link of MTU {}", mtu.0.print());
+            let help = "256B, 512B, 1KiB, 2KiB or 4KiB";
+            refuse(format!("topology.{at}mtu"), text, help)
+        }
         _ => Ok(()),
     }
 }
@@ -212,6 +223,7 @@ fn check_hosts(s: &Scenario, profile: &Profile) -> Checked {
         let text = format!("{hosts} hosts have {nics} NICs, and at most {MAX_HOSTS} are possible");
         return refuse("topology.nics", text, "lower it, or have fewer hosts");
     }
+    check_link_count(t, hosts).or_else(refuse_wrong)?;
     if nics > MAX_FULL_NICS && s.run.host == HostModel::Full {
         let of = if nics == hosts { "" } else { ", by their NICs" };
         let text = format!(

@@ -239,6 +239,11 @@ fn no_rate_begins_above_the_line() {
         let message = format!("`{key}` is 10.001Gbps, and the fastest port of a host has 10Gbps");
         refused_as(&of(control, key, "10001Mbps"), &message, "at most 10Gbps");
     }
+    let integral = integral.replace("1Mbps", "2Gbps");
+    let start = |rate: &str| of(&integral, "start_rate", rate);
+    assert!(expanded(&start("2Gbps"), &[]).is_ok());
+    let message = "`start_rate` 1.999Gbps is below `min_rate`";
+    refused_as(&start("1999Mbps"), message, "at least 2Gbps, or lower `min_rate`");
     // The parameter set's own, 100 Mb/s, at its table.
     let slow = text("control = 'dcqcn'");
     assert!(expanded(&slow, &["topology.rate=100Mbps"]).is_ok());

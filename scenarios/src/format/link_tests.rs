@@ -62,6 +62,27 @@ fn the_buffer_is_that_of_the_topology_unless_blocks_are_given() {
     assert!(matches!(of("switch = 'lossless'"), Buffering::Lossless { .. }), "idealised");
 }
 
+/// What changes nothing is refused, and so is a size that InfiniBand has not.
+#[test]
+fn sizes_that_say_nothing_are_refused() {
+    let both = "[topology]\nkind = 'switch'\nbuffer = '1MB'\n[topology.credits]\nblocks = 300";
+    let text = "`buffer` and `credits.blocks`, which say the same in two ways";
+    refused("link = 'ib'", both, "8:10", text, "leave one of the two out");
+    let credits = |key: &str| format!("[topology.credits]\n{key}");
+    let text = "a flow-control packet of no bytes";
+    refused("link = 'ib'", &credits("flow_control = '0B'"), "7:16", text, "leave it out");
+    assert!(expanded("link = 'ib'", &credits("flow_control = '8B'")).is_ok());
+    let mtu = |mtu: &str| format!("[topology]\nkind = 'switch'\nmtu = '{mtu}'");
+    for (size, word) in [("1500B", "1500B"), ("8KiB", "8KiB"), ("4097B", "4097B")] {
+        let text = format!("an InfiniBand link of MTU {word}");
+        refused("link = 'ib'", &mtu(size), "8:7", &text, "1KiB, 2KiB or 4KiB");
+    }
+    for size in ["256B", "4KiB"] {
+        assert!(expanded("link = 'ib'", &mtu(size)).is_ok(), "{size}");
+    }
+    assert!(expanded("link = 'roce'", &mtu("1500B")).is_ok());
+}
+
 #[test]
 fn keys_of_the_other_link_layer_are_refused() {
     let one = "[topology]\nkind = 'switch'\n";

@@ -105,6 +105,7 @@ pub(crate) use sweep::{axes, scalar};
 pub use switch::{
     Ecn, EcnAt, EcnException, HeadroomText, SharingMode, StormMode, Switch, TrafficClass,
 };
+pub(crate) use topology::MAX_LINKS;
 pub use topology::{
     HashMode, NicPlace, PKeyText, RoutingMode, SwitchMode, Topology, TopologyKind, TopologyLink,
     TopologyRoute,

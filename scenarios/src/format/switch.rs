@@ -45,7 +45,8 @@ pub struct Switch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reaction: Option<Quantity<Span>>,
     /// `pfc`: pause time of a frame in quanta of 512 bit times; without it 65535. A pause is
-    /// renewed at half of it. Fewer: more frames, and a sender whose switch died goes on sooner.
+    /// renewed at half of it; at least 3 then, the time of two frames. Fewer: more frames, and a
+    /// sender whose switch died goes on sooner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quanta: Option<Count<1, 65535>>,
     /// `pfc`: whether a pause is not renewed, and ends though the queue is full. Then a lossless

@@ -133,7 +133,7 @@ fn headroom_and_reserved_parts_leave_something_to_share() {
     let of = |total: &str| format!("buffer = '{total}'\nheadroom = '40KB'");
     good(&of("120001B"));
     let text = "has a buffer of 120000 bytes, and headroom and reserved parts take 120000";
-    refused(&of("120KB"), "10:10", text, "more than 120000B");
+    refused(&of("120KB"), "11:12", text, "more than 120000B, or less `headroom`");
     let text = "has a buffer of 33554432 bytes";
     refused("headroom = '12MB'", "10:12", text, "write `buffer` of more than 36000000B");
     refused("reserved = '12MB'", "10:12", text, "write `buffer` of more than");
@@ -280,7 +280,14 @@ fn a_curve_that_no_class_takes_is_refused() {
 
 #[test]
 fn times_and_shares_are_more_than_nothing() {
-    good("alpha = '1/1000000'\nquanta = 1\nwatchdog = '1ps'\nreaction = '0ns'");
+    good("alpha = '1/1000000'\nquanta = 3\nwatchdog = '1ps'\nreaction = '0ns'");
+    good("quanta = 1\nlapse = true");
+    refused(
+        "quanta = 2",
+        "10:10",
+        "a pause of 2 quanta is renewed at half",
+        "at least 3, or `lapse",
+    );
     good("quanta = 65535");
     refused("alpha = 0", "10:9", "", "");
     refused("watchdog = '0ms'", "10:12", "", "");
@@ -290,6 +297,19 @@ fn times_and_shares_are_more_than_nothing() {
     refused("watchdog = '1ms'\nrestore = '1ms'", "11:11", "no pause is passed over", "ignore");
     let both = "sharing = 'static'\nalpha = 1";
     refused(both, "11:9", "`alpha` has no use in a static split", "sharing = \"dynamic\"");
+}
+
+#[test]
+fn a_lossy_share_below_one_packet_is_refused() {
+    let lossy = "class = [{ lossless = false }]";
+    let text = "a queue of class 0 at switch 0 may hold 838 bytes at most, and never takes";
+    refused(&format!("{lossy}\nalpha = '1/40000'"), "11:9", text, "raise it, or `buffer`");
+    good(&format!("{lossy}\nalpha = '1/4000'"));
+    let parts = |buffer: &str| format!("{lossy}\nsharing = 'static'\nbuffer = '{buffer}'");
+    refused(&parts("9KB"), "12:10", "may hold 3000 bytes at most", "raise it");
+    good(&parts("15KB"));
+    // A lossless class drops at no output.
+    good("alpha = '1/40000'");
 }
 
 #[test]

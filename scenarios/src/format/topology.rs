@@ -16,6 +16,10 @@ use doorbell_sim::host::MAX_NICS;
 /// Most hosts of a network.
 pub(crate) const MAX_HOSTS: u64 = 8192;
 
+/// Most links of a network, cables side by side counted each. A network of so many takes about a
+/// gigabyte and some seconds before it begins.
+pub(crate) const MAX_LINKS: u64 = 1 << 18;
+
 /// Hosts and what is between them.
 ///
 /// Nodes are called `host0`, `host1`, … and `switch0`, `switch1`, …, in every shape, in faults and

@@ -3,7 +3,7 @@
 use crate::format::Scenario;
 use crate::input::InputError;
 use crate::profile::Profile;
-use crate::run::network::{network, nics_listed};
+use crate::run::network::{check_link_count, network, nics_listed};
 use crate::testing;
 
 fn expanded(topology: &str) -> Result<(Scenario, Profile), InputError> {
@@ -42,6 +42,83 @@ fn shapes_count_their_hosts() {
     assert_eq!(hosts(EXPLICIT), 3);
     let message = "`hosts` is 13, and this `leaf-spine` has 12";
     refused(&format!("{LEAF_SPINE}\nhosts = 13"), "12:9", message, "leave `hosts` out");
+}
+
+/// Two routes of one switch for one host; a switch that nothing is joined to.
+#[test]
+fn what_an_explicit_network_says_twice_or_not_at_all_is_refused() {
+    let ring = |route: &str| {
+        format!(
+            "kind = 'explicit'\nhosts = 3\nswitches = 3\nlink = [\n\
+             {{ between = 'host0..0-switch0' }}, {{ between = 'host1-switch1' }}, \
+             {{ between = 'host2-switch2' }}, {{ between = 'switch0-switch1' }}, \
+             {{ between = 'switch1-switch2' }}, {{ between = 'switch2-switch0' }}]\n\
+             [[topology.route]]\nat = 'switch0'\nto = 'host2'\nvia = 'switch1'\n\
+             [[topology.route]]\n{route}"
+        )
+    };
+    let again = |to: &str, via: &str| ring(&format!("at = 'switch0'\nto = '{to}'\nvia = '{via}'"));
+    let message = "route 0 leads packets for host2 at switch0 another way already";
+    refused(&again("host1..2", "switch2"), "19:6", message, "name each host in one route");
+    assert!(expanded(&again("host2", "switch1")).is_ok(), "the same again");
+    assert!(expanded(&again("host1", "switch2")).is_ok());
+    let alone = "kind = 'explicit'\nhosts = 2\nswitches = 2\n\
+                 link = [{ between = 'host0..1-switch0' }]";
+    let help = "join it: between = \"switch1-switch0\"; or lower `switches`";
+    refused(alone, "10:12", "switch 1 has no link", help);
+    refused("kind = 'fat-tree'\nk = 1", "9:5", K_ONE, "write k = 2");
+}
+
+const K_ONE: &str = "`k` is 1, and half of a switch's ports go up: it must be even";
+
+/// Each key is within its own range, and the links that they make together are counted before one
+/// is made.
+#[test]
+fn as_many_links_as_are_possible_and_one_more() {
+    let leaves = |spines: u32, each: u32| {
+        format!(
+            "kind = 'leaf-spine'\nleaves = 512\nhosts_per_leaf = 16\nspines = {spines}\n\
+             links_per_pair = {each}"
+        )
+    };
+    assert_eq!(hosts(&leaves(496, 1)), 8192);
+    assert_eq!(hosts(&leaves(31, 16)), 8192);
+    let message = "this `leaf-spine` has 262656 links, and at most 262144 are possible";
+    refused(
+        &leaves(497, 1),
+        "11:10",
+        message,
+        "with 512 leaves, `spines` times `links_per_pair` may be 496",
+    );
+    let message = "this `leaf-spine` has 270336 links, and at most 262144 are possible";
+    refused(&leaves(32, 16), "12:18", message, "may be 496 at most");
+    let rails = |each: u32| {
+        format!(
+            "kind = 'rail-optimised'\nservers = 1024\nnics = 8\nservers_per_leaf = 16\n\
+             spines = 31\nlinks_per_pair = {each}"
+        )
+    };
+    assert_eq!(hosts(&rails(16)), 1024);
+    let message = "this `rail-optimised` has 278016 links, and at most 262144 are possible";
+    refused(&rails(17), "13:18", message, "may be 496 at most");
+    let explicit = |count: u32, more: &str| {
+        format!(
+            "kind = 'explicit'\nhosts = 2\nswitches = 512\nlink = [\n\
+             {{ between = 'switch0..255-switch256..511', count = {count} }},\n\
+             {{ between = 'host0..1-switch0' }}{more}]"
+        )
+    };
+    let message = "with these there are 262146 links, and at most 262144 are possible";
+    refused(&explicit(4, ""), "13:13", message, "join fewer nodes, or lower `count`");
+    let most = |link: &str| {
+        let text = format!("kind = 'explicit'\nhosts = 2\nswitches = 512\nlink = [{link}]");
+        check_link_count(&toml::from_str(&text).expect("a topology"), 2)
+    };
+    let all = "{ between = 'switch0..255-switch256..511', count = 4 }";
+    assert_eq!(most(all), Ok(()));
+    assert!(most(&format!("{all}, {{ between = 'host0-switch0' }}")).is_err());
+    let endless = "{ between = 'host0..4294967295-switch0..4294967295', count = 1024 }";
+    assert!(most(endless).is_err());
 }
 
 #[test]

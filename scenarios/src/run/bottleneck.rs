@@ -23,6 +23,10 @@ const MAX_STEPS: usize = 32;
 /// the same packets a way apart, so they are equal but for the beginning and the end.
 const EXPLAINS_PERCENT: u64 = 95;
 
+/// A port before which packets waited for less than one of so many parts of the most that they
+/// waited before another has no queue worth the name.
+const QUEUE_SHARE: u64 = 10;
+
 /// A port that is held back for less than one of so many parts of its work is followed no further.
 const HELD_SHARE: u64 = 10;
 
@@ -116,9 +120,18 @@ pub(super) fn work(world: &World, port: Port) -> Span {
     sends + held
 }
 
-/// The one of these ports that works most; of those that work alike the last.
+/// The one of these ports that works most. Of those that work alike, the last one before which
+/// packets wait: a link behind the bottleneck is as busy, and has no queue.
 pub(super) fn busiest(world: &World, ports: &[Port]) -> Option<Port> {
-    ports.iter().copied().max_by_key(|p| work(world, *p))
+    let percent = |part: Span, of: Span| u128::from(part.as_ps()) * 100 / u128::from(of.as_ps());
+    let most = ports.iter().map(|p| work(world, *p)).max()?.max(Span::from_ps(1));
+    let alike =
+        ports.iter().filter(|p| percent(work(world, **p), most) >= u128::from(EXPLAINS_PERCENT));
+    let waited =
+        |(node, port): Port| world.fabric().egress_of(node, port).counters(world.now()).waited;
+    let longest = alike.clone().map(|p| waited(*p)).max()?;
+    let queued = |p: &&Port| waited(**p).as_ps() >= longest.as_ps() / QUEUE_SHARE;
+    alike.filter(queued).next_back().copied()
 }
 
 /// Whether a port is held back for longer than it sends.

@@ -6,7 +6,9 @@ use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 
 use super::bottleneck::{self, Port, Reason, Ways};
+use super::faults::{Outage, outage};
 use super::{Metric, Note, NoteKind, Outcome};
+use crate::format::Scenario;
 
 /// Share of the run, in percent, from which a starving lane is named.
 const ALARM_PERCENT: u64 = 10;
@@ -25,8 +27,8 @@ struct Lane {
 }
 
 /// Metrics of credit starvation; networks without credits have none. Returns the port of the lane
-/// that starved most, and why, if that is worth a note.
-pub(super) fn starvation(world: &World, out: &mut Outcome) -> Option<(Port, Reason)> {
+/// that starved most, and why, if that is worth a note and no fault explains it.
+pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Option<(Port, Reason)> {
     let (fabric, now) = (world.fabric(), world.now());
     let mut lanes = Vec::new();
     for (node, port) in fabric.ports() {
@@ -58,18 +60,30 @@ pub(super) fn starvation(world: &World, out: &mut Outcome) -> Option<(Port, Reas
             None => by_reason.push((reason, vec![lane])),
         }
     }
-    let first = by_reason[0].0;
+    let down = |reason: Reason, of: &[Lane]| match reason {
+        Reason::Room(port) => outage(s, world, port).filter(|o| explains(o, of)),
+        Reason::Link(_) => None,
+    };
+    let (first, of) = &by_reason[0];
+    let first = Some(*first).filter(|reason| down(*reason, of).is_none());
     for (reason, of) in by_reason.into_iter().take(NAMED) {
-        let text = alarm(world, reason, &of, percent(&of[0]));
+        let down = down(reason, &of);
+        let text = alarm(world, (reason, down.as_ref()), &of, percent(&of[0]));
         let (name, count) = (NAME.to_owned(), of.iter());
         let count = count.map(|l| l.suffered.times).sum();
-        let kind = match reason {
-            Reason::Link(_) => NoteKind::Info,
-            Reason::Room(_) => NoteKind::Warning,
+        let kind = match (reason, down) {
+            (Reason::Room(_), None) => NoteKind::Warning,
+            _ => NoteKind::Info,
         };
         out.notes.push(Note { kind, name, text, count });
     }
-    Some((worst, first))
+    Some((worst, first?))
+}
+
+/// Whether an outage is most of what the lanes suffered: what was lost with it takes its credit
+/// along for a while.
+fn explains(outage: &Outage, of: &[Lane]) -> bool {
+    outage.lasted * 2 >= of[0].suffered.starved
 }
 
 /// Where no resource is busy: a port that sends or is held back for lack of credit nearly all the
@@ -91,7 +105,12 @@ pub(super) fn limiting(
 }
 
 /// What the lanes that wait for one reason suffer, the worst first, and what helps.
-fn alarm(world: &World, reason: Reason, of: &[Lane], percent: u64) -> String {
+fn alarm(
+    world: &World,
+    (reason, down): (Reason, Option<&Outage>),
+    of: &[Lane],
+    percent: u64,
+) -> String {
     let worst = &of[0];
     let fabric = world.fabric();
     let more = match of.len() - 1 {
@@ -114,6 +133,14 @@ fn alarm(world: &World, reason: Reason, of: &[Lane], percent: u64) -> String {
         Reason::Room(port) => {
             let egress = fabric.egress_of(port.0, port.1);
             let (peer, at) = egress.peer();
+            if let Some(Outage { id, kind, lasted }) = down {
+                let (word, lasted) = (kind.word(), Metric::time(*lasted).text());
+                return format!(
+                    "{who}: fault \"{id}\" ({word}) kept {} from taking anything for {lasted}, \
+                     and says nothing of its credits",
+                    port_name(fabric, peer, at)
+                );
+            }
             let key = match peer.index() < fabric.hosts().len() {
                 true => "host_blocks",
                 false => "blocks",
@@ -180,5 +207,39 @@ mod tests {
         let enough = few(&[]);
         assert!(note(&enough).is_empty(), "2048 blocks are enough");
         assert!(!enough.limiting.is_some_and(|l| l.contains("credits")));
+    }
+    /// A switch, a link or a host that is down gives no credit, and is named instead of the
+    /// credits. Where they are too few beside it, they are named.
+    #[test]
+    fn a_far_end_that_was_down_is_no_lack_of_credits() {
+        let run = |fault: &str, set: &[&str]| {
+            let text = format!(
+                "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 3\nrate = '100Gbps'\n\
+                 length = '200m'\n[topology.credits]\n[qp]\ntimeout = 10\n[[program]]\n\
+                 kind = 'flows'\nhost = 1\nhosts = 2\npeer = 0\nsize = '5MB'\n\
+                 flows = {{ pattern = 'incast' }}\n[[fault]]\nid = 'a'\n{fault}\n"
+            );
+            outcome(&text, &[&["link=ib"], set].concat())
+        };
+        let reboot = "kind = 'switch-reboot'\nswitch = 0\nafter = '200us'\nbefore = '1ms'";
+        let flap = "kind = 'link-down'\nlink = 'host0-switch0'\nafter = '200us'\nbefore = '1ms'";
+        for (fault, word, port) in [
+            (reboot, "switch-reboot", "switch0.port"),
+            (flap, "link-down", "host0.port0"),
+            ("kind = 'peer-dead'\nhost = 0\nafter = '200us'", "peer-dead", "host0.port0"),
+        ] {
+            let o = run(fault, &[]);
+            let all = note(&o);
+            let says = format!("fault \"a\" ({word}) kept {port}");
+            assert!(all.iter().any(|text| text.contains(&says)), "{word}: {all:?}");
+            assert!(all.iter().all(|text| !text.contains("too few credits")), "{word}: {all:?}");
+            assert!(!o.limiting.is_some_and(|l| l.contains("credits")), "{word}");
+        }
+        // A link that is down for a moment is no excuse for 64 blocks.
+        let moment = "kind = 'link-down'\nlink = 'host0-switch0'\nafter = '200us'\n\
+                      before = '205us'";
+        let o = run(moment, &["topology.credits.blocks=128", "topology.credits.host_blocks=128"]);
+        let all = note(&o);
+        assert!(all.iter().any(|text| text.contains("too few credits")), "{all:?}");
     }
 }

@@ -179,11 +179,15 @@ mod tests {
         let text = format!(
             "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 9\nrate = '100Gbps'\n\
              propagation = '1us'\nswitch = 'pfc'\n[switch]\nbuffer = '4MB'\n{switch}\n\
-             [[program]]\nkind = 'flows'\nhost = 1\nhosts = 8\npeer = 0\nsize = '1MB'\n\
-             flows = {{ pattern = 'incast' }}\n[qp]\nmtu = '1KiB'\n{rest}"
+             [[program]]\nname = 'in'\nkind = 'flows'\nhost = 1\nhosts = 8\npeer = 0\n\
+             size = '1MB'\nflows = {{ pattern = 'incast' }}\n[qp]\nmtu = '1KiB'\n{rest}"
         );
         outcome(&text, &[])
     }
+
+    /// Packets that frames have to wait for.
+    const BACK: &str = "[[program]]\nname = 'back'\nkind = 'flows'\nhost = 0\nhosts = 1\n\
+                        peer = 1\nsize = '1MB'\nflows = { pattern = 'incast' }\n";
 
     #[test]
     fn a_lossless_class_that_drops_names_the_setting() {
@@ -192,10 +196,10 @@ mod tests {
         assert_eq!(number(&o, "note.lossless-drops"), 0.0);
         for (switch, says) in [
             ("lapse = true\nquanta = 977", "`switch.lapse` lets a pause of 977 quanta end"),
-            ("quanta = 1", "raise `switch.quanta` to 135 or more"),
+            ("quanta = 3", "raise `switch.quanta` to 135 or more"),
             ("headroom = '1KB'\nxoff = '20KB'", "see the note `little-headroom`"),
         ] {
-            let o = incast(switch, "");
+            let o = incast(switch, BACK);
             let drops = number(&o, "counter.ingress_overflow");
             assert!(drops > 0.0, "{switch}");
             assert_eq!(number(&o, "note.lossless-drops"), drops, "{switch}");
@@ -203,7 +207,7 @@ mod tests {
             assert!(text.contains(says) && !text.contains("please report"), "{text}");
         }
         // From there on a pause lasts until it is renewed.
-        assert_eq!(number(&incast("quanta = 135", ""), "counter.ingress_overflow"), 0.0);
+        assert_eq!(number(&incast("quanta = 135", BACK), "counter.ingress_overflow"), 0.0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::simulate_tests::number;
+use super::simulate_tests::{number, outcome};
 use super::{ExitKind, Outcome, Runner, Simulator};
 use crate::quantity::Unit;
 use crate::testing::expanded;
@@ -576,4 +576,40 @@ fn times_in_reports_are_since_the_start() {
     let o = run(UC, "kind = 'drop'\nnth = 1\nafter = '101us'", &[]);
     let first = o.faults[0].first.expect("it fired");
     assert!(first >= Span::from_us(101) && first < Span::from_us(110), "{}", first.print());
+}
+
+/// Four switches in a ring with two hosts each, whose flows all go round the same way: pauses wait
+/// for each other in a circle. A reboot that is still to come empties one of the switches.
+#[test]
+fn a_circle_of_pauses_waits_for_a_planned_reboot() {
+    let mut text = "host = 'ideal'\n[topology]\nkind = 'explicit'\nhosts = 8\nswitches = 4\n\
+                    switch = 'pfc'\nrate = '100Gbps'\npropagation = '100ns'\n"
+        .to_owned();
+    for s in 0..4 {
+        let (next, far) = ((s + 1) % 4, (s + 2) % 4);
+        text += &format!(
+            "[[topology.link]]\nbetween = 'host{}..{}-switch{s}'\n\
+             [[topology.link]]\nbetween = 'switch{s}-switch{next}'\n\
+             [[topology.route]]\nat = 'switch{s}'\nto = 'host{}..{}'\nvia = 'switch{next}'\n",
+            2 * s,
+            2 * s + 1,
+            2 * far,
+            2 * far + 1
+        );
+    }
+    text += "[switch]\nbuffer = '1500KB'\nalpha = '1/4'\n[qp]\ntimeout = 10\n";
+    for host in 0..8 {
+        text += &format!(
+            "[[program]]\nname = 'f{host}'\nkind = 'flows'\nhost = {host}\nhosts = 1\n\
+             peer = {}\nsize = '4MB'\nflows = {{ pattern = 'incast' }}\n",
+            (host + 4) % 8
+        );
+    }
+    let o = outcome(&text, &[]);
+    assert!(o.exit.reason.contains("pause deadlock in class 0"), "{}", o.exit.reason);
+    let reboot = "[[fault]]\nid = 'a'\nkind = 'switch-reboot'\nswitch = 0\nafter = '1ms'\n\
+                  before = '2ms'\n";
+    let o = outcome(&(text + reboot), &[]);
+    assert!(!o.exit.reason.contains("deadlock"), "{}", o.exit.reason);
+    assert_eq!(number(&o, "fault.a.fired"), 1.0);
 }

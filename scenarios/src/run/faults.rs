@@ -2,11 +2,12 @@
 
 use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Psn, Qpn};
+use doorbell_sim::fabric::End;
 use doorbell_sim::fault::{
     self as sim, Chance, DEFAULT_REORDER_LIMIT, DoorbellPart, FaultPlan, Hold, HostAction,
-    HostFault, Matcher, PacketFault, PacketVerdict, Reboot, What, Window,
+    HostFault, LinkEnd, LinkName, Matcher, PacketFault, PacketVerdict, Reboot, What, Window,
 };
-use doorbell_sim::wire::HostId;
+use doorbell_sim::wire::{HostId, NodeId, PortId};
 use doorbell_sim::world::World;
 
 use super::{Exit, ExitKind, FaultRow, Metric, Note, NoteKind, Outcome, RunError};
@@ -178,6 +179,49 @@ pub(super) fn troubles(
         (open && here).then_some(HostTrouble { id, kind, host: at_host, from: w.after, to })
     };
     s.fault.iter().enumerate().filter_map(trouble).collect()
+}
+
+/// A fault that kept the far end of a link from taking packets.
+pub(super) struct Outage {
+    pub id: String,
+    pub kind: FaultKind,
+    /// So much of the run.
+    pub lasted: Span,
+}
+
+/// The longest time for which a fault kept the far end of an output port from taking packets: the
+/// link or the node behind it was down, or stood still.
+pub(super) fn outage(s: &Scenario, world: &World, from: (NodeId, PortId)) -> Option<Outage> {
+    let (fabric, uses) = (world.fabric(), world.fault_uses());
+    let to = fabric.egress_of(from.0, from.1).peer();
+    let end = |node: NodeId| match node.index().checked_sub(fabric.hosts().len()) {
+        None => End::Host(node.0),
+        Some(switch) => End::Switch(switch as u32),
+    };
+    let is = |e: LinkEnd, (node, port)| e.is(end(node), port);
+    let link = |f: &Fault| {
+        let m = matcher(f);
+        let both = |l: LinkName| is(l.a, from) && is(l.b, to) || is(l.a, to) && is(l.b, from);
+        m.link.is_none_or(both) && m.from.is_none_or(|e| is(e, from))
+    };
+    let here = |f: &Fault| match f.kind {
+        FaultKind::LinkDown => link(f),
+        FaultKind::SwitchReboot => {
+            f.switch.is_some_and(|n| End::Switch(n.value() as u32) == end(to.0))
+        }
+        FaultKind::PeerDead | FaultKind::NicStall => {
+            let nic = f.nic.is_none_or(|n| n.value() as u16 == to.1.0);
+            nic && f.host.is_some_and(|h| End::Host(h.value() as u32) == end(to.0))
+        }
+        _ => false,
+    };
+    let all = s.fault.iter().zip(&uses).filter(|(f, used)| used.fired > 0 && here(f));
+    let outage = |(f, _): (&Fault, _)| {
+        let w = window(f);
+        let lasted = w.before.min(world.now()).since(w.after.min(world.now()));
+        Outage { id: f.id.clone(), kind: f.kind, lasted }
+    };
+    all.map(outage).max_by_key(|o| o.lasted)
 }
 
 /// A planned fault that may still hit packets of a connection.

@@ -4,10 +4,10 @@
 //! posted sees its last completion, the acknowledgement's way included. *Placed*: when its last
 //! byte lay in the destination's memory.
 //!
-//! *Alone*: what the bytes with their headers take over the links of the flow's own way, and the
-//! way of the acknowledgement (of a READ: of its request) in an idle network, exact within one
-//! packet. Hosts are not in it. Of a ring it is the time of its bytes without the waiting for
-//! neighbours.
+//! *Alone*: what the bytes with their headers take over the links that the flow's own queue pairs
+//! use, and the way of the acknowledgement (of a READ: of its request) in an idle network, exact
+//! within one packet. Where switches choose by load, that is all ways together. Hosts are not in
+//! it. In a ring each step begins with what the step before brings from the neighbour.
 //!
 //! *Victim*: flows that meet at the source or at the destination of a flow share that host's link,
 //! and n of them can take n times as long. A flow that takes more than twice as long as that was
@@ -16,20 +16,20 @@
 use std::collections::BTreeMap;
 
 use doorbell_core::units::{Ratio, Span, Time};
-use doorbell_core::verbs::Opcode;
-use doorbell_sim::fabric::time_alone;
-use doorbell_sim::nic::{Nic, RcConfig};
-use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
 use serde::Serialize;
 
+mod alone;
 mod victims;
 
-use super::flows::{Flow, flows};
-use super::programs::{FlowShape, Placed, epoch, flow_shape};
+pub(super) use alone::message_bytes;
+
+use super::flows::flows;
+use super::programs::{Placed, epoch};
 use super::{LatencyRecorder, Metric, Outcome, Point};
 use crate::format::ProgramKind;
-use crate::workloads::{Op, Results};
+use crate::workloads::Results;
+use alone::Pairs;
 
 /// Flows that a report lists.
 const MAX_ROWS: usize = 10_000;
@@ -150,25 +150,21 @@ fn program_rows(
     rows: &mut Vec<FlowRow>,
 ) {
     let Ok(list) = flows(point, index) else { return };
-    let (mut ends, mut placed) = (vec![None; list.len()], vec![Time::ZERO; list.len()]);
-    for (p, results) in all.iter().filter(|(p, _)| p.program == index) {
+    let mut ends = vec![None; list.len()];
+    for (_, results) in all.iter().filter(|(p, _)| p.program == index) {
         for time in &results.flows.posted {
             ends[time.flow as usize] = time.end;
         }
-        let nic = world.hosts()[p.host as usize].nic(usize::from(p.nic));
-        for (flow, qpn) in &results.flows.qps {
-            let at = *flow as usize;
-            let qp = Nic::qp_index(*qpn).and_then(|i| nic.qp(i));
-            if let Some(qp) = qp.filter(|_| list[at].dst == p.host) {
-                placed[at] = placed[at].max(qp.last_placed);
-            }
-        }
     }
+    let pairs = Pairs::of(world, &list, index, all);
+    let alone = alone::times(point, world, index, &list, &pairs);
+    let placed = |p: &Pairs<'_>| p.at_destination().map(|q| q.last_placed).max();
+    let placed: Vec<Time> = pairs.iter().map(|p| placed(p).unwrap_or(Time::ZERO)).collect();
     let name = &point.scenario.program[index].name;
     let zero = epoch(point.profile.port.bootstrap_latency);
     for (flow, f) in (0u32..).zip(&list) {
         let (end, start) = (ends[flow as usize], zero + f.start);
-        let alone = alone(point, world, index, f).as_ps().max(1);
+        let alone = alone[flow as usize].as_ps().max(1);
         let fct = end.map(|end| end.since(start).as_ps());
         let slowdown = |ps: u64| (u128::from(ps) * PPM / u128::from(alone)) as u64;
         rows.push(FlowRow {
@@ -186,77 +182,6 @@ fn program_rows(
             victim: false,
         });
     }
-}
-
-/// Time of a flow in an idle network.
-fn alone(point: &Point, world: &World, index: usize, f: &Flow) -> Span {
-    let FlowShape { op, qps, message } = flow_shape(point, index, f);
-    let at = point.scenario.program[index].nic.value() as u16;
-    let nic = world.hosts()[f.src as usize].nic(usize::from(at));
-    let rc = nic.rc_config();
-    let mtu = doorbell_core::verbs::Mtu::from_bytes(point.scenario.qp.mtu.0.0 as u32);
-    let payload = rc.payload_of(mtu.expect("checked when loaded"));
-    let (mut bytes, mut packet) = (0, 0);
-    for q in 0..qps {
-        let share = f.bytes / qps + u64::from(q < f.bytes % qps);
-        for (len, n) in [(message, share / message), (share % message, 1)] {
-            if len > 0 && n > 0 {
-                bytes += n * message_bytes(rc, op, len, payload);
-                packet = packet.max(first_bytes(rc, op, len, payload));
-            }
-        }
-    }
-    let [src, dst] = [f.src, f.dst].map(|host| (HostId(host), PortId(at)));
-    let fabric = world.fabric();
-    let (Some(there), Some(back)) = (fabric.way(src, dst), fabric.way(dst, src)) else {
-        return Span::ZERO;
-    };
-    let answer = match op {
-        Op::Read => rc.wire_bytes(Opcode::RcRdmaReadRequest, 0),
-        _ => rc.wire_bytes(Opcode::RcAcknowledge, 0),
-    };
-    time_alone(&there, bytes, packet) + time_alone(&back, answer.into(), answer.into())
-}
-
-/// First, middle, last and only packet of an operation.
-const fn opcodes(op: Op) -> [Opcode; 4] {
-    use Opcode as O;
-    match op {
-        Op::Read => [
-            O::RcRdmaReadResponseFirst,
-            O::RcRdmaReadResponseMiddle,
-            O::RcRdmaReadResponseLast,
-            O::RcRdmaReadResponseOnly,
-        ],
-        Op::Send => [O::RcSendFirst, O::RcSendMiddle, O::RcSendLast, O::RcSendOnly],
-        Op::WriteImm => [
-            O::RcRdmaWriteFirst,
-            O::RcRdmaWriteMiddle,
-            O::RcRdmaWriteLastImm,
-            O::RcRdmaWriteOnlyImm,
-        ],
-        _ => [O::RcRdmaWriteFirst, O::RcRdmaWriteMiddle, O::RcRdmaWriteLast, O::RcRdmaWriteOnly],
-    }
-}
-
-/// Bytes on the wire of a message.
-pub(super) fn message_bytes(rc: &RcConfig, op: Op, len: u64, payload: u32) -> u64 {
-    let [first, middle, last, only] = opcodes(op);
-    let packets = len.div_ceil(payload.into());
-    let wire = |opcode, bytes: u64| u64::from(rc.wire_bytes(opcode, bytes as u32));
-    if packets == 1 {
-        return wire(only, len);
-    }
-    let full = u64::from(payload);
-    let rest = len - (packets - 1) * full;
-    wire(first, full) + (packets - 2) * wire(middle, full) + wire(last, rest)
-}
-
-/// Bytes on the wire of a full packet in the middle of it, or of its only one.
-fn first_bytes(rc: &RcConfig, op: Op, len: u64, payload: u32) -> u64 {
-    let [_, middle, _, only] = opcodes(op);
-    let opcode = if len <= payload.into() { only } else { middle };
-    rc.wire_bytes(opcode, len.min(payload.into()) as u32).into()
 }
 
 /// Starts and ends of the flows of one host, each sorted.

@@ -1,6 +1,6 @@
 //! From the topology of a file and a hardware profile to the simulator's network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_sim::fabric::{
@@ -16,8 +16,8 @@ use doorbell_sim::host::MAX_NICS;
 use super::hardware::encapsulation;
 use super::switches;
 use crate::format::{
-    Credits, EcnException, HashMode, Noise, RoutingMode, Scenario, Switch, SwitchMode, Topology,
-    TopologyKind, TopologyLink, TopologyRoute,
+    Credits, EcnException, HashMode, MAX_LINKS, Noise, RoutingMode, Scenario, Switch, SwitchMode,
+    Topology, TopologyKind, TopologyLink, TopologyRoute,
 };
 use crate::profile::{ForwardMode, LinkKind, Profile};
 use crate::quantity::{Count, Length, Positive};
@@ -37,6 +37,7 @@ impl Wrong {
 
     fn shape(e: ShapeError) -> Self {
         let help = match e {
+            ShapeError::OddPorts { k: 1 } => "write k = 2".to_owned(),
             ShapeError::OddPorts { k } => format!("write k = {} or k = {}", k - 1, k + 1),
             ShapeError::PartGroup { .. } => "leave it out for one group of all servers".to_owned(),
             ShapeError::Zero { .. } | ShapeError::TooManyHosts { .. } => {
@@ -156,6 +157,53 @@ pub(crate) fn hosts_of_shape(t: &Topology, profile: &Profile) -> Result<Option<u
     hosts.map(|n| Some(u64::from(n))).map_err(Wrong::shape)
 }
 
+/// Refuses a network of more links than [`MAX_LINKS`], before one of them is made. `hosts`: those
+/// of the shape.
+///
+/// # Errors
+/// [`Wrong`] with the place.
+pub(crate) fn check_link_count(t: &Topology, hosts: u64) -> Result<(), Wrong> {
+    let nics = hosts * u64::from(t.nics_each());
+    let most = format!("at most {MAX_LINKS} are possible");
+    if t.kind == TopologyKind::Explicit {
+        let mut links = 0;
+        for (index, l) in t.link.iter().enumerate() {
+            let ends = l.between.split_once('-').and_then(|(a, b)| Some((nodes(a)?, nodes(b)?)));
+            let count = |n: Nodes| u64::from(n.last - n.first) + 1;
+            let pairs = ends.map_or(0, |(a, b)| count(a).saturating_mul(count(b)));
+            links = pairs.saturating_mul(l.count.value()).saturating_add(links);
+            if links > MAX_LINKS {
+                let text = format!("with these there are {links} links, and {most}");
+                let key = format!("link.{index}.between");
+                return Err(Wrong::new(key, text, "join fewer nodes, or lower `count`"));
+            }
+        }
+        return Ok(());
+    }
+    let leaves = match t.kind {
+        TopologyKind::RailOptimised => {
+            let groups = t.servers_per_leaf.map_or(1, |n| hosts.div_ceil(n.value()));
+            groups * u64::from(t.nics_each())
+        }
+        _ => number(t.leaves).into(),
+    };
+    let spines = u64::from(number(t.spines));
+    let each = t.links_per_pair.unwrap_or_default().value();
+    let links = match t.kind {
+        TopologyKind::FatTree => 3 * nics,
+        _ => leaves * spines * each + nics,
+    };
+    if links <= MAX_LINKS {
+        return Ok(());
+    }
+    let (word, room) = (t.kind.word(), (MAX_LINKS - nics) / leaves);
+    let text = format!("this `{word}` has {links} links, and {most}");
+    let key = if spines > room || each == 1 { "spines" } else { "links_per_pair" };
+    let help =
+        format!("with {leaves} leaves, `spines` times `links_per_pair` may be {room} at most");
+    Err(Wrong::new(key, text, help))
+}
+
 /// NICs of each host: one at each of its links.
 pub(crate) fn nic_counts(c: &FabricConfig) -> Vec<usize> {
     let mut counts = vec![0; c.hosts.len()];
@@ -184,6 +232,13 @@ pub(crate) fn nics_of_hosts(t: &Topology, profile: &Profile) -> impl Fn(u64) -> 
 /// # Errors
 /// [`Wrong`] with the place.
 pub(crate) fn check_explicit(c: &FabricConfig) -> Result<(), Wrong> {
+    let linked: BTreeSet<End> = c.links.iter().flat_map(|l| [l.a, l.b]).collect();
+    let alone = (0..c.switches.len() as u32).find(|s| !linked.contains(&End::Switch(*s)));
+    if let Some(switch) = alone {
+        let text = format!("switch {switch} has no link");
+        let help = format!("join it: between = \"switch{switch}-switch0\"; or lower `switches`");
+        return Err(Wrong::new("switches", text, help));
+    }
     let Err(e) = Fabric::new(c, 0) else { return Ok(()) };
     let (key, help) = match e {
         ConfigError::Unconnected { host } => {
@@ -198,6 +253,7 @@ pub(crate) fn check_explicit(c: &FabricConfig) -> Result<(), Wrong> {
         }
         // Said of `[switch]`, with the places there.
         ConfigError::NothingShared { .. }
+        | ConfigError::ShareTooSmall { .. }
         | ConfigError::XonAboveXoff { .. }
         | ConfigError::XoffAboveBuffer { .. }
         | ConfigError::Ecn { .. }
@@ -351,8 +407,21 @@ impl Parts<'_> {
         }
         let switches = vec![self.switch(); number(self.t.switches) as usize];
         let mut c = FabricConfig::of(hosts, switches, links);
+        let mut led = BTreeMap::new();
         for (index, r) in self.t.route.iter().enumerate() {
             let routes = self.routes(index, r, &c)?;
+            let key = |r: &StaticRoute| (r.switch, r.host, r.host_port);
+            let other = |r: &StaticRoute| led.get(&key(r)).filter(|(out, _)| *out != r.out);
+            if let Some((host, (_, before))) = routes.iter().find_map(|r| Some((r.host, other(r)?)))
+            {
+                let text = format!(
+                    "route {before} leads packets for host{} at {} another way already",
+                    host.0, r.at
+                );
+                let help = "name each host in one route of a switch";
+                return Err(Wrong::new(format!("route.{index}.to"), text, help));
+            }
+            led.extend(routes.iter().map(|r| (key(r), (r.out, index))));
             c.routes.extend(routes);
         }
         Ok(c)

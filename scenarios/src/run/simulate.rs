@@ -1,7 +1,7 @@
 //! The simulator as a [`Runner`].
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use doorbell_core::policy::aggregate::AggregateError;
@@ -226,7 +226,7 @@ fn collect(
     receives::metrics(world, &all, &mut out);
     congestion::metrics(world, &mut out);
     switch_links(world, &mut out);
-    let starving = credits::starvation(world, &mut out);
+    let starving = credits::starvation(&point.scenario, world, &mut out);
     oversize(world, &mut out);
     switches::collect(point, world, &mut out);
     drops::collect(point, world, &mut out);
@@ -318,7 +318,10 @@ fn resending(world: &World) -> String {
 fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> Exit {
     let no_progress = |reasons: &[StallReason]| {
         let stalls = reasons.iter().map(StallReason::to_string);
-        let lines: Vec<_> = unmet.iter().cloned().chain(stalls).collect();
+        // Nothing happens any more: what waits for each other now does so for ever.
+        let circle = world.fabric().deadlock(world.now(), Span::ZERO, &BTreeSet::new());
+        let circle = circle.iter().map(ToString::to_string);
+        let lines: Vec<_> = circle.chain(unmet.iter().cloned()).chain(stalls).collect();
         losses(world) + &lines.join("\n")
     };
     match end {

@@ -166,6 +166,7 @@ mod tests {
         assert_eq!(o.exit.kind.word(), "no-progress");
         let reason = &o.exit.reason;
         assert!(reason.contains(": it waits for link credit"), "{reason}");
+        assert!(reason.starts_with("credit deadlock in class 0: switch0.port"), "{reason}");
         assert!(reason.contains("5 ports wait for each other in a circle"), "{reason}");
         assert!(!reason.contains("paused"), "{reason}");
     }

@@ -22,7 +22,7 @@ struct Setting {
     /// The setting, as people call it.
     what: &'static str,
     /// Whether the network has a use for it.
-    applies: fn(&Fabric) -> bool,
+    applies: fn(&Scenario) -> bool,
     /// Whether only ports of switches have it.
     of_switches: bool,
     /// Its value at a port, as people read it.
@@ -51,7 +51,7 @@ const SETTINGS: [Setting; 3] = [
     Setting {
         note: "mixed-pfc",
         what: "priority flow control",
-        applies: pauses_somebody,
+        applies: must_pause,
         of_switches: false,
         of: |port| if port.knows_pauses() { PFC } else { "off" }.to_owned(),
         wanted: Some(PFC),
@@ -83,10 +83,9 @@ fn curves(port: &EgressPort) -> String {
 /// Priority flow control is on.
 const PFC: &str = "on";
 
-/// Whether a switch pauses anybody.
-fn pauses_somebody(fabric: &Fabric) -> bool {
-    let ports = |ports: usize| (0..ports as u16).map(PortId);
-    fabric.switches().iter().any(|s| ports(s.ports()).any(|port| s.may_pause(port) != 0))
+/// Whether switches need pauses: some class is to lose nothing.
+fn must_pause(s: &Scenario) -> bool {
+    classes(&s.switch, s.topology.switch_mode()).each.iter().any(|c| c.lossless)
 }
 
 /// Compares the ports of both ends of every link and of all switches, and names those that differ
@@ -95,13 +94,11 @@ pub(super) fn collect(world: &World, scenario: &Scenario, out: &mut Outcome) {
     for setting in &SETTINGS {
         out.oracles.push(setting.note.to_owned());
         let fabric = world.fabric();
-        let Some((text, count)) = odd_ones(fabric, setting).filter(|_| (setting.applies)(fabric))
-        else {
-            continue;
-        };
+        let odd = odd_ones(fabric, setting).filter(|_| (setting.applies)(scenario));
+        let Some((text, count)) = odd else { continue };
         warn(setting.note, text, count, out);
     }
-    type Look = fn(&Scenario) -> Option<(String, u64)>;
+    type Look = fn(&Scenario, &Fabric) -> Option<(String, u64)>;
     let looks: [(&str, NoteKind, Look); 3] = [
         ("unmarked-class", NoteKind::Warning, unmarked),
         ("unused-class", NoteKind::Info, unused),
@@ -109,7 +106,7 @@ pub(super) fn collect(world: &World, scenario: &Scenario, out: &mut Outcome) {
     ];
     for (name, kind, look) in looks {
         out.oracles.push(name.to_owned());
-        if let Some((text, count)) = look(scenario) {
+        if let Some((text, count)) = look(scenario, world.fabric()) {
             out.notes.push(Note { kind, name: name.to_owned(), text, count });
         }
     }
@@ -125,7 +122,7 @@ fn levels(s: &Scenario) -> impl Iterator<Item = u8> {
 }
 
 /// Classes in which nothing is sent: what the file says of them decides nothing.
-fn unused(s: &Scenario) -> Option<(String, u64)> {
+fn unused(s: &Scenario, _: &Fabric) -> Option<(String, u64)> {
     let classes = classes(&s.switch, s.topology.switch_mode());
     let of = |sl: u8| classes.of_sl[usize::from(sl)];
     let cnps = s.congestion.notification().and_then(|n| n.sl);
@@ -146,7 +143,7 @@ fn unused(s: &Scenario) -> Option<(String, u64)> {
 
 /// Programs whose pace a control by round trip times cannot set: what answers a READ or an atomic
 /// is data, and takes the time of its bytes.
-fn unmeasured(s: &Scenario) -> Option<(String, u64)> {
+fn unmeasured(s: &Scenario, _: &Fabric) -> Option<(String, u64)> {
     let control = s.congestion.control;
     if !matches!(control, ControlKind::Timely | ControlKind::Integral) {
         return None;
@@ -171,14 +168,18 @@ fn list(classes: &[u8]) -> String {
     classes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Classes that carry data and are not marked, while others that do are, or while senders wait for
-/// marks.
-fn unmarked(s: &Scenario) -> Option<(String, u64)> {
+/// Classes that carry data and are marked nowhere, while others that do are, or while senders wait
+/// for marks.
+fn unmarked(s: &Scenario, fabric: &Fabric) -> Option<(String, u64)> {
     let classes = classes(&s.switch, s.topology.switch_mode());
     let mut used: Vec<u8> = levels(s).map(|sl| classes.of_sl[usize::from(sl)]).collect();
     used.sort_unstable();
     used.dedup();
-    let marks = |class: &u8| classes.each[usize::from(*class)].ecn.is_some();
+    let ports = fabric
+        .switches()
+        .iter()
+        .flat_map(|node| (0..node.ports() as u16).map(|port| node.egress(PortId(port))));
+    let marks = |class: &u8| ports.clone().any(|port| port.curve(*class).is_some());
     let (marked, not): (Vec<u8>, Vec<u8>) = used.into_iter().partition(marks);
     let told = s.congestion.notification().is_some_and(|n| n.with_nak);
     let waits = s.congestion.control.waits_for_marks() && !told;
@@ -189,11 +190,13 @@ fn unmarked(s: &Scenario) -> Option<(String, u64)> {
         true => format!("`control = \"{}\"` waits for marks", s.congestion.control.word()),
         false => format!("class {} is marked", list(&marked)),
     };
-    let text = format!(
-        "no switch marks class {}, which carries data, and {others}: write `[switch.ecn]`, or \
-         `ecn` in that class",
-        list(&not)
-    );
+    let asked = |class: &u8| classes.each[usize::from(*class)].ecn.is_some();
+    let remedy = match not.iter().all(asked) {
+        true => "every switch is in `[[switch.exception]]`: give one of them `ecn`, or take it out",
+        false => "write `[switch.ecn]`, or `ecn` in that class",
+    };
+    let text =
+        format!("no switch marks class {}, which carries data, and {others}: {remedy}", list(&not));
     Some((text, not.len() as u64))
 }
 
@@ -207,18 +210,22 @@ fn odd_ones(fabric: &Fabric, setting: &Setting) -> Option<(String, u64)> {
         let value = (setting.of)(fabric.egress_of(node, port));
         values.entry(value).or_default().push(port_name(fabric, node, port));
     }
-    if values.len() < 2 {
-        return None;
-    }
     let most = values.iter().max_by_key(|(_, ports)| ports.len())?.0;
     let usual = setting.wanted.unwrap_or(most).to_owned();
+    let others = match values.contains_key(&usual) {
+        true => format!("all others have {usual}"),
+        false => format!("no port has it {usual}"),
+    };
     let odd: Vec<(String, Vec<String>)> = values.into_iter().filter(|(v, _)| *v != usual).collect();
+    if odd.is_empty() {
+        return None;
+    }
     let count = odd.iter().map(|(_, ports)| ports.len() as u64).sum();
     let lists: Vec<String> =
         odd.iter().map(|(value, ports)| format!("{} ({value})", named(ports))).collect();
     let (what, remedy) = (setting.what, setting.remedy);
     let list = lists.join("; ");
-    Some((format!("{what}: {list}; all others have {usual}: {remedy}"), count))
+    Some((format!("{what}: {list}; {others}: {remedy}"), count))
 }
 
 /// The first of the names, and how many more.
@@ -285,7 +292,9 @@ mod tests {
              {{ between = 'host2-switch0' }}]\n{PROGRAM}"
         );
         let ports = "host0.port0, host1.port0, switch0.port0, switch0.port1 (off)";
-        named(&outcome(&text, &[]), "mixed-pfc", 4, &[ports]);
+        named(&outcome(&text, &[]), "mixed-pfc", 4, &[ports, "all others have on"]);
+        let none = text.replace("'host2-switch0' }", "'host2-switch0', pfc = false }");
+        named(&outcome(&none, &[]), "mixed-pfc", 6, &["no port has it on", "take `pfc = false`"]);
     }
 
     #[test]
@@ -337,6 +346,15 @@ mod tests {
         let o = control("dcqcn");
         named(&o, "unmarked-class", 2, &["class 0, 1, which", "`control = \"dcqcn\"` waits"]);
         assert_eq!(number(&control("timely"), "note.unmarked-class"), 0.0, "it looks at the time");
+        // Classes are marked, and exceptions take all marks away; or those of all ports but one.
+        let taken = |at: &str| {
+            let rest =
+                format!("[[switch.exception]]\nat = '{at}'\n[congestion]\ncontrol = 'dcqcn'\n");
+            two_classes("ecn = {}", "ecn = {}", &rest)
+        };
+        let all = ["class 0, 1, which", "every switch is in `[[switch.exception]]`"];
+        named(&taken("switch0"), "unmarked-class", 2, &all);
+        assert_eq!(number(&taken("switch0.port1"), "note.unmarked-class"), 0.0);
         // A CNP with each NAK is a signal too.
         let rest = "[congestion]\ncontrol = 'dcqcn'\ncnp_with_nak = true\n";
         assert_eq!(number(&two_classes("", "", rest), "note.unmarked-class"), 0.0);

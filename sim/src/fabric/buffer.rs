@@ -162,7 +162,12 @@ impl Buffer {
 
     /// Most bytes that one queue may take of the pool now.
     pub fn share(&self) -> u64 {
-        let free = self.pool - self.shared;
+        self.share_beside(self.shared)
+    }
+
+    /// The same, with so many bytes of the pool in use.
+    fn share_beside(&self, in_use: u64) -> u64 {
+        let free = self.pool - in_use;
         match self.sizes.sharing {
             Sharing::Static => self.pool / self.inputs.len() as u64,
             Sharing::Dynamic { alpha } => {
@@ -245,15 +250,31 @@ impl Buffer {
         q.headroom > 0 || self.shared_of(q) > 0 && self.shared_of(q) >= self.limit()
     }
 
-    /// Whether the sender of a paused input queue may go on.
-    pub fn may_resume(&self, input: (usize, u8)) -> bool {
-        let q = self.inputs[self.at(input)];
-        let shared = self.shared_of(q);
+    /// Lets the sender of a paused input queue go on, if its share has room for all that the queue
+    /// holds by now: what lies in the headroom is counted in the share from then on, so that the
+    /// headroom is free for the next pause. What raises the share may be packets of other inputs;
+    /// those of this one may be stuck.
+    pub fn resume(&mut self, input: (usize, u8)) -> bool {
+        let i = self.at(input);
+        let q = self.inputs[i];
+        let booked = Input { bytes: q.bytes + q.headroom, headroom: 0 };
+        let shared = self.shared_of(booked);
+        let in_use = self.shared + (shared - self.shared_of(q));
+        if in_use > self.pool {
+            return false;
+        }
         let low = match self.sizes.pause_at {
-            PauseAt::Share { hysteresis } => shared.saturating_add(hysteresis) <= self.share(),
+            PauseAt::Share { hysteresis } => {
+                shared.saturating_add(hysteresis) <= self.share_beside(in_use)
+            }
             PauseAt::Fixed { xon, .. } => shared <= xon,
         };
-        q.headroom == 0 && (shared == 0 || low)
+        if shared > 0 && !low {
+            return false;
+        }
+        self.inputs[i] = booked;
+        self.shared = in_use;
+        true
     }
 }
 
@@ -346,16 +367,47 @@ mod tests {
         b.admit(input, output, 9_999, true).expect("below xoff");
         assert!(!b.must_pause(input));
         b.admit(input, output, 1, true).expect("at xoff");
-        assert!(b.must_pause(input) && !b.may_resume(input));
+        assert!(b.must_pause(input) && !b.resume(input));
         b.admit(input, output, 5_000, true).expect("all of the headroom");
         assert_eq!(b.input(input), (10_000, 5_000));
         assert_eq!(b.admit(input, output, 1, true), Err(NoRoom::Input));
         b.release(input, output, 6_999);
         assert_eq!(b.input(input), (8_001, 0), "headroom first");
-        assert!(!b.may_resume(input));
+        assert!(!b.resume(input));
         b.release(input, output, 1);
-        assert!(b.may_resume(input));
+        assert!(b.resume(input));
         assert_eq!((b.used(), b.peak()), (8_000, 15_000));
+    }
+
+    /// A queue that is stuck was paused because others had filled the pool. They leave, and its
+    /// share is many times what it holds: its sender goes on, and its headroom is free again.
+    #[test]
+    fn a_stuck_queue_resumes_when_others_give_the_pool_back() {
+        let mut b = Buffer::new(sizes(4)).expect("room");
+        let (stuck, burst) = (((0, 0), (1, 0)), ((2, 0), (3, 0)));
+        b.admit(stuck.0, stuck.1, 10_000, true).expect("nobody else is there");
+        for _ in 0..35 {
+            b.admit(burst.0, burst.1, 1_000, true).expect("below (90,000 - 10,000) / 2");
+        }
+        for _ in 0..3 {
+            b.admit(burst.0, burst.1, 1_000, true).expect("its headroom");
+        }
+        while b.input(stuck.0).1 < 4_000 {
+            b.admit(stuck.0, stuck.1, 1_000, true).expect("its share, then its headroom");
+        }
+        let held = b.input(stuck.0);
+        assert!(b.must_pause(stuck.0) && !b.resume(stuck.0));
+        assert_eq!(b.input(stuck.0), held, "nothing has changed");
+        // Its share is what is free: it resumes when that is all it holds and 1,000 more.
+        let all = held.0 + held.1;
+        while !b.resume(stuck.0) {
+            b.release(burst.0, burst.1, 1_000);
+        }
+        assert_eq!(b.input(stuck.0), (all, 0));
+        assert!(!b.must_pause(stuck.0));
+        assert!(b.share() >= all + 1_000 && b.share() < all + 2_000, "{} {all}", b.share());
+        b.release(stuck.0, stuck.1, all);
+        assert_eq!(b.input(stuck.0), (0, 0));
     }
 
     #[test]
@@ -406,7 +458,11 @@ mod tests {
                 prop_assert!(b.inputs.iter().all(|q| q.headroom <= 5_000));
                 let shared: u64 = b.inputs.iter().map(|q| b.shared_of(*q)).sum();
                 prop_assert_eq!(b.shared, shared);
-                prop_assert!(!(b.must_pause(i) && b.may_resume(i)));
+                let (used, room) = (b.used(), b.pool - b.shared);
+                if b.resume(i) {
+                    prop_assert!(b.input(i).1 == 0 && !b.must_pause(i));
+                    prop_assert!(b.used() == used && b.pool - b.shared <= room);
+                }
             }
             while let Some((i, o, n)) = inside.pop_front() {
                 b.release(i, o, n);

@@ -125,6 +125,7 @@ pub(super) fn build(
     check_exceptions(c, &g)?;
     check_reachable(&g)?;
     check_shared(c, &g)?;
+    check_shares(c, &g)?;
     let tables = routes::tables(c, &g)?;
     let b = Builder { c, g: &g, seed, credits: Arc::new(c.credits.clone()) };
     let hosts = (0..c.hosts.len()).map(|i| b.host(i)).collect();
@@ -279,6 +280,26 @@ fn check_shared(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
             let pool = total - taken;
             if xoff > pool {
                 return Err(ConfigError::XoffAboveBuffer { node, xoff, pool });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the largest packet fits in a queue that has the buffer for itself: of classes that drop
+/// at their output, and of lossless ones that come by a link without pauses.
+fn check_shares(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
+    for (i, (switch, plugs)) in c.switches.iter().zip(&g.switches).enumerate() {
+        let Buffering::Shared(shared) = &switch.buffering else { continue };
+        let sizes = sizes(c, plugs, switch, shared);
+        let deaf = plugs.iter().any(|plug| !plug.link.pfc);
+        let largest = plugs.iter().map(|plug| plug.link.limit()).max().unwrap_or(0);
+        let needed = c.max_packet_bytes.min(largest);
+        for (class, config) in (0..).zip(&c.classes.each) {
+            let share = sizes.largest_queue(usize::from(class), false);
+            if (deaf || !config.lossless) && share < u64::from(needed) {
+                let node = End::Switch(i as u32);
+                return Err(ConfigError::ShareTooSmall { node, class, share, needed });
             }
         }
     }

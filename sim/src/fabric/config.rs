@@ -364,6 +364,18 @@ pub enum ConfigError {
         /// What is taken from it.
         taken: u64,
     },
+    /// A lossy queue, alone in the buffer, that the largest packet does not fit in: all would be
+    /// dropped.
+    ShareTooSmall {
+        /// The switch.
+        node: End,
+        /// The class.
+        class: u8,
+        /// Most that its queue may hold.
+        share: u64,
+        /// The largest packet.
+        needed: u32,
+    },
     /// Resume above pause.
     XonAboveXoff {
         /// The switch.
@@ -459,6 +471,11 @@ impl fmt::Display for ConfigError {
                 f,
                 "{node} has a buffer of {total} bytes, and headroom and reserved parts take \
                  {taken}: give it more, or less headroom"
+            ),
+            Self::ShareTooSmall { node, class, share, needed } => write!(
+                f,
+                "a queue of class {class} at {node} may hold {share} bytes at most, and never \
+                 takes the largest packet, which has {needed} bytes on the wire"
             ),
             Self::XonAboveXoff { node, xon, xoff } => {
                 write!(f, "{node} resumes at {xon} bytes (xon), above its xoff of {xoff}")

@@ -116,14 +116,19 @@ impl Fabric {
 
     /// Output queues that wait for each other in a circle and will do so for ever. To be asked at
     /// fixed instants; the search takes time in proportion to what is held back. Lack of credit is
-    /// looked at when it has lasted for `lasting`: what moves gets credit again and again.
+    /// looked at when it has lasted for `lasting`: what moves gets credit again and again. A switch
+    /// in `emptied` will lose its queues, by a fault that is still to come: it is in no circle.
     ///
     /// A paused queue with packets waits for the far end's input queue, and that for each output
     /// queue that holds its packets. Where all of those wait too, and so on, nothing of them can
-    /// move. A watchdog that ignores pauses breaks such circles: there is none then.
-    pub fn deadlock(&self, now: Time, lasting: Span) -> Option<Deadlock> {
+    /// move. A watchdog that ignores pauses breaks such circles, and a pause that is not renewed
+    /// ends: there is none then.
+    pub fn deadlock(&self, now: Time, lasting: Span, emptied: &BTreeSet<u32>) -> Option<Deadlock> {
         let mut stuck = BTreeMap::new();
         for (i, s) in self.switches.iter().enumerate() {
+            if emptied.contains(&(i as u32)) {
+                continue;
+            }
             if s.mmu.as_ref().is_some_and(|m| m.watchdog.is_none_or(|w| !w.breaks_pauses())) {
                 for w in s.paused(i as u32) {
                     self.waits_for(w).and_then(|on| stuck.insert(w, (HeldBy::Pause, on)));
@@ -196,7 +201,7 @@ impl Fabric {
         let index = peer.index().checked_sub(self.hosts.len())?;
         let s = &self.switches[index];
         // A packet that is being stored comes into a queue that is not known here.
-        if !s.is_pausing(input, w.class) || s.storing.packets > 0 {
+        if !s.is_pausing(input, w.class) || s.lets_lapse(input) || s.storing.packets > 0 {
             return None;
         }
         let holds = |port: &usize| {

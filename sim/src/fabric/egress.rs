@@ -158,8 +158,9 @@ impl EgressPort {
 
     /// The link as a packet meets it.
     pub(super) const fn hop(&self) -> Hop {
-        let delay = Span::from_ps(self.wiring.propagation.as_ps() + self.wiring.transit.as_ps());
-        Hop { rate: self.wiring.rate, delay, cut_through: self.wiring.head }
+        let Wiring { node, port, rate, propagation, transit, head, .. } = &self.wiring;
+        let delay = Span::from_ps(propagation.as_ps() + transit.as_ps());
+        Hop { from: (*node, *port), rate: *rate, all: *rate, delay, cut_through: *head }
     }
 
     /// Whether the link takes a packet of this size.
@@ -498,6 +499,12 @@ impl EgressPort {
         out: &mut Out<FabricEvent>,
     ) {
         let p = self.wiring.pauses.as_mut().expect("the link knows pauses");
+        // A renewal finds the frame before it still waiting: that one says the same, and later.
+        let last = p.frames.iter_mut().rev().find(|f| f.class == class);
+        if let Some(last) = last.filter(|f| (f.quanta == 0) == (quanta == 0)) {
+            last.quanta = quanta;
+            return;
+        }
         let c = &mut p.counters[usize::from(class)];
         *(if quanta == 0 { &mut c.xon_sent } else { &mut c.xoff_sent }) += 1;
         let frame = PauseFrame { class, quanta };

@@ -168,7 +168,7 @@ impl Mmu {
     ) {
         let state = &mut self.inputs[port.index()];
         let bit = 1 << class;
-        if state.now & bit != 0 && self.buffer.may_resume((port.index(), class)) {
+        if state.now & bit != 0 && self.buffer.resume((port.index(), class)) {
             state.end(now, class, reverse, out);
             self.pausing -= 1;
         }

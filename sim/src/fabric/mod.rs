@@ -69,7 +69,7 @@ pub use routes::RouteTable;
 pub use schedule::{Schedule, Service};
 pub use shape::{FatTree, LeafSpine, Rails, ShapeError};
 pub use switch::SwitchNode;
-pub use way::{Hop, Turn, time_alone};
+pub use way::{Hop, Turn, time_alone, times_alone};
 
 use crate::engine::{Class, Out};
 use crate::wire::{HostId, NodeId, PacketId, Packets, PortId};

@@ -216,6 +216,13 @@ impl SwitchNode {
         Some((port?, ways.len()))
     }
 
+    /// Where packets of a flow may leave: the one way of its rule, or all where it goes by load.
+    pub(super) fn outputs(&self, to: (HostId, PortId), tuple: u64) -> &[PortId] {
+        let ways = self.routes.ways(to.0, to.1);
+        let own = self.turn(to, tuple).and_then(|(port, _)| ways.iter().find(|w| **w == port));
+        own.map_or(ways, std::slice::from_ref)
+    }
+
     fn is_faster(&self, output: PortId, input: PortId) -> bool {
         self.ports[output.index()].egress.rate().as_bps()
             > self.ports[input.index()].ingress.rate.as_bps()
@@ -423,6 +430,11 @@ impl SwitchNode {
     /// Whether an input queue pauses its sender.
     pub fn is_pausing(&self, port: PortId, class: u8) -> bool {
         self.mmu.as_ref().is_some_and(|m| m.inputs[port.index()].now >> class & 1 == 1)
+    }
+
+    /// Whether an input port lets its pauses end by themselves.
+    pub(super) fn lets_lapse(&self, port: PortId) -> bool {
+        self.mmu.as_ref().is_some_and(|m| m.inputs[port.index()].lapse)
     }
 
     /// Whether a timer of pauses has been overtaken: it will change nothing.

@@ -1,19 +1,41 @@
-//! What a packet meets on its way when nobody else is there.
+//! What the packets of a flow meet on their way when nobody else is there.
+
+use std::collections::BTreeMap;
 
 use doorbell_core::units::{BitRate, Span};
 
 use super::Fabric;
-use crate::wire::{HostId, PortId, five_tuple_of};
+use super::egress::EgressPort;
+use crate::wire::{HostId, NodeId, PortId, five_tuple_of};
 
-/// One link of a way.
+/// One step of a way: a link, or all those side by side among which switches choose by load.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Hop {
-    /// Rate of the link.
+    /// The output port at its beginning, of several the first.
+    pub from: (NodeId, PortId),
+    /// Rate of the link, of several that of the fastest.
     pub rate: BitRate,
-    /// Propagation, and the transit of the switch at its end.
+    /// Rate of all links side by side, which packets may spread over.
+    pub all: BitRate,
+    /// Propagation, and the transit of the switch at its end; of several the least.
     pub delay: Span,
-    /// Whether the switch at its end forwards a packet from its first bit on.
+    /// Whether the switch at its end forwards a packet from its first bit on; of several, whether
+    /// one does.
     pub cut_through: bool,
+}
+
+impl Hop {
+    /// With another link beside it.
+    fn beside(self, other: Self) -> Self {
+        let all = self.all.as_bps().saturating_add(other.all.as_bps());
+        Self {
+            from: self.from,
+            rate: if other.rate.as_bps() > self.rate.as_bps() { other.rate } else { self.rate },
+            all: BitRate::new(all).unwrap_or(self.all),
+            delay: self.delay.min(other.delay),
+            cut_through: self.cut_through || other.cut_through,
+        }
+    }
 }
 
 /// What a switch does with the packets of a flow.
@@ -31,22 +53,34 @@ pub struct Turn {
 const MAX_HOPS: usize = 64;
 
 impl Fabric {
-    /// The links from a port of one host to a port of another: of equally short ways the first.
-    /// `None` without a way.
-    pub fn way(&self, from: (HostId, PortId), to: (HostId, PortId)) -> Option<Vec<Hop>> {
-        let (to, to_port) = to;
-        self.hosts.get(to.index()).filter(|h| to_port.index() < h.ports())?;
+    /// The links from a port of one host to a port of another that packets with a UDP source port
+    /// take: at each switch the way that its rule gives them; where it goes by load, all ways,
+    /// since packets spread over them. `None` without a way.
+    pub fn way(
+        &self,
+        from: (HostId, PortId),
+        to: (HostId, PortId),
+        udp_source_port: u16,
+    ) -> Option<Vec<Hop>> {
+        self.hosts.get(to.0.index()).filter(|h| to.1.index() < h.ports())?;
+        let tuple = five_tuple_of(from, to, udp_source_port);
         let mut hops = Vec::new();
         let sender = self.hosts.get(from.0.index()).filter(|h| from.1.index() < h.ports())?;
-        let mut port = sender.egress(from.1);
+        let mut ports = vec![sender.egress(from.1)];
         while hops.len() < MAX_HOPS {
-            hops.push(port.hop());
-            let node = port.peer().0.index();
-            if node == to.index() {
+            hops.push(ports.iter().map(|p| p.hop()).reduce(Hop::beside)?);
+            let mut nodes: Vec<usize> = ports.iter().map(|p| p.peer().0.index()).collect();
+            nodes.sort_unstable();
+            nodes.dedup();
+            if nodes.contains(&to.0.index()) {
                 return Some(hops);
             }
-            let switch = self.switches.get(node.checked_sub(self.hosts.len())?)?;
-            port = switch.egress(*switch.routes().ways(to, to_port).first()?);
+            ports.clear();
+            for node in nodes {
+                let switch = self.switches.get(node.checked_sub(self.hosts.len())?)?;
+                let outputs = switch.outputs(to, tuple).iter();
+                ports.extend(outputs.map(|p| -> &EgressPort { switch.egress(*p) }));
+            }
         }
         None
     }
@@ -80,15 +114,32 @@ impl Fabric {
 }
 
 /// Time from the first bit of `bytes` in packets of at most `packet` bytes, all counted on the
-/// wire, to the arrival of their last bit: the slowest link carries them all, every other link that
+/// wire, to the arrival of their last bit: the slowest step carries them all, every other one that
 /// is stored whole adds one packet. Exact for links of one rate and packets of one size, else
 /// within one packet.
 pub fn time_alone(hops: &[Hop], bytes: u64, packet: u64) -> Span {
-    let packet = packet.min(bytes);
-    let Some(slowest) = hops.iter().map(|h| h.rate).min_by_key(|r| r.as_bps()) else {
-        return Span::ZERO;
+    time_over(hops, packet.min(bytes), |_| bytes)
+}
+
+/// As [`time_alone`], for parts of a transfer that go at once, each with its way and its bytes:
+/// a link that several of them take carries the bytes of all.
+pub fn times_alone(parts: &[(Vec<Hop>, u64)], packet: u64) -> Vec<Span> {
+    let mut load: BTreeMap<(NodeId, PortId), u64> = BTreeMap::new();
+    for (hops, bytes) in parts {
+        for hop in hops {
+            *load.entry(hop.from).or_default() += bytes;
+        }
+    }
+    let of = |(hops, bytes): &(Vec<Hop>, u64)| {
+        time_over(hops, packet.min(*bytes), |hop| load[&hop.from])
     };
-    hops.iter().fold(slowest.time_for(bytes - packet), |sum, hop| {
+    parts.iter().map(of).collect()
+}
+
+/// The step that works longest, and the latency of a packet.
+fn time_over(hops: &[Hop], packet: u64, load: impl Fn(&Hop) -> u64) -> Span {
+    let works = hops.iter().map(|hop| hop.all.time_for(load(hop) - packet)).max();
+    hops.iter().fold(works.unwrap_or(Span::ZERO), |sum, hop| {
         let whole = if hop.cut_through { Span::ZERO } else { hop.rate.time_for(packet) };
         sum + hop.delay + whole
     })
@@ -98,7 +149,8 @@ pub fn time_alone(hops: &[Hop], bytes: u64, packet: u64) -> Span {
 mod tests {
     use super::*;
     use crate::fabric::{
-        FabricConfig, FatTree, Forwarding, HashSeed, LeafSpine, Link, Routing, SwitchConfig,
+        End, FabricConfig, FatTree, Forwarding, HashSeed, LeafSpine, Link, LinkConfig, Routing,
+        SwitchConfig,
     };
 
     fn switch(forwarding: Forwarding) -> SwitchConfig {
@@ -125,15 +177,15 @@ mod tests {
             switch: switch(Forwarding::StoreAndForward),
         };
         let f = fabric(&c.config().unwrap());
-        let hops = |a, b| f.way((HostId(a), PortId(0)), (HostId(b), PortId(0))).unwrap().len();
+        let hops = |a, b| f.way((HostId(a), PortId(0)), (HostId(b), PortId(0)), 0).unwrap().len();
         assert_eq!((hops(0, 1), hops(0, 2), hops(3, 0)), (2, 4, 4));
         let switch = switch(Forwarding::CutThrough);
         let c = FatTree { k: 4, host_link: link(), switch_link: link(), switch };
         let f = fabric(&c.config().unwrap());
-        let hops = |a, b| f.way((HostId(a), PortId(0)), (HostId(b), PortId(0))).unwrap().len();
+        let hops = |a, b| f.way((HostId(a), PortId(0)), (HostId(b), PortId(0)), 0).unwrap().len();
         assert_eq!((hops(0, 1), hops(0, 2), hops(0, 15)), (2, 4, 6));
         assert_eq!(
-            f.way((HostId(0), PortId(0)), (HostId(16), PortId(0))),
+            f.way((HostId(0), PortId(0)), (HostId(16), PortId(0)), 0),
             None,
             "there is no such host"
         );
@@ -170,16 +222,74 @@ mod tests {
         assert_eq!(turns(hash, 4, 0xC000), [], "there is no such host");
     }
 
+    /// Two switches, joined by a fast and a slow way of three switches each.
+    fn two_ways(routing: Routing) -> Fabric {
+        let s = switch(Forwarding::StoreAndForward);
+        let slow = Link::new(BitRate::gbps(10), Span::from_ns(1_000));
+        let cable = |a, b, link| LinkConfig { a, b, link };
+        let (h, w) = (End::Host, End::Switch);
+        let links = vec![
+            cable(h(0), w(0), link()),
+            cable(h(1), w(3), link()),
+            cable(w(0), w(1), link()),
+            cable(w(1), w(3), link()),
+            cable(w(0), w(2), slow),
+            cable(w(2), w(3), slow),
+        ];
+        fabric(&FabricConfig { routing, ..FabricConfig::of(2, vec![s; 4], links) })
+    }
+
+    /// The way is the one that packets take: each flow's hash, or all ways at once.
+    #[test]
+    fn a_way_is_that_of_the_flow_and_by_load_all_of_them() {
+        let rates = |f: &Fabric, port| {
+            let way = f.way((HostId(0), PortId(0)), (HostId(1), PortId(0)), port).unwrap();
+            way.iter().map(|h| h.all.as_bps() / 1_000_000_000).collect::<Vec<_>>()
+        };
+        let f = two_ways(Routing::Ecmp(HashSeed::PerSwitch));
+        let mut seen = [false; 2];
+        for port in 0xC000..0xC010 {
+            let turns = f.turns((HostId(0), PortId(0)), (HostId(1), PortId(0)), port);
+            let slow = turns[1].switch == 2;
+            seen[usize::from(slow)] = true;
+            let between = if slow { 10 } else { 100 };
+            assert_eq!(rates(&f, port), [100, between, between, 100]);
+        }
+        assert_eq!(seen, [true; 2]);
+        // Host 1 takes the second of two ways.
+        assert_eq!(rates(&two_ways(Routing::Destination), 0), [100, 10, 10, 100]);
+        let f = two_ways(Routing::Adaptive);
+        assert_eq!(rates(&f, 0), [100, 110, 110, 100]);
+        let way = f.way((HostId(0), PortId(0)), (HostId(1), PortId(0)), 0).unwrap();
+        assert_eq!(way[1].rate, BitRate::gbps(100), "the fastest");
+    }
+
+    /// A link that two parts share carries both; what they have alone carries one.
+    #[test]
+    fn parts_of_a_transfer_share_the_links_that_both_take() {
+        let f = two_ways(Routing::Ecmp(HashSeed::PerSwitch));
+        let way = |port| f.way((HostId(0), PortId(0)), (HostId(1), PortId(0)), port).unwrap();
+        let of = |gbps| (0xC000..0xC010).map(way).find(|w| w[1].rate == BitRate::gbps(gbps));
+        let (fast, slow) = (of(100).unwrap(), of(10).unwrap());
+        let one = |way: &Vec<Hop>| (way.clone(), 100_000);
+        let both = times_alone(&[one(&fast), one(&slow)], 1_000);
+        assert_eq!(both[1], time_alone(&slow, 100_000, 1_000), "the slow link is its own");
+        let more = BitRate::gbps(100).time_for(100_000);
+        assert_eq!(both[0], time_alone(&fast, 100_000, 1_000) + more, "the host's link");
+        let same = times_alone(&[one(&slow), one(&slow)], 1_000);
+        assert_eq!(same, [time_alone(&slow, 200_000, 1_000); 2]);
+    }
+
     #[test]
     fn a_lone_transfer_is_bytes_by_rate_plus_a_packet_for_each_link_that_stores() {
         let f = fabric(&FabricConfig::back_to_back(link()));
-        let way = f.way((HostId(0), PortId(0)), (HostId(1), PortId(0))).unwrap();
+        let way = f.way((HostId(0), PortId(0)), (HostId(1), PortId(0)), 0).unwrap();
         assert_eq!(time_alone(&way, 1_000_000, 1_000), Span::from_ns(80_000 + 1_000));
         for (forwarding, ns) in
             [(Forwarding::StoreAndForward, 80_000 + 80), (Forwarding::CutThrough, 80_000)]
         {
             let f = fabric(&FabricConfig::single_switch(2, link(), switch(forwarding)));
-            let way = f.way((HostId(0), PortId(0)), (HostId(1), PortId(0))).unwrap();
+            let way = f.way((HostId(0), PortId(0)), (HostId(1), PortId(0)), 0).unwrap();
             assert_eq!(time_alone(&way, 1_000_000, 1_000), Span::from_ns(ns + 2_000));
             assert_eq!(time_alone(&way, 0, 1_000), Span::from_ns(2_000), "only latency");
         }

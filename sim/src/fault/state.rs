@@ -473,6 +473,15 @@ impl FaultState {
         }
     }
 
+    /// Switches that reboot later than at `now`.
+    pub fn reboots_after(&self, now: Time) -> BTreeSet<u32> {
+        let later = |a: &Active| match &a.fault.what {
+            What::Reboot(r) => (r.window.after > now).then_some(r.switch),
+            What::Packets(_) | What::Host(_) => None,
+        };
+        self.faults.iter().filter_map(later).collect()
+    }
+
     /// A switch goes down by a fault, or comes up again.
     pub fn switch_changed(&mut self, fault: u32, switch: u32, down: bool) {
         let off = &mut self.off[switch as usize];

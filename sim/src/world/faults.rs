@@ -32,6 +32,13 @@ pub(super) struct Faults {
     component: Option<ComponentId>,
 }
 
+impl Faults {
+    /// Switches that reboot later than at `now`.
+    pub(super) fn reboots_after(&self, now: Time) -> BTreeSet<u32> {
+        self.state.reboots_after(now)
+    }
+}
+
 impl World {
     /// Lets the faults of `plan` happen. Before the first [`run`](Self::run); a second plan takes
     /// the place of the first.

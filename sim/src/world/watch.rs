@@ -43,7 +43,13 @@ impl World {
         }
         // Where no packet is under way, none is held back.
         let idle = s.packets.is_empty();
-        let deadlock = if idle { None } else { s.fabric.deadlock(now, SEARCH_INTERVAL) };
+        let deadlock = match idle {
+            true => None,
+            false => {
+                let emptied = self.faults.as_ref().map(|f| f.reboots_after(now));
+                s.fabric.deadlock(now, SEARCH_INTERVAL, &emptied.unwrap_or_default())
+            }
+        };
         if deadlock.is_some() {
             self.reached = now;
         } else if !self.shared.engine.only_periodic_left() && !self.is_over() {

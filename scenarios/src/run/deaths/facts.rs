@@ -325,11 +325,13 @@ pub(super) fn round_trip(world: &World, host: u32, q: &NicQp) -> Span {
     let rc = world.hosts()[host as usize].nic(here.1.index()).rc_config();
     let packet = rc.wire_bytes(Opcode::RcRdmaWriteMiddle, rc.payload_of(q.attr.path_mtu));
     let ack = rc.wire_bytes(Opcode::RcAcknowledge, 0);
-    let over = |from, to, bytes: u32| {
-        let way = fabric.way(from, to).unwrap_or_default();
+    let over = |from, to, q: Option<&NicQp>, bytes: u32| {
+        let way = fabric.way(from, to, q.map_or(0, |q| q.udp_source_port)).unwrap_or_default();
         time_alone(&way, bytes.into(), bytes.into())
     };
-    over(here, there, packet) + over(there, here, ack)
+    let nic = world.hosts()[q.peer.index()].nic(q.peer_port.index());
+    let peer = nic.own_qp_index(q.attr.dest_qpn).and_then(|i| nic.qp(i));
+    over(here, there, Some(q), packet) + over(there, here, peer, ack)
 }
 
 /// The peer, as far as it matters at the time of the death.

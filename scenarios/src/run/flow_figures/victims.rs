@@ -163,4 +163,21 @@ mod tests {
         let o = outcome(text, &["link=roce"]);
         assert!(note(&o).contains("1 met no link that was busy for long: losses"), "{}", note(&o));
     }
+    /// Flows of one leaf to different hosts of another, over one link up and one down of the same
+    /// rate: packets wait before the first, and the second is as busy without a queue.
+    #[test]
+    fn of_two_links_in_a_row_the_one_with_the_queue_is_named() {
+        let text = "host = 'ideal'\n[topology]\nkind = 'leaf-spine'\nleaves = 2\n\
+                    hosts_per_leaf = 4\nspines = 1\nrate = '100Gbps'\n[qp]\ntimeout = 20\n";
+        let mut all = text.to_owned();
+        for host in 0..4 {
+            let peer = host + 4;
+            all += &format!(
+                "[[program]]\nname = 'p{host}'\nkind = 'flows'\nhost = {host}\nhosts = 1\n\
+                 peer = {peer}\nsize = '1MB'\nflows = {{ pattern = 'incast' }}\n"
+            );
+        }
+        let o = outcome(&all, &[]);
+        assert!(note(&o).contains("4 were held up by switch0.port4 to switch2"), "{}", note(&o));
+    }
 }

@@ -98,6 +98,42 @@ fn buffers_hold_the_largest_packet() {
     }
 }
 
+/// Equal parts of a shared buffer: a lossy queue holds one part. Of a lossless class nothing is
+/// dropped at the output, unless it comes by a link that knows no pauses.
+#[test]
+fn a_lossy_share_holds_the_largest_packet() {
+    let needed = DEFAULT_MAX_PACKET_BYTES;
+    let of = |share: u64, lossless: bool, pfc: bool| {
+        let mut c = star(2);
+        let (sharing, headroom) = (Sharing::Static, Headroom::Bytes(0));
+        let total_bytes = 2 * share;
+        let shared = SharedConfig { total_bytes, sharing, headroom, ..SharedConfig::default() };
+        c.switches[0].buffering = Buffering::Shared(shared);
+        c.classes = Classes::one(ClassConfig { lossless, ..ClassConfig::default() });
+        c.links[1].link.pfc = pfc;
+        c
+    };
+    let enough = u64::from(needed);
+    for (lossless, pfc, drops) in [(false, true, true), (true, false, true), (true, true, false)] {
+        assert!(Fabric::new(&of(enough, lossless, pfc), 1).is_ok());
+        let c = of(enough - 1, lossless, pfc);
+        match drops {
+            true => {
+                let (node, share) = (End::Switch(0), enough - 1);
+                assert_eq!(
+                    refused(&c),
+                    ConfigError::ShareTooSmall { node, class: 0, share, needed }
+                );
+            }
+            false => assert!(Fabric::new(&c, 1).is_ok()),
+        }
+    }
+    // A link that takes no larger packet than the share.
+    let mut c = of(enough - 1, false, true);
+    c.links.iter_mut().for_each(|l| l.link = l.link.up_to(needed - 1));
+    assert!(Fabric::new(&c, 1).is_ok());
+}
+
 #[test]
 fn empty_networks_and_packets_are_refused() {
     assert_eq!(refused(&star(0)), ConfigError::NoHosts);
