@@ -61,8 +61,10 @@ fn ways_and_their_keys() {
         "an exchange without a table `all_to_all`",
         "all_to_all = { route",
     );
-    let other = "`all_to_all` has no use in `flows`";
-    replaced("kind = 'all-to-all'", "kind = 'flows'", other, "leave it out");
+    let flows = GOOD.replace("all-to-all", "flows").replace("payload = 'data'\n", "");
+    let e = expanded(&flows, &[]).expect_err("flows have none");
+    assert!(e.to_string().contains("`all_to_all` has no use in `flows`"), "{e}");
+    assert!(e.remedy().unwrap_or("").contains("leave it out"), "{:?}", e.remedy());
     replaced("size", "op = 'send'\nsize", "`op` has no use in `all-to-all`", "leave it out");
     replaced("size", "batch = 4\nsize", "`batch` has no use in `all-to-all`", "leave it out");
 }
