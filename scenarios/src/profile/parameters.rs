@@ -447,9 +447,9 @@ parameters! {
         recovery: RecoveryKind,
         /// Selective repeat: packets in flight at most, and kept by the peer beyond a gap. The
         /// path's bandwidth times its round trip fills it. Lower: the sender waits for ACKs.
-        /// Higher: longer queues, as each packet is sent though earlier ones are on the way. As many
-        /// as one message has, or fewer: nothing behind its last packet tells of a loss of that, or
-        /// of its ACK, and the ack timer has to find it, which without a cap it would not.
+        /// Higher: longer queues, as each packet is sent though earlier ones are on the way. As
+        /// many as one message has, or fewer: nothing behind its last packet tells of a loss of
+        /// that, or of its ACK, so the ack timer has to find it.
         recovery_cap: u64 => [within(1, 8_388_607)],
         /// Selective repeat: a whole WRITE beyond a gap is written to memory when it comes, as
         /// adapters do whose packets may take several ways. Who polls memory may see it before

@@ -153,8 +153,8 @@ impl fmt::Display for StallReason {
             ),
             Self::NoReceivePosted { host, qpn, rnr_naks } => write!(
                 f,
-                "host {host}, QP {}: no receive is posted (RNR NAKs sent: {rnr_naks}); post receives \
-                 before the peer sends",
+                "host {host}, QP {}: no receive is posted (RNR NAKs sent: {rnr_naks}); post \
+                 receives before the peer sends",
                 qpn.value()
             ),
             Self::FullUnsignalled { host, qpn, used } => write!(

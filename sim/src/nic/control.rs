@@ -212,8 +212,7 @@ impl Nic {
                     q.counters.add(old.counters());
                 }
                 q.requester = Some(requester(q, &rc, next, seed));
-                // It lives on, and its next failure has a cause of its own.
-                (q.death, q.bad_memory) = (None, None);
+                (q.death, q.bad_memory) = (None, None); // Its next failure has its own cause.
             }
             (QpState::Rts, QpState::Sqd) => self.begin_drain(env, qp, mask),
             (QpState::Sqd, QpState::Rts) => self.end_drain(env, qp),

@@ -16,7 +16,7 @@ use doorbell_sim::world::World;
 
 use super::super::Point;
 use super::super::faults::{HostTrouble, ToCome, dead_since, device_fault, to_come, troubles};
-use super::fates::{Fates, Pair};
+use super::fates::{Fates, Pair, Split};
 use super::small_link::{self, SmallLink};
 use crate::format::Scenario;
 
@@ -269,21 +269,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
     let began = standing.map_or(Time::ZERO, |s| s.began);
     let died = q.death.as_ref().map(|d| d.at);
     let at = died.unwrap_or(world.now());
-    // Half of the timer's least interval: packets wait in queues, some longer than others.
-    let timer =
-        rc.timeout_mode.interval(q.attr.timeout, 0).map(|i| Span::from_ps(i.least.as_ps() / 2));
-    let pair = Pair {
-        world,
-        scenario: s,
-        me,
-        there: (q.peer, q.peer_port),
-        them,
-        apart: timer.unwrap_or_default(),
-        ack_bytes: rc.wire_bytes(Opcode::RcAcknowledge, 0).into(),
-        udp_source_port: q.udp_source_port,
-    };
-    let since = q.accepts_since.unwrap_or(Time::ZERO);
-    let split = pair.split(standing.map(|s| (s.una, s.next)), since, died);
+    let split = split(world, s, (me, them), (q, standing, died));
     let ([requests, answers], [late_requests, late_answers]) = (split.before, split.late);
     Facts {
         host,
@@ -315,6 +301,30 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         round_trip: round_trip(world, host, q),
         end: world.now(),
     }
+}
+
+/// What became of the packets of a queue pair and its peer.
+fn split(
+    world: &World,
+    scenario: &Scenario,
+    (me, them): (Sender, Option<Sender>),
+    (q, standing, died): (&NicQp, Option<Standing>, Option<Time>),
+) -> Split {
+    let rc = world.hosts()[me.host.index()].nic(me.port.index()).rc_config();
+    // Half of the timer's least interval: packets wait in queues, some longer than others.
+    let timer = rc.timeout_mode.interval(q.attr.timeout, 0);
+    let pair = Pair {
+        world,
+        scenario,
+        me,
+        there: (q.peer, q.peer_port),
+        them,
+        ack_bytes: rc.wire_bytes(Opcode::RcAcknowledge, 0).into(),
+        apart: timer.map_or(Span::ZERO, |i| Span::from_ps(i.least.as_ps() / 2)),
+        udp_source_port: q.udp_source_port,
+    };
+    let since = q.accepts_since.unwrap_or(Time::ZERO);
+    pair.split(standing.map(|s| (s.una, s.next)), since, died)
 }
 
 /// What a full packet of a queue pair and its ACK take over the links of their ways, when nobody

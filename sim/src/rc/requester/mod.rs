@@ -158,8 +158,11 @@ pub struct Requester {
     passed: Psn,
     /// When the first ack timer since the last progress was started,
     began: Time,
-    /// since the last progress or NAK, with the retries used by then; `None`: none was since.
-    resumed: Option<(Time, u32)>,
+    /// or since the last NAK, if that is later, with the retries used by then.
+    resumed: Time,
+    spent: u32,
+    /// None was started since the last NAK.
+    resumes: bool,
     /// The last round of retransmissions, the one that found no retry left included.
     round: Option<Round>,
     /// No message begins (SQD).
@@ -205,7 +208,9 @@ impl Requester {
             gap_seen: false,
             passed: cfg.sq_psn,
             began: Time::ZERO,
-            resumed: None,
+            resumed: Time::ZERO,
+            spent: 0,
+            resumes: false,
             ended: None,
             round: None,
             holds: false,
@@ -407,8 +412,8 @@ impl Requester {
             retries: self.retries,
             rnr_retries: self.rnr_retries,
             began: self.began,
-            resumed: self.resumed.map_or(self.began, |(at, _)| at),
-            spent: self.resumed.map_or(0, |(_, spent)| spent),
+            resumed: self.resumed,
+            spent: self.spent,
             last_cause: self.round.map(|round| round.cause),
         }
     }

@@ -94,10 +94,13 @@ impl Requester {
         {
             let from = now.max(self.asked.at);
             self.timer = Timer::Ack(from + span);
-            if self.expired == 0 && self.retries == 0 {
-                (self.began, self.resumed) = (from, None);
+            let begins = self.expired == 0 && self.retries == 0;
+            if begins {
+                self.began = from;
             }
-            self.resumed.get_or_insert((from, self.retries));
+            if std::mem::take(&mut self.resumes) || begins {
+                (self.resumed, self.spent) = (from, self.retries);
+            }
         }
     }
 
@@ -224,7 +227,7 @@ impl Requester {
         self.retries = nth;
         self.count(cause);
         if cause != RecoverCause::Timeout {
-            self.resumed = None;
+            self.resumes = true;
         }
         if cause == RecoverCause::SequenceNak && self.cfg.rules.sequence_nak == SequenceNak::Reloads
         {
@@ -281,7 +284,7 @@ impl Requester {
         let wrong = mutant!(RnrTimerEntryWrong) && timer.code() == 17;
         let wait = timer.duration() * if wrong { 2 } else { u64::from(!mutant!(NoRnrWait)) };
         self.retries += u32::from(mutant!(RnrUsesTransportRetry));
-        self.resumed = None;
+        self.resumes = true;
         self.count_departures_anew();
         self.timer = Timer::Wait(now + wait, Stall::Rnr);
         told
