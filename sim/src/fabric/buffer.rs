@@ -253,9 +253,9 @@ impl Buffer {
     /// Lets the sender of a paused input queue go on, if its share has room for all that the queue
     /// holds by now: what lies in the headroom is counted in the share from then on, so that the
     /// headroom is free for the next pause. What raises the share may be packets of other inputs;
-    /// those of this one may be stuck. With something in its headroom there must be room for a whole
-    /// headroom more: the sender would be paused again at once, and who is let go early by a little
-    /// is let go at the cost of its neighbours.
+    /// those of this one may be stuck. With something in its headroom there must be room for a
+    /// whole headroom more: the sender would be paused again at once, and who is let go early by a
+    /// little is let go at the cost of its neighbours.
     pub fn resume(&mut self, input: (usize, u8)) -> bool {
         let i = self.at(input);
         let q = self.inputs[i];
