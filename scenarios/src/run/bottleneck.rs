@@ -125,13 +125,13 @@ pub(super) fn work(world: &World, port: Port) -> Span {
 pub(super) fn busiest(world: &World, ports: &[Port]) -> Option<Port> {
     let percent = |part: Span, of: Span| u128::from(part.as_ps()) * 100 / u128::from(of.as_ps());
     let most = ports.iter().map(|p| work(world, *p)).max()?.max(Span::from_ps(1));
-    let alike =
+    let mut alike =
         ports.iter().filter(|p| percent(work(world, **p), most) >= u128::from(EXPLAINS_PERCENT));
     let waited =
         |(node, port): Port| world.fabric().egress_of(node, port).counters(world.now()).waited;
     let longest = alike.clone().map(|p| waited(*p)).max()?;
     let queued = |p: &&Port| waited(**p).as_ps() >= longest.as_ps() / QUEUE_SHARE;
-    alike.filter(queued).next_back().copied()
+    alike.rfind(queued).copied()
 }
 
 /// Whether a port is held back for longer than it sends.

@@ -253,19 +253,23 @@ impl Buffer {
     /// Lets the sender of a paused input queue go on, if its share has room for all that the queue
     /// holds by now: what lies in the headroom is counted in the share from then on, so that the
     /// headroom is free for the next pause. What raises the share may be packets of other inputs;
-    /// those of this one may be stuck.
+    /// those of this one may be stuck. With something in its headroom there must be room for a
+    /// whole headroom more: the sender would be paused again at once, and who is let go early by a
+    /// little is let go at the cost of its neighbours.
     pub fn resume(&mut self, input: (usize, u8)) -> bool {
         let i = self.at(input);
         let q = self.inputs[i];
         let booked = Input { bytes: q.bytes + q.headroom, headroom: 0 };
         let shared = self.shared_of(booked);
         let in_use = self.shared + (shared - self.shared_of(q));
-        if in_use > self.pool {
+        let spare = if q.headroom > 0 { self.sizes.headroom[i] } else { 0 };
+        if in_use.saturating_add(spare) > self.pool {
             return false;
         }
         let low = match self.sizes.pause_at {
             PauseAt::Share { hysteresis } => {
-                shared.saturating_add(hysteresis) <= self.share_beside(in_use)
+                let room = hysteresis.saturating_add(spare);
+                shared.saturating_add(room) <= self.share_beside(in_use)
             }
             PauseAt::Fixed { xon, .. } => shared <= xon,
         };
@@ -398,14 +402,15 @@ mod tests {
         let held = b.input(stuck.0);
         assert!(b.must_pause(stuck.0) && !b.resume(stuck.0));
         assert_eq!(b.input(stuck.0), held, "nothing has changed");
-        // Its share is what is free: it resumes when that is all it holds and 1,000 more.
+        // Its share is what is free: it resumes when that is all it holds, its headroom of 5,000
+        // and 1,000 more.
         let all = held.0 + held.1;
         while !b.resume(stuck.0) {
             b.release(burst.0, burst.1, 1_000);
         }
         assert_eq!(b.input(stuck.0), (all, 0));
         assert!(!b.must_pause(stuck.0));
-        assert!(b.share() >= all + 1_000 && b.share() < all + 2_000, "{} {all}", b.share());
+        assert!(b.share() >= all + 6_000 && b.share() < all + 7_000, "{} {all}", b.share());
         b.release(stuck.0, stuck.1, all);
         assert_eq!(b.input(stuck.0), (0, 0));
     }
