@@ -76,7 +76,7 @@ impl Pair<'_> {
         let fabric = self.world.fabric();
         let (here, there) = ((self.me.host, self.me.port), self.there);
         let over = |hops: &[Hop]| time_alone(hops, self.ack_bytes, self.ack_bytes);
-        let way = |from, to| fabric.way(from, to).unwrap_or_default();
+        let way = |from, to| fabric.way(from, to, self.udp_source_port).unwrap_or_default();
         let (from, to) = if request { (here, there) } else { (there, here) };
         let back = if request { over(&way(there, here)) } else { Span::ZERO };
         let hosts = fabric.hosts().len();
