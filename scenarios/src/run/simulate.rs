@@ -248,14 +248,18 @@ fn collect(
     out.series = recorder.map(table).transpose()?;
     out.effective = effective::values(point, world, placed);
     if point.scenario.record.timeline {
-        out.timeline = Some(timeline::rows(point, world, placed));
-        let mut wire = LatencyRecorder::new();
-        timeline::ready_to_wire(world, placed).iter().for_each(|s| wire.record(*s));
-        if let Some(summary) = wire.summary() {
-            out.latencies.insert("wire".into(), summary);
-        }
+        draw_timeline(point, world, placed, &mut out);
     }
     Ok(out)
+}
+
+fn draw_timeline(point: &Point, world: &World, placed: &[Placed], out: &mut Outcome) {
+    out.timeline = Some(timeline::rows(point, world, placed));
+    let mut wire = LatencyRecorder::new();
+    timeline::ready_to_wire(world, placed).iter().for_each(|s| wire.record(*s));
+    if let Some(summary) = wire.summary() {
+        out.latencies.insert("wire".into(), summary);
+    }
 }
 
 /// Packets that the fabric dropped, as the first lines of what went wrong.

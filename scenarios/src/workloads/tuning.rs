@@ -13,7 +13,7 @@ const SIGNAL_PART: u64 = 4;
 /// How far the time that a batch waits may move from what the file says, either way, as a factor.
 const DELAY_RANGE: u64 = 16;
 
-/// Configuration of a [`Tuning`].
+/// Configuration of a `Tuning`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct TuningConfig {
     /// Length of a window. Longer: steadier figures, and it takes longer.

@@ -187,20 +187,7 @@ impl Nic {
                 let a = &q.attr;
                 let label = a.path.flow_label;
                 q.udp_source_port = udp_source_port(label, q.qpn.value(), a.dest_qpn.value());
-                q.responder = Some(Responder::new(&ResponderConfig {
-                    service: q.ty,
-                    dest: a.dest_qpn,
-                    rq_psn: a.rq_psn,
-                    payload: rc.payload_of(a.path_mtu),
-                    max_dest_rd_atomic: a.max_dest_rd_atomic,
-                    access: a.access,
-                    ack: rc.ack,
-                    min_rnr_timer: a.min_rnr_timer,
-                    qkey: a.qkey,
-                    hold: rc.recovery.hold(),
-                    nak_repeat: rc.nak_repeat,
-                    rules: rc.rules,
-                }));
+                q.responder = Some(responder(q.ty, a, &rc));
                 self.join_flow(env, qp);
             }
             (QpState::Rtr, QpState::Rts) => {
@@ -366,6 +353,23 @@ impl Nic {
         }
         self.contexts.remove(u64::from(qp));
     }
+}
+
+fn responder(service: QpType, a: &QpAttr, rc: &RcConfig) -> Responder {
+    Responder::new(&ResponderConfig {
+        service,
+        dest: a.dest_qpn,
+        rq_psn: a.rq_psn,
+        payload: rc.payload_of(a.path_mtu),
+        max_dest_rd_atomic: a.max_dest_rd_atomic,
+        access: a.access,
+        ack: rc.ack,
+        min_rnr_timer: a.min_rnr_timer,
+        qkey: a.qkey,
+        hold: rc.recovery.hold(),
+        nak_repeat: rc.nak_repeat,
+        rules: rc.rules,
+    })
 }
 
 /// The sending half of `q`, beginning at `psn`.
