@@ -83,6 +83,18 @@ fn equal_flows_share_evenly() {
     assert_eq!(number(&o, "victims"), 0.0);
 }
 
+/// What a host sends to seven others goes in turns from the first packet on, so all of it ends
+/// together; 200 kB are 49 packets, 204,134 B.
+#[test]
+fn the_flows_of_a_host_take_turns() {
+    let o =
+        outcome(&format!("host = 'ideal'\n{}", among("all-to-all")), &["program.0.size='200KB'"]);
+    let (last, median) = (number(&o, "fct_max"), number(&o, "fct_p50"));
+    let bound = f64::from(7 * 204_134 * 80);
+    assert!(last >= bound && last <= 1.05 * bound, "{last} of {bound}");
+    assert!(median >= 0.98 * last && number(&o, "jain") >= 0.999, "{median} of {last}");
+}
+
 #[test]
 fn a_ring_passes_on_what_it_has_got() {
     let one = outcome(

@@ -26,7 +26,7 @@ use super::{
     congestion, credits, deaths, drops, effective, exchanges, fallback, faults, flow_figures,
     limits, moves, ports, receives, series, sums, switches, timeline, tuning, waiting, watch,
 };
-use crate::format::{ControlKind, HostModel, NicPlace, Noise, QpKind};
+use crate::format::{HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -127,11 +127,12 @@ fn hosts(point: &Point, fabric: &FabricConfig) -> Vec<HostConfig> {
             HostModel::Ideal => hardware::ideal_host(profile, &places),
         };
         host.rc.congestion = congestion::settings(&s.congestion);
-        if s.congestion.control != ControlKind::None && s.run.host == HostModel::Ideal {
+        if s.run.host == HostModel::Ideal {
             // An ideal host has nothing between its scheduler and the wire. What is scheduled ahead
-            // of its rate goes out at the port's.
-            let packet = host.rc.wire_bytes(Opcode::RcRdmaWriteOnlyImm, s.qp.mtu.0.0 as u32);
-            host.nic.tx_buffer = packet;
+            // goes out in the order of posting and at the port's rate: the queue pairs of a host
+            // would not take turns, nor keep to the rates of a control.
+            host.nic.tx_buffer =
+                host.rc.wire_bytes(Opcode::RcRdmaWriteOnlyImm, s.qp.mtu.0.0 as u32);
         }
         host.nic.pkeys = s.topology.pkeys.iter().map(|key| key.0).collect();
         host

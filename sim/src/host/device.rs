@@ -5,7 +5,7 @@ use doorbell_core::transport::Address;
 use super::config::HostConfig;
 use crate::engine::{ComponentId, Engine, Out};
 use crate::event::Event;
-use crate::nic::{Nic, NicEvent, Traced};
+use crate::nic::{Nic, NicEvent};
 use crate::pcie::{PcieTree, RelaxedScope};
 use crate::wire::{HostId, PortId, address};
 
@@ -17,7 +17,6 @@ pub const MAX_NICS: usize = 16;
 pub(super) struct Device {
     pub nic: Nic,
     pub out: Out<NicEvent>,
-    pub traced: Vec<Traced>,
     pub id: ComponentId,
 }
 
@@ -42,7 +41,6 @@ impl Device {
         Self {
             nic: nic.with_relaxed_writes(relaxed),
             out: Out::new(),
-            traced: Vec::new(),
             id: engine.add_component(&component),
         }
     }

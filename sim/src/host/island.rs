@@ -21,7 +21,7 @@ use crate::engine::{Class, ComponentId, Engine, Out, SimRng, Slab, Timeline};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{Fabric, FabricEvent};
 use crate::memory::{MemoryEvent, PagingStats, RegionId, RegionTable};
-use crate::nic::{CompletionQueue, Env, Nic, NicEvent, NicQp, Wake};
+use crate::nic::{CompletionQueue, Env, Nic, NicEvent, NicQp, Traced, Wake};
 use crate::pcie::{Cause as PcieCause, Done, NodeId, PcieConfigError, PcieEvent, PcieTree};
 use crate::wire::{HostId, Packet, PacketId, Packets, PortId};
 
@@ -45,6 +45,8 @@ pub struct Shared {
     pub fabric: Fabric,
     /// Component of each host's port.
     pub port_ids: Vec<ComponentId>,
+    /// Reused list: what NICs have traced in this event.
+    pub traced: Vec<(ComponentId, Traced)>,
     /// Reused list.
     pub fabric_out: Out<FabricEvent>,
     /// Messages of the out-of-band network: sender's rank, key, bytes, hosts still to reach.
@@ -413,7 +415,7 @@ impl Host {
         now: Time,
         nic: u8,
     ) -> (&'a mut Nic, Env<'a>) {
-        let Device { nic, out, traced, .. } = &mut self.devices[usize::from(nic)];
+        let Device { nic, out, id } = &mut self.devices[usize::from(nic)];
         let env = Env {
             now,
             out,
@@ -424,7 +426,8 @@ impl Host {
             port: s.fabric.host_mut(self.id),
             fabric_out: &mut s.fabric_out,
             wakes: &mut self.wakes,
-            traced,
+            traced: &mut s.traced,
+            id: *id,
             llc: self.cfg.llc,
             timeline: &mut s.timeline,
         };
@@ -491,9 +494,9 @@ impl Host {
         for (nic, d) in (0..).zip(&mut self.devices) {
             let event = |ev| Event::Host(host, HostEvent::Nic { nic, ev });
             s.engine.schedule_all(d.id, &mut d.out, event);
-            for (kind, a, b) in d.traced.drain(..) {
-                s.engine.trace(d.id, kind, a, b);
-            }
+        }
+        for (id, (kind, a, b)) in s.traced.drain(..) {
+            s.engine.trace(id, kind, a, b);
         }
         // Both are empty most of the time, and always on an instant host.
         if !self.pcie_out.is_empty() {

@@ -2,7 +2,7 @@
 
 use doorbell_core::units::Time;
 
-use crate::engine::{Class, Out, Timeline};
+use crate::engine::{Class, ComponentId, Out, Timeline};
 use crate::fabric::{FabricEvent, HostNode};
 use crate::memory::{RegionKind, RegionTable};
 use crate::pcie::{Cause, Kind, NodeId, PcieEvent, PcieTree, Target, Transaction};
@@ -87,7 +87,9 @@ pub struct Env<'a> {
     /// What happened that somebody may wait for.
     pub wakes: &'a mut Vec<Wake>,
     /// What happened, for the trace hash.
-    pub traced: &'a mut Vec<Traced>,
+    pub traced: &'a mut Vec<(ComponentId, Traced)>,
+    /// The NIC, for these.
+    pub id: ComponentId,
     /// Whether DMA to host memory hits the last-level cache.
     pub llc: bool,
     /// Recorder of single messages.
@@ -139,7 +141,7 @@ impl Env<'_> {
 
     /// Folds what happened into the trace hash.
     pub fn trace(&mut self, kind: u32, a: u64, b: u64) {
-        self.traced.push((kind, a, b));
+        self.traced.push((self.id, (kind, a, b)));
     }
 }
 

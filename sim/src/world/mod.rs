@@ -166,6 +166,7 @@ impl World {
                 packets: Packets::new(),
                 fabric,
                 port_ids,
+                traced: Vec::new(),
                 fabric_out: Out::new(),
                 messages: Slab::new(),
                 bootstrap_latency: cfg.bootstrap_latency,
