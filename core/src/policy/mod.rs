@@ -28,6 +28,7 @@ mod cq;
 mod credit;
 mod inline;
 pub mod lanes;
+mod mesh;
 mod pacing;
 mod queueing;
 mod recv_pool;

@@ -2,18 +2,14 @@
 
 use core::fmt;
 
-use super::channel::Wiring;
 use super::chunks::{Chunks, MAX_CHUNKS};
 use super::plan::Plan;
 use super::reduce::Order;
 use crate::policy::BatchConfig;
+use crate::policy::mesh::{Wiring, fingerprint};
 use crate::transport::{MemKind, QpAttr, Reduce};
 use crate::units::Span;
-use crate::verbs::{AccessFlags, Mtu};
-
-/// Rights of the region and of the queue pairs: peers write chunks and sums, and read chunks.
-pub(in crate::policy) const RIGHTS: AccessFlags =
-    AccessFlags::LOCAL_WRITE.union(AccessFlags::REMOTE_WRITE).union(AccessFlags::REMOTE_READ);
+use crate::verbs::Mtu;
 
 /// How a contribution reaches the one that adds it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -239,7 +235,16 @@ impl AggregateConfig {
 
     /// How its connections are made.
     pub(super) const fn wiring(&self) -> Wiring {
-        Wiring { key: self.key, attr: self.attr, path_mtu: self.path_mtu }
+        Wiring {
+            key: self.key,
+            attr: self.attr,
+            path_mtu: self.path_mtu,
+            memory: self.memory,
+            queue_memory: self.queue_memory,
+            batch: self.batch,
+            first_rank: self.first_rank,
+            connect_deadline: self.connect_deadline,
+        }
     }
 
     /// Receives for contributions by SEND, where children may send `most`.
@@ -251,16 +256,12 @@ impl AggregateConfig {
 
     /// The plan's number of a rank.
     pub(super) fn member(&self, rank: u32, plan: &Plan) -> Result<u32, ConfigError> {
-        let (first, members) = (self.first_rank, plan.members());
-        let member = rank.checked_sub(first).filter(|m| *m < members);
-        let member = member.ok_or(ConfigError::NoMember { rank, first, members })?;
+        let member = self.wiring().member(rank, plan.members())?;
         if plan.absent().contains(&member) { Err(ConfigError::Absent { rank }) } else { Ok(member) }
     }
 
     /// A number that members with the same settings and plan share.
     pub(super) fn fingerprint(&self, plan: &Plan) -> u64 {
-        // FNV-1a over words: enough to notice a slip.
-        let fold = |h: u64, v: u64| (h ^ v).wrapping_mul(0x0100_0000_01B3);
         let own = [
             self.bytes,
             self.op as u64,
@@ -274,10 +275,10 @@ impl AggregateConfig {
             self.first_round,
             plan.absent().len() as u64,
         ];
-        let h = own.into_iter().fold(0xCBF2_9CE4_8422_2325, fold);
         let lanes = (0..plan.lanes()).flat_map(|l| (0..plan.members()).map(move |m| (l, m)));
         let word = |m: Option<u32>| m.map_or(u64::MAX, u64::from);
-        lanes.fold(h, |h, (l, m)| fold(fold(h, word(plan.parent(l, m))), word(plan.source(l, m))))
+        let of_plan = lanes.flat_map(|(l, m)| [plan.parent(l, m), plan.source(l, m)].map(word));
+        fingerprint(own.into_iter().chain(of_plan))
     }
 }
 

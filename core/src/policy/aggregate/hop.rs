@@ -1,12 +1,10 @@
-//! What goes out: contributions, sums, READs, the last word.
+//! What goes out: contributions, sums, READs.
 
-use super::channel::Channel;
 use super::config::Method;
 use super::error::AggregateError;
-use super::tag::{Tag, read_id};
 use super::{Aggregate, Place};
-use crate::policy::{Cue, PushError};
-use crate::transport::{Data, RecvQueue, Remote, Ring, SendOp, SendWr, Transport};
+use crate::policy::mesh::{Tag, read_id};
+use crate::transport::{Data, RecvQueue, SendOp, SendWr, Transport};
 use crate::units::Time;
 use crate::verbs::SendFlags;
 
@@ -23,16 +21,13 @@ impl Aggregate {
         }
         self.pull(t, now)?;
         self.post_free(t)?;
-        let nothing = self.receive_of_nothing();
-        for c in &mut self.channels {
+        let nothing = self.mesh.receive_of_nothing();
+        for c in &mut self.mesh.channels {
             while c.taken > 0 {
                 t.post_recv(RecvQueue::Qp(c.qp), &[nothing])?;
                 c.taken -= 1;
             }
-            if c.batcher.held() > 0 {
-                let ring = |error| PushError::Ring { error, rung: 0, staged: false };
-                c.batcher.flush(t).map_err(ring)?;
-            }
+            c.flush(t)?;
         }
         Ok(())
     }
@@ -55,7 +50,7 @@ impl Aggregate {
             return Ok(());
         };
         let end = summed.min(l.done + self.window);
-        while self.lanes[lane].sent < end && self.channels[channel].has_room(t) {
+        while self.lanes[lane].sent < end && self.mesh.channels[channel].has_room(t) {
             let seq = self.lanes[lane].sent;
             let place = self.cut.at(lane as u32, seq);
             let imm = Tag::of(place).encode();
@@ -63,7 +58,7 @@ impl Aggregate {
                 Method::Send | Method::Read => SendOp::SendImm(imm),
                 Method::Write => {
                     let offset = (slot + seq % self.window) * self.stride;
-                    SendOp::WriteImm(shifted(self.channels[channel].remote, offset), imm)
+                    SendOp::WriteImm(self.mesh.channels[channel].remote_at(offset), imm)
                 }
             };
             let carries = self.config.method != Method::Read;
@@ -84,14 +79,14 @@ impl Aggregate {
             loop {
                 let (l, channel) = (&self.lanes[lane], self.lanes[lane].sinks[sink].channel);
                 let seq = l.sinks[sink].passed;
-                if seq == l.done || !self.channels[channel].has_room(t) {
+                if seq == l.done || !self.mesh.channels[channel].has_room(t) {
                     break;
                 }
                 let place = self.cut.at(lane as u32, seq);
                 let (imm, offset) = (Tag::of(place).encode(), self.cut.offset(place.chunk));
                 let what = match self.config.broadcast {
                     true => {
-                        let to = shifted(self.channels[channel].remote, offset);
+                        let to = self.mesh.channels[channel].remote_at(offset);
                         (SendOp::WriteImm(to, imm), Some(place))
                     }
                     false => (SendOp::SendImm(imm), None),
@@ -111,18 +106,19 @@ impl Aggregate {
             let c = &l.children[child as usize];
             let seq = c.read;
             let (channel, slot) = (c.channel, c.slot + seq % self.window);
-            let room = self.reading < self.config.reads && self.channels[channel].has_room(t);
+            let room = self.reading < self.config.reads && self.mesh.channels[channel].has_room(t);
             if seq >= self.limit(lane as usize) || !room {
                 return Ok(());
             }
             let place = self.cut.at(lane, seq);
-            let from = shifted(self.channels[channel].remote, self.cut.offset(place.chunk));
+            let from = self.mesh.channels[channel].remote_at(self.cut.offset(place.chunk));
             let to = self.buffers + slot * self.stride;
-            let sge = self.mr.sge(to, self.cut.len(place.chunk)).expect("slots lie in the region");
+            let sge =
+                self.mesh.mr.sge(to, self.cut.len(place.chunk)).expect("slots lie in the region");
             let (op, data) = (SendOp::Read(from), Data::Sge(core::slice::from_ref(&sge)));
             let wr_id = read_id(lane as usize, child as usize);
             let wr = SendWr { wr_id, op, data, flags: SendFlags::SIGNALED, dest: None };
-            post(&mut self.channels[channel], t, now, &wr)?;
+            self.mesh.channels[channel].push(t, now, &wr)?;
             self.pulls.pop_front();
             self.lanes[lane as usize].children[child as usize].read += 1;
             self.reading += 1;
@@ -141,44 +137,12 @@ impl Aggregate {
     ) -> Result<(), AggregateError> {
         let sge = chunk.map(|place| {
             let (offset, len) = (self.cut.offset(place.chunk), self.cut.len(place.chunk));
-            self.mr.sge(offset, len).expect("chunks lie in the vector")
+            self.mesh.mr.sge(offset, len).expect("chunks lie in the vector")
         });
         let data = Data::Sge(sge.as_slice());
         let wr = SendWr { wr_id: 0, op, data, flags: SendFlags::SIGNALED, dest: None };
-        post(&mut self.channels[channel], t, now, &wr)?;
+        self.mesh.channels[channel].push(t, now, &wr)?;
         self.stats.sent = self.stats.sent.saturating_add(1);
         Ok(())
     }
-
-    /// Tells all that wait for this member that nothing more will come. What cannot be told is
-    /// noticed at the deadline.
-    pub(super) fn say_goodbye<T: Transport>(&mut self, t: &mut T, why: AggregateError) {
-        let because = why.culprit().unwrap_or(self.rank) - self.config.first_rank;
-        let op = SendOp::SendImm(Tag::gave_up(because).encode());
-        let (data, flags) = (Data::Sge(&[]), SendFlags::SIGNALED);
-        let wr = SendWr { wr_id: 0, op, data, flags, dest: None };
-        for c in self.channels.iter_mut().filter(|c| c.class.sends()) {
-            // Of a round that has failed nothing leaves any more.
-            t.unstage(c.qp);
-            c.batcher.forget();
-            if t.stage(c.qp, &wr).is_ok() {
-                let _lost_with_the_connection = t.ring(c.qp, Ring::Auto);
-            }
-        }
-    }
-}
-
-fn post<T: Transport>(
-    channel: &mut Channel,
-    t: &mut T,
-    now: Time,
-    wr: &SendWr<'_>,
-) -> Result<(), AggregateError> {
-    channel.batcher.push(t, now, wr, Cue::More)?;
-    channel.outstanding += 1;
-    Ok(())
-}
-
-const fn shifted(r: Remote, bytes: u64) -> Remote {
-    Remote { addr: r.addr.wrapping_add(bytes), rkey: r.rkey }
 }

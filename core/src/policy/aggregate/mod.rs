@@ -114,9 +114,8 @@
 //! assert!(members.iter().all(|m| m.sum == 1 + 2 + 3 + 4));
 //! ```
 
-pub(in crate::policy) mod channel;
 mod chunks;
-pub(in crate::policy) mod config;
+mod config;
 mod error;
 mod hop;
 mod open;
@@ -124,7 +123,6 @@ mod plan;
 mod receive;
 mod reduce;
 pub mod sparse;
-pub(in crate::policy) mod tag;
 #[cfg(test)]
 mod tests;
 
@@ -137,14 +135,9 @@ pub use reduce::{Order, Tally};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::transport::{
-    Completions, Control, CqId, DestroyError, Mr, Next, PdId, Range, RecvWr, SrqId, Transport,
-    WaitSet,
-};
+use crate::policy::mesh::Mesh;
+use crate::transport::{Control, DestroyError, Next, Range, RecvWr, Transport, WaitSet};
 use crate::units::Time;
-
-use channel::Channel;
-use open::Opening;
 
 /// What a step has come to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -243,39 +236,27 @@ struct Patience {
 #[derive(Clone, Debug)]
 pub struct Aggregate {
     config: AggregateConfig,
-    /// Own rank.
-    rank: u32,
+    /// Its region holds the vector, then the buffers.
+    mesh: Mesh,
     /// Ranks without a part in it.
     absent: Vec<u32>,
     cut: Chunks,
     /// `window`, no more than a lane has chunks.
     window: u64,
-    fingerprint: u64,
-    pd: PdId,
-    /// The vector, then the buffers.
-    mr: Mr,
-    cq: CqId,
-    srq: SrqId,
     /// Where the buffers begin, and the distance of two of them.
     buffers: u64,
     stride: u64,
-    channels: Vec<Channel>,
-    /// Connection by index of the QP's handle.
-    by_qp: Vec<u32>,
     lanes: Vec<Lane>,
-    opening: Opening,
     /// Rounds begun, and the start of the last one.
     rounds: u64,
     began: Time,
     /// Lane that is looked at first for something to add.
     turn: usize,
-    polled: Completions,
     /// Receives for contributions that have to be posted again.
     free: Vec<RecvWr>,
     /// Announced chunks that were not read yet: lane and child, oldest first.
     pulls: VecDeque<(u32, u32)>,
     reading: u32,
-    failed: Option<AggregateError>,
     stats: AggregateStats,
 }
 
@@ -283,7 +264,7 @@ impl Aggregate {
     /// The vector in memory: fill it before a round, read it after. In between it belongs to the
     /// transport.
     pub fn vector(&self) -> Range {
-        self.mr.range(0, self.cut.bytes()).expect("the region begins with it")
+        self.mesh.mr.range(0, self.cut.bytes()).expect("the region begins with it")
     }
 
     /// The cut of the vector.
@@ -312,10 +293,8 @@ impl Aggregate {
     /// # Errors
     /// [`AggregateError::Busy`] while a round is under way; the error that ended an earlier one.
     pub fn begin(&mut self, now: Time) -> Result<(), AggregateError> {
-        if let Some(e) = self.failed {
-            return Err(e);
-        }
-        if self.opening != Opening::Open || !self.is_complete() {
+        self.mesh.check()?;
+        if !self.mesh.is_open() || !self.is_complete() {
             return Err(AggregateError::Busy);
         }
         self.rounds += 1;
@@ -329,20 +308,13 @@ impl Aggregate {
     /// # Errors
     /// What ends the round, and every round after it.
     pub fn step<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
-        if let Some(e) = self.failed {
-            return Err(e);
-        }
-        let progress = self.advance(t);
-        if let Err(e) = progress {
-            self.failed = Some(e);
-            self.say_goodbye(t, e);
-        }
-        progress
+        self.mesh.check()?;
+        self.advance(t).inspect_err(|e| self.mesh.fail(t, *e))
     }
 
     fn advance<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
         let now = t.now();
-        let full = self.receive(t, now)?;
+        self.receive(t, now)?;
         // Sums and reads first: others wait for them, and adding takes time.
         self.send(t, now)?;
         let added = self.add_one(t)?;
@@ -354,9 +326,9 @@ impl Aggregate {
             return Ok(Progress::Complete);
         }
         let until = self.check_deadlines(now)?;
-        match added || full {
+        match added || self.mesh.has_more() {
             true => Ok(Progress::Again),
-            false => Ok(Progress::Wait { on: WaitSet::cq(self.cq), until }),
+            false => Ok(Progress::Wait { on: WaitSet::cq(self.mesh.cq), until }),
         }
     }
 
@@ -368,9 +340,7 @@ impl Aggregate {
     /// Everything has come, was passed on, and no work request names the memory any more.
     fn is_complete(&self) -> bool {
         let passed = |l: &Lane| l.sinks.iter().all(|s| s.passed == l.done);
-        self.has_sum()
-            && self.lanes.iter().all(passed)
-            && self.channels.iter().all(|c| c.outstanding == 0)
+        self.has_sum() && self.lanes.iter().all(passed) && self.mesh.is_idle()
     }
 
     /// The next deadline, if none has passed.
@@ -405,15 +375,15 @@ impl Aggregate {
         let child = l.tally.missing(l.done).map(|child| l.children[child].channel);
         let source = l.source.or(l.parent.map(|(channel, _)| channel));
         // At a root to which all have contributed it is the adding that is late, and nobody else.
-        let waited = child.or(source).map(|channel| self.channels[channel].peer);
-        let rank = waited.unwrap_or(self.rank);
+        let waited = child.or(source).map(|channel| self.mesh.channels[channel].peer);
+        let rank = waited.unwrap_or(self.mesh.rank);
         AggregateError::Late { rank, chunk: place.chunk, round: place.round }
     }
 
     /// Who has not confirmed the last sums: their way here is fine, and the way there may not be.
     fn unconfirmed(&self) -> AggregateError {
-        let open = self.channels.iter().find(|c| c.outstanding > 0);
-        let rank = open.map_or(self.rank, |c| c.peer);
+        let open = self.mesh.channels.iter().find(|c| c.outstanding > 0);
+        let rank = open.map_or(self.mesh.rank, |c| c.peer);
         let (chunk, round) = (self.cut.count() - 1, self.rounds - 1);
         AggregateError::Late { rank, chunk, round }
     }
@@ -423,12 +393,6 @@ impl Aggregate {
     /// # Errors
     /// A queue that somebody else uses too.
     pub fn close<T: Control>(self, t: &mut T) -> Result<(), DestroyError> {
-        for c in &self.channels {
-            let _already_gone = t.destroy_qp(c.qp);
-        }
-        t.destroy_srq(self.srq)?;
-        t.destroy_cq(self.cq)?;
-        let _already_gone = t.dereg_mr(self.mr.id);
-        t.dealloc_pd(self.pd)
+        self.mesh.close(t)
     }
 }

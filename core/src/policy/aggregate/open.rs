@@ -4,33 +4,15 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::channel::{Channel, Class, announce, is_ready, link, publish};
 use super::chunks::Chunks;
-use super::config::{AggregateConfig, Method, RIGHTS};
+use super::config::{AggregateConfig, Method};
 use super::error::AggregateError;
 use super::plan::Plan;
 use super::reduce::Tally;
 use super::{Aggregate, AggregateStats, Child, Lane, Patience, Progress, Sink};
-use crate::policy::Batcher;
-use crate::transport::{
-    Completions, Contents, Control, QpInit, QpSize, RecvQueue, RecvWr, Remote, Transport, WaitSet,
-};
+use crate::policy::mesh::{Class, End, Mesh, Shared};
+use crate::transport::{Contents, Control};
 use crate::units::Time;
-use crate::verbs::QpType;
-
-/// Completions taken by one poll. Higher: fewer calls; a burst is handled later.
-const POLL_BATCH: usize = 64;
-
-/// How far the set-up is.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Opening {
-    /// So many connections are up.
-    Linking(usize),
-    /// All are; peers were told.
-    Announced,
-    /// All peers take messages.
-    Open,
-}
 
 /// A connection that a member needs, and the lanes that use it.
 struct Need {
@@ -106,6 +88,14 @@ impl Roles {
         }
     }
 
+    /// Members that it is connected to.
+    fn peers(&self) -> Vec<u32> {
+        let mut peers: Vec<u32> = self.needs.iter().map(|n| n.member).collect();
+        peers.sort_unstable();
+        peers.dedup();
+        peers
+    }
+
     /// The first slot of each connection.
     fn first_slots(&self, window: u64) -> Vec<u64> {
         let mut next = 0;
@@ -151,20 +141,11 @@ impl Sizes {
         let buffers = cut.bytes().next_multiple_of(64);
         let stride = u64::from(cut.len(0)).next_multiple_of(64);
         let queues = roles.needs.iter().map(|n| {
-            let (sends, receives) = depths(n.class, n.lanes * window);
+            let (sends, receives) = n.class.depths(n.lanes * window);
             sends + receives
         });
         let cq = receives + queues.sum::<u32>();
         Ok(Self { receives, pulls, buffers, stride, region: buffers + count * stride, cq })
-    }
-}
-
-/// Depths of the send and the receive queue of a connection with so many chunks under way. Each
-/// end may have a last word beside them.
-const fn depths(class: Class, chunks: u32) -> (u32, u32) {
-    match class {
-        Class::FromSource => (1, chunks + 1),
-        Class::FromChild | Class::ToParent | Class::ToSink | Class::Both => (chunks + 2, 1),
     }
 }
 
@@ -178,94 +159,55 @@ impl Aggregate {
         config: AggregateConfig,
         plan: &Plan,
     ) -> Result<Self, AggregateError> {
-        let (rank, cut) = (t.rank(), config.cut(plan)?);
-        let me = config.member(rank, plan)?;
+        let cut = config.cut(plan)?;
+        let me = config.member(t.rank(), plan)?;
         // Lane 0 has most chunks.
         let window = u64::from(config.window).min(cut.of_lane(0)) as u32;
         let roles = Roles::of(plan, me, &config, window.into());
         let sizes = Sizes::of(&config, &cut, &roles, window)?;
-        let pd = t.create_pd()?;
-        let mr = t.alloc_mr(pd, sizes.region, config.memory, RIGHTS, Contents::Data)?;
-        let (cq, srq) = (t.create_cq(sizes.cq)?, t.create_srq(pd, sizes.receives)?);
+        let mut mesh = Mesh::open(
+            t,
+            config.wiring(),
+            config.fingerprint(plan),
+            Shared {
+                bytes: sizes.region,
+                contents: Contents::Data,
+                cq: sizes.cq,
+                srq: sizes.receives,
+                peers: roles.peers(),
+            },
+        )?;
+        for (need, slot) in roles.needs.iter().zip(roles.first_slots(window.into())) {
+            let Need { class, member, lanes } = *need;
+            // Children write into their slots; parents read, and sources write, the vector.
+            let offset = match class {
+                Class::FromChild if config.method == Method::Write => {
+                    sizes.buffers + slot * sizes.stride
+                }
+                _ => 0,
+            };
+            mesh.add(t, &End { member, class, depth: lanes * window, sges: 1, offset })?;
+        }
         let mut member = Self {
-            rank,
+            mesh,
             absent: plan.absent().iter().map(|m| config.first_rank + m).collect(),
             cut,
             window: window.into(),
-            fingerprint: config.fingerprint(plan),
-            pd,
-            mr,
-            cq,
-            srq,
             buffers: sizes.buffers,
             stride: sizes.stride,
-            channels: vec![],
-            by_qp: vec![],
-            lanes: vec![],
-            opening: Opening::Linking(0),
+            lanes: roles.lanes,
             rounds: 0,
-            began: t.now(),
+            began: Time::ZERO,
             turn: 0,
-            polled: Completions::with_capacity(POLL_BATCH),
             free: vec![],
             pulls: VecDeque::with_capacity(sizes.pulls as usize),
             reading: 0,
-            failed: None,
             stats: AggregateStats::default(),
             config,
         };
-        let first = roles.first_slots(window.into());
-        for (need, slot) in roles.needs.iter().zip(first) {
-            member.add_channel(t, need, slot)?;
-        }
-        member.lanes = roles.lanes;
         member.free = (0..sizes.receives).map(|n| member.receive_into(n.into())).collect();
         member.post_free(t)?;
         Ok(member)
-    }
-
-    fn add_channel<T: Control>(
-        &mut self,
-        t: &mut T,
-        need: &Need,
-        slot: u64,
-    ) -> Result<(), AggregateError> {
-        let depth = need.lanes * self.window as u32;
-        let (max_send_wr, max_recv_wr) = depths(need.class, depth);
-        let qp = t.create_qp(&QpInit {
-            ty: QpType::Rc,
-            pd: self.pd,
-            send_cq: self.cq,
-            recv_cq: self.cq,
-            srq: (need.class == Class::FromChild).then_some(self.srq),
-            size: QpSize { max_send_wr, max_recv_wr, max_send_sge: 1, max_inline: 0 },
-            sq_sig_all: true,
-            queue_memory: self.config.queue_memory,
-        })?;
-        let channel = Channel {
-            peer: self.config.first_rank + need.member,
-            class: need.class,
-            qp,
-            batcher: Batcher::new(self.config.batch, qp, &t.qp_caps(qp)?),
-            remote: Remote::default(),
-            depth,
-            outstanding: 0,
-            taken: 0,
-        };
-        // Children write into their slots; parents read, and sources write, the vector.
-        let offset = match need.class {
-            Class::FromChild if self.config.method == Method::Write => {
-                self.buffers + slot * self.stride
-            }
-            _ => 0,
-        };
-        let memory = Remote { addr: self.mr.addr + offset, rkey: self.mr.rkey };
-        publish(t, &self.config.wiring(), &channel, memory, self.fingerprint)?;
-        let index = qp.index() as usize;
-        self.by_qp.resize(self.by_qp.len().max(index + 1), u32::MAX);
-        self.by_qp[index] = self.channels.len() as u32;
-        self.channels.push(channel);
-        Ok(())
     }
 
     /// Connects to the neighbours in the plan as they appear.
@@ -273,65 +215,6 @@ impl Aggregate {
     /// # Errors
     /// A neighbour that does not appear before the deadline, has ended, or has other settings.
     pub fn connect<T: Control>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
-        if let Some(e) = self.failed {
-            return Err(e);
-        }
-        self.go_on(t).inspect_err(|e| self.failed = Some(*e))
-    }
-
-    fn go_on<T: Control>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
-        let wiring = self.config.wiring();
-        while let Opening::Linking(n) = self.opening {
-            let Some(channel) = self.channels.get_mut(n) else {
-                self.post_first(t)?;
-                self.peers().into_iter().for_each(|peer| announce(t, &wiring, peer));
-                self.opening = Opening::Announced;
-                break;
-            };
-            if !link(t, &wiring, channel, self.fingerprint)? {
-                let rank = channel.peer;
-                return self.wait_for(t, rank);
-            }
-            self.opening = Opening::Linking(n + 1);
-        }
-        if self.opening == Opening::Announced {
-            for peer in self.peers() {
-                if !is_ready(t, &wiring, peer)? {
-                    return self.wait_for(t, peer);
-                }
-            }
-            self.opening = Opening::Open;
-        }
-        Ok(Progress::Complete)
-    }
-
-    fn wait_for<T: Transport>(&self, t: &T, rank: u32) -> Result<Progress, AggregateError> {
-        let until = self.began + self.config.connect_deadline;
-        if t.now() >= until {
-            return Err(AggregateError::NoPeer { rank });
-        }
-        Ok(Progress::Wait { on: WaitSet::BOOTSTRAP, until })
-    }
-
-    /// Ranks that it is connected to.
-    fn peers(&self) -> Vec<u32> {
-        let mut peers: Vec<u32> = self.channels.iter().map(|c| c.peer).collect();
-        peers.sort_unstable();
-        peers.dedup();
-        peers
-    }
-
-    /// Receives for sums. Those for contributions are there since the shared queue is.
-    fn post_first<T: Transport>(&mut self, t: &mut T) -> Result<(), AggregateError> {
-        for c in self.channels.iter().filter(|c| c.class == Class::FromSource) {
-            let receives = vec![self.receive_of_nothing(); c.depth as usize + 1];
-            t.post_recv(RecvQueue::Qp(c.qp), &receives)?;
-        }
-        Ok(())
-    }
-
-    /// A receive for a message whose bytes, if any, go elsewhere.
-    pub(super) fn receive_of_nothing(&self) -> RecvWr {
-        RecvWr { wr_id: 0, sge: self.mr.sge(0, 0).expect("no bytes") }
+        self.mesh.connect(t)
     }
 }

@@ -3,11 +3,10 @@
 use core::cmp::Ordering;
 
 use super::Aggregate;
-use super::channel::Class;
 use super::config::Method;
 use super::error::AggregateError;
-use super::tag::{Kind, Tag, read_of};
-use crate::transport::{Completion, QpId, RecvQueue, RecvWr, Transport};
+use crate::policy::mesh::{Class, Heard, Tag, read_of};
+use crate::transport::{RecvQueue, RecvWr, Transport};
 use crate::units::Time;
 
 /// A message that has come.
@@ -23,64 +22,40 @@ struct Message {
 }
 
 impl Aggregate {
-    /// Takes all completions; whether there may be more.
+    /// Takes what one poll gives.
     pub(super) fn receive<T: Transport>(
         &mut self,
         t: &mut T,
         now: Time,
-    ) -> Result<bool, AggregateError> {
-        self.polled.clear();
-        t.poll_cq(self.cq, &mut self.polled)?;
-        for n in 0..self.polled.as_slice().len() {
-            self.take(self.polled.as_slice()[n], now)?;
-        }
-        Ok(self.polled.is_full())
-    }
-
-    fn take(&mut self, c: Completion, now: Time) -> Result<(), AggregateError> {
-        match c {
-            Completion::Send { wr_id, qp, retired, .. } => {
-                let channel = self.channel_of(qp)?;
-                self.channels[channel].outstanding -= retired;
-                if let Some((lane, child)) = read_of(wr_id) {
-                    self.reading -= 1;
-                    self.lanes[lane].tally.arrive(child);
-                }
-                Ok(())
-            }
-            Completion::Recv { wr_id: buffer, qp, len, imm, .. } => {
-                let channel = self.channel_of(qp)?;
-                let rank = self.channels[channel].peer;
-                let tag = imm.and_then(Tag::decode).ok_or(AggregateError::Stray { rank })?;
-                if tag.kind == Kind::Chunk && tag.chunk >= self.cut.count() {
-                    return Err(AggregateError::Stray { rank });
-                }
-                let message = Message { channel, buffer, tag, len };
-                match (tag.kind, self.channels[channel].class) {
-                    (Kind::GaveUp, _) => {
-                        let because = self.config.first_rank + tag.chunk;
-                        Err(AggregateError::GaveUp { rank, because })
+    ) -> Result<(), AggregateError> {
+        for n in 0..self.mesh.poll(t)? {
+            match self.mesh.hear(n)? {
+                Heard::Sent { wr_id } => {
+                    if let Some((lane, child)) = read_of(wr_id) {
+                        self.reading -= 1;
+                        self.lanes[lane].tally.arrive(child);
                     }
-                    (Kind::Chunk, Class::FromChild) => self.contribution(message),
-                    (Kind::Chunk, Class::FromSource) => self.sum(message, now),
-                    (Kind::Chunk, _) => Err(AggregateError::Stray { rank }),
+                }
+                Heard::Chunk { channel, wr_id: buffer, tag, len } => {
+                    self.take(Message { channel, buffer, tag, len }, now)?;
                 }
             }
-            Completion::Error { qp, status, .. } => {
-                let rank = self.channels[self.channel_of(qp)?].peer;
-                Err(AggregateError::Lost { rank, status })
-            }
         }
+        Ok(())
     }
 
-    fn channel_of(&self, qp: QpId) -> Result<usize, AggregateError> {
-        let channel = self.by_qp.get(qp.index() as usize).map(|c| *c as usize);
-        channel.filter(|c| *c < self.channels.len()).ok_or(AggregateError::BadHandle)
+    fn take(&mut self, m: Message, now: Time) -> Result<(), AggregateError> {
+        let known = m.tag.chunk < self.cut.count();
+        match self.mesh.channels[m.channel].class {
+            Class::FromChild if known => self.contribution(m),
+            Class::FromSource if known => self.sum(m, now),
+            _ => Err(AggregateError::Stray { rank: self.mesh.channels[m.channel].peer }),
+        }
     }
 
     /// A child's chunk, or that it can be read.
     fn contribution(&mut self, m: Message) -> Result<(), AggregateError> {
-        let rank = self.channels[m.channel].peer;
+        let rank = self.mesh.channels[m.channel].peer;
         let lane = (m.tag.chunk % self.cut.lanes()) as usize;
         let children = &self.lanes[lane].children;
         let child = children.iter().position(|c| c.channel == m.channel);
@@ -106,7 +81,7 @@ impl Aggregate {
 
     /// The sum of a chunk, or that it is complete.
     fn sum(&mut self, m: Message, now: Time) -> Result<(), AggregateError> {
-        let rank = self.channels[m.channel].peer;
+        let rank = self.mesh.channels[m.channel].peer;
         let lane = (m.tag.chunk % self.cut.lanes()) as usize;
         if self.lanes[lane].source != Some(m.channel) {
             return Err(AggregateError::Stray { rank });
@@ -117,7 +92,7 @@ impl Aggregate {
         self.check(m, lane, seq, (self.config.broadcast, ours))?;
         let l = &mut self.lanes[lane];
         (l.done, l.since) = (seq + 1, now);
-        self.channels[m.channel].taken += 1;
+        self.mesh.channels[m.channel].taken += 1;
         Ok(())
     }
 
@@ -129,7 +104,7 @@ impl Aggregate {
         seq: u64,
         (carries, due): (bool, bool),
     ) -> Result<(), AggregateError> {
-        let (rank, chunk) = (self.channels[m.channel].peer, m.tag.chunk);
+        let (rank, chunk) = (self.mesh.channels[m.channel].peer, m.tag.chunk);
         let place = self.cut.at(lane as u32, seq);
         match m.tag.against(place) {
             Ordering::Less => return Err(AggregateError::Duplicate { rank, chunk }),
@@ -160,8 +135,8 @@ impl Aggregate {
                 Method::Write | Method::Read => None,
             };
             let buffer = held.map_or(c.slot + seq % self.window, u64::from);
-            let from = self.mr.range(self.buffers + buffer * self.stride, len);
-            let to = self.mr.range(self.cut.offset(chunk), len);
+            let from = self.mesh.mr.range(self.buffers + buffer * self.stride, len);
+            let to = self.mesh.mr.range(self.cut.offset(chunk), len);
             let both = to.zip(from).expect("chunks and buffers lie in the region");
             t.reduce(self.config.op, both.0, both.1)?;
             self.lanes[lane].tally.add(child);
@@ -180,13 +155,16 @@ impl Aggregate {
             Method::Send => (self.buffers + buffer * self.stride, self.cut.len(0)),
             Method::Write | Method::Read => (0, 0),
         };
-        RecvWr { wr_id: buffer, sge: self.mr.sge(offset, len).expect("buffers lie in the region") }
+        RecvWr {
+            wr_id: buffer,
+            sge: self.mesh.mr.sge(offset, len).expect("buffers lie in the region"),
+        }
     }
 
     /// Posts receives that are free again.
     pub(super) fn post_free<T: Transport>(&mut self, t: &mut T) -> Result<(), AggregateError> {
         if !self.free.is_empty() {
-            t.post_recv(RecvQueue::Srq(self.srq), &self.free)?;
+            t.post_recv(RecvQueue::Srq(self.mesh.srq), &self.free)?;
             self.free.clear();
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::policy::BatchConfig;
 use crate::policy::aggregate::ConfigError;
-use crate::policy::aggregate::channel::Wiring;
+use crate::policy::mesh::Wiring;
 use crate::transport::{Contents, MemKind, QpAttr};
 use crate::units::Span;
 use crate::verbs::Mtu;
@@ -67,7 +67,16 @@ impl Default for AllToAllConfig {
 impl AllToAllConfig {
     /// How its connections are made.
     pub(super) const fn wiring(&self) -> Wiring {
-        Wiring { key: self.key, attr: self.attr, path_mtu: self.path_mtu }
+        Wiring {
+            key: self.key,
+            attr: self.attr,
+            path_mtu: self.path_mtu,
+            memory: self.memory,
+            queue_memory: self.queue_memory,
+            batch: self.batch,
+            first_rank: self.first_rank,
+            connect_deadline: self.connect_deadline,
+        }
     }
 
     /// The number of a rank among `members`.
@@ -78,8 +87,6 @@ impl AllToAllConfig {
         if self.gather == 0 {
             return Err(ConfigError::Gather);
         }
-        let first = self.first_rank;
-        let member = rank.checked_sub(first).filter(|m| *m < members);
-        member.ok_or(ConfigError::NoMember { rank, first, members })
+        self.wiring().member(rank, members)
     }
 }

@@ -55,12 +55,9 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use crate::policy::aggregate::Place;
-use crate::policy::aggregate::channel::Channel;
-use crate::policy::aggregate::tag::{Kind, Tag};
-use crate::policy::{Cue, PushError};
+use crate::policy::mesh::{Heard, Mesh, Tag};
 use crate::transport::{
-    Completion, Completions, Control, CqId, Data, DestroyError, Mr, PdId, QpId, Range, RecvQueue,
-    RecvWr, Remote, Ring, SendOp, SendWr, Sge, SrqId, Transport, WaitSet,
+    Control, Data, DestroyError, Range, RecvQueue, SendOp, SendWr, Sge, Transport, WaitSet,
 };
 use crate::units::Time;
 use crate::verbs::SendFlags;
@@ -95,7 +92,6 @@ struct Out {
 /// A peer: what goes to it, and what comes from it, in each round.
 #[derive(Clone, Debug)]
 struct Peer {
-    channel: Channel,
     /// Whether something of what it sends is passed on here.
     passed_on: bool,
     out: Vec<Out>,
@@ -108,44 +104,27 @@ struct Peer {
     arrived: u64,
 }
 
-/// How far the set-up is.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Opening {
-    Linking(usize),
-    Announced,
-    Open,
-}
-
 /// One member. See the module.
 #[derive(Clone, Debug)]
 pub struct AllToAll {
     config: AllToAllConfig,
-    rank: u32,
+    /// Its region holds the outbox, then the two inboxes.
+    mesh: Mesh,
     chunk: u32,
     hops: u32,
-    fingerprint: u64,
-    pd: PdId,
-    /// The outbox, then the two inboxes.
-    mr: Mr,
     outbox_bytes: u64,
     inbox_bytes: u64,
     /// Where the first inbox begins, and the distance of both.
     inboxes: u64,
     stride: u64,
-    cq: CqId,
-    srq: SrqId,
+    /// Those at the other ends of the connections, in the same order.
     peers: Vec<Peer>,
-    /// Peer by index of the QP's handle.
-    by_qp: Vec<u32>,
-    opening: Opening,
     rounds: u64,
     began: Time,
-    polled: Completions,
     /// Elements of the message that is being made.
     sges: Vec<Sge>,
     /// Receives that have to be posted again.
     taken: u32,
-    failed: Option<AggregateError>,
     stats: AllToAllStats,
 }
 
@@ -153,13 +132,13 @@ impl AllToAll {
     /// What this member has for others: fill it before a round. During a round it belongs to the
     /// transport.
     pub fn outbox(&self) -> Range {
-        self.mr.range(0, self.outbox_bytes).expect("the region begins with it")
+        self.mesh.mr.range(0, self.outbox_bytes).expect("the region begins with it")
     }
 
     /// What comes in the round that was begun last: read it before the next one begins.
     pub fn inbox(&self) -> Range {
         let at = self.inbox_of(self.rounds.saturating_sub(1));
-        self.mr.range(at, self.inbox_bytes).expect("the region has two")
+        self.mesh.mr.range(at, self.inbox_bytes).expect("the region has two")
     }
 
     const fn inbox_of(&self, round: u64) -> u64 {
@@ -176,10 +155,8 @@ impl AllToAll {
     /// # Errors
     /// [`AggregateError::Busy`] while a round is under way; the error that ended an earlier one.
     pub fn begin(&mut self, now: Time) -> Result<(), AggregateError> {
-        if let Some(e) = self.failed {
-            return Err(e);
-        }
-        if self.opening != Opening::Open || !self.is_complete() {
+        self.mesh.check()?;
+        if !self.mesh.is_open() || !self.is_complete() {
             return Err(AggregateError::Busy);
         }
         self.rounds += 1;
@@ -193,23 +170,18 @@ impl AllToAll {
     /// # Errors
     /// What ends the round, and every round after it.
     pub fn step<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
-        if let Some(e) = self.failed {
-            return Err(e);
-        }
-        let progress = self.advance(t);
-        if let Err(e) = progress {
-            self.failed = Some(e);
-            self.say_goodbye(t, e);
-        }
-        progress
+        self.mesh.check()?;
+        self.advance(t).inspect_err(|e| self.mesh.fail(t, *e))
     }
 
     fn advance<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
         let now = t.now();
-        self.polled.clear();
-        t.poll_cq(self.cq, &mut self.polled)?;
-        for n in 0..self.polled.as_slice().len() {
-            self.take(self.polled.as_slice()[n])?;
+        for n in 0..self.mesh.poll(t)? {
+            if let Heard::Chunk { channel, tag, len, .. } = self.mesh.hear(n)? {
+                let rank = self.mesh.channels[channel].peer;
+                self.taken += 1;
+                self.peers[channel].arrive((rank, tag), len, self.rounds)?;
+            }
         }
         self.post_taken(t)?;
         for peer in 0..self.peers.len() {
@@ -220,51 +192,17 @@ impl AllToAll {
             return Ok(Progress::Complete);
         }
         let until = self.check_deadlines(now)?;
-        match self.polled.is_full() {
+        match self.mesh.has_more() {
             true => Ok(Progress::Again),
-            false => Ok(Progress::Wait { on: WaitSet::cq(self.cq), until }),
+            false => Ok(Progress::Wait { on: WaitSet::cq(self.mesh.cq), until }),
         }
     }
 
     /// Everything has come and has gone, and no work request names the memory any more.
     fn is_complete(&self) -> bool {
         let round = self.rounds;
-        self.peers.iter().all(|p| {
-            let all_sent = round == 0 || p.sent == p.out.len();
-            p.missing(round) == 0 && all_sent && p.channel.outstanding == 0
-        })
-    }
-
-    fn take(&mut self, c: Completion) -> Result<(), AggregateError> {
-        match c {
-            Completion::Send { qp, retired, .. } => {
-                let peer = self.peer_of(qp)?;
-                self.peers[peer].channel.outstanding -= retired;
-                Ok(())
-            }
-            Completion::Recv { qp, len, imm, .. } => {
-                let peer = self.peer_of(qp)?;
-                let rank = self.peers[peer].channel.peer;
-                let tag = imm.and_then(Tag::decode).ok_or(AggregateError::Stray { rank })?;
-                self.taken += 1;
-                match tag.kind {
-                    Kind::GaveUp => {
-                        let because = self.config.first_rank + tag.chunk;
-                        Err(AggregateError::GaveUp { rank, because })
-                    }
-                    Kind::Chunk => self.peers[peer].arrive(tag, len, self.rounds),
-                }
-            }
-            Completion::Error { qp, status, .. } => {
-                let rank = self.peers[self.peer_of(qp)?].channel.peer;
-                Err(AggregateError::Lost { rank, status })
-            }
-        }
-    }
-
-    fn peer_of(&self, qp: QpId) -> Result<usize, AggregateError> {
-        let peer = self.by_qp.get(qp.index() as usize).map(|p| *p as usize);
-        peer.filter(|p| *p < self.peers.len()).ok_or(AggregateError::BadHandle)
+        let all_sent = |p: &Peer| round == 0 || p.sent == p.out.len();
+        self.peers.iter().all(|p| p.missing(round) == 0 && all_sent(p)) && self.mesh.is_idle()
     }
 
     /// Sends what may go to a peer, and rings.
@@ -275,19 +213,14 @@ impl AllToAll {
         peer: usize,
     ) -> Result<(), AggregateError> {
         loop {
-            let p = &self.peers[peer];
-            let busy = p.channel.outstanding >= self.config.window || !p.channel.has_room(t);
+            let channel = &self.mesh.channels[peer];
+            let busy = channel.outstanding >= self.config.window || !channel.has_room(t);
             if busy || self.rounds == 0 || !self.gather(peer) {
                 break;
             }
             self.push(t, now, peer)?;
         }
-        let batcher = &mut self.peers[peer].channel.batcher;
-        if batcher.held() > 0 {
-            let ring = |error| PushError::Ring { error, rung: 0, staged: false };
-            batcher.flush(t).map_err(ring)?;
-        }
-        Ok(())
+        self.mesh.channels[peer].flush(t)
     }
 
     /// Puts the next message for a peer together, in `sges`; whether there is one to send now.
@@ -308,7 +241,7 @@ impl AllToAll {
                 None => out.at,
                 Some(_) => self.inbox_of(self.rounds - 1) + out.at,
             };
-            self.sges.push(self.mr.sge(from, out.len).expect("pieces lie in the region"));
+            self.sges.push(self.mesh.mr.sge(from, out.len).expect("pieces lie in the region"));
             bytes += u64::from(out.len);
         }
         !self.sges.is_empty()
@@ -330,21 +263,19 @@ impl AllToAll {
         peer: usize,
     ) -> Result<(), AggregateError> {
         let round = self.rounds - 1;
-        let p = &mut self.peers[peer];
+        let (p, channel) = (&mut self.peers[peer], &mut self.mesh.channels[peer]);
         let imm = Tag::of(Place { round, chunk: p.sent as u32 }).encode();
-        let Remote { addr, rkey } = p.channel.remote;
-        let to = addr.wrapping_add(p.out[p.sent].to + (round % 2) * p.stride);
+        let to = channel.remote_at(p.out[p.sent].to + (round % 2) * p.stride);
         let count = self.sges.len();
         let passed = p.out[p.sent..p.sent + count].iter().any(|o| o.needs.is_some());
         let bytes: u64 = self.sges.iter().map(|s| u64::from(s.len)).sum();
         if bytes == 0 {
             self.sges.clear();
         }
-        let op = SendOp::WriteImm(Remote { addr: to, rkey }, imm);
+        let op = SendOp::WriteImm(to, imm);
         let data = Data::Sge(&self.sges);
         let wr = SendWr { wr_id: 0, op, data, flags: SendFlags::SIGNALED, dest: None };
-        p.channel.batcher.push(t, now, &wr, Cue::More)?;
-        p.channel.outstanding += 1;
+        channel.push(t, now, &wr)?;
         p.sent += count;
         self.stats.count(bytes, passed);
         Ok(())
@@ -353,55 +284,37 @@ impl AllToAll {
     /// Posts receives that were taken.
     fn post_taken<T: Transport>(&mut self, t: &mut T) -> Result<(), AggregateError> {
         while self.taken > 0 {
-            let nothing = [self.receive_of_nothing(); 16];
+            let nothing = [self.mesh.receive_of_nothing(); 16];
             let count = self.taken.min(16);
-            t.post_recv(RecvQueue::Srq(self.srq), &nothing[..count as usize])?;
+            t.post_recv(RecvQueue::Srq(self.mesh.srq), &nothing[..count as usize])?;
             self.taken -= count;
         }
         Ok(())
-    }
-
-    /// A receive for a message whose bytes go elsewhere.
-    fn receive_of_nothing(&self) -> RecvWr {
-        RecvWr { wr_id: 0, sge: self.mr.sge(0, 0).expect("no bytes") }
     }
 
     /// The next deadline, if none has passed.
     fn check_deadlines(&self, now: Time) -> Result<Time, AggregateError> {
         let first = self.began + self.config.hop_deadline;
         let last = self.began + self.config.hop_deadline * u64::from(self.hops);
-        let late = |p: &&Peer| p.missing(self.rounds) > 0;
-        let error = |p: &Peer| {
-            let (rank, round) = (p.channel.peer, self.rounds - 1);
-            AggregateError::Late { rank, chunk: p.next_piece(), round }
+        let late = |at: &usize| self.peers[*at].missing(self.rounds) > 0;
+        let error = |at: usize| {
+            let (rank, chunk) = (self.mesh.channels[at].peer, self.peers[at].next_piece());
+            AggregateError::Late { rank, chunk, round: self.rounds - 1 }
         };
+        let all = 0..self.peers.len();
         // A relay gives up before those that wait for what it would pass on, and names the cause.
-        if let Some(p) = self.peers.iter().filter(|p| p.passed_on).find(late) {
-            return if now < first { Ok(first) } else { Err(error(p)) };
+        if let Some(at) = all.clone().filter(|at| self.peers[*at].passed_on).find(late) {
+            return if now < first { Ok(first) } else { Err(error(at)) };
         }
         if now < last {
             return Ok(last);
         }
-        let open = |p: &&Peer| p.sent < p.out.len() || p.channel.outstanding > 0;
-        let peer = self.peers.iter().find(late).or_else(|| self.peers.iter().find(open));
-        Err(error(peer.expect("a round that is not complete waits for somebody")))
-    }
-
-    /// Tells all peers that nothing more will come. What cannot be told is noticed at the
-    /// deadline.
-    fn say_goodbye<T: Transport>(&mut self, t: &mut T, why: AggregateError) {
-        let because = why.culprit().unwrap_or(self.rank) - self.config.first_rank;
-        let op = SendOp::SendImm(Tag::gave_up(because).encode());
-        let (data, flags) = (Data::Sge(&[]), SendFlags::SIGNALED);
-        let wr = SendWr { wr_id: 0, op, data, flags, dest: None };
-        for c in self.peers.iter_mut().map(|p| &mut p.channel) {
-            // Of a round that has failed nothing leaves any more.
-            t.unstage(c.qp);
-            c.batcher.forget();
-            if t.stage(c.qp, &wr).is_ok() {
-                let _lost_with_the_connection = t.ring(c.qp, Ring::Auto);
-            }
-        }
+        let open = |at: &usize| {
+            let p = &self.peers[*at];
+            p.sent < p.out.len() || self.mesh.channels[*at].outstanding > 0
+        };
+        let at = all.clone().find(late).or_else(|| all.clone().find(open));
+        Err(error(at.expect("a round that is not complete waits for somebody")))
     }
 
     /// Destroys the objects. Peers that still send get errors.
@@ -409,13 +322,7 @@ impl AllToAll {
     /// # Errors
     /// A queue that somebody else uses too.
     pub fn close<T: Control>(self, t: &mut T) -> Result<(), DestroyError> {
-        for p in &self.peers {
-            let _already_gone = t.destroy_qp(p.channel.qp);
-        }
-        t.destroy_srq(self.srq)?;
-        t.destroy_cq(self.cq)?;
-        let _already_gone = t.dereg_mr(self.mr.id);
-        t.dealloc_pd(self.pd)
+        self.mesh.close(t)
     }
 }
 
@@ -441,9 +348,14 @@ impl Peer {
         (self.arrived % self.lens.len() as u64) as u32
     }
 
-    /// A message of one or several pieces has come, where `rounds` have begun here.
-    fn arrive(&mut self, tag: Tag, len: u32, rounds: u64) -> Result<(), AggregateError> {
-        let (rank, chunk) = (self.channel.peer, tag.chunk);
+    /// A message of one or several pieces has come from a rank, where `rounds` have begun here.
+    fn arrive(
+        &mut self,
+        (rank, tag): (u32, Tag),
+        len: u32,
+        rounds: u64,
+    ) -> Result<(), AggregateError> {
+        let chunk = tag.chunk;
         let each = self.lens.len() as u64;
         let due = Place { round: self.arrived / each, chunk: self.next_piece() };
         match tag.against(due) {

@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
+use crate::policy::mesh::fingerprint;
+
 /// By which way bytes leave a place.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Route {
@@ -320,19 +322,12 @@ impl Exchange {
 
     /// A number that the same exchange has everywhere.
     pub(super) fn fingerprint(&self) -> u64 {
-        // FNV-1a over words, as for plans of sums.
-        let fold = |h: u64, v: u64| (h ^ v).wrapping_mul(0x0100_0000_01B3);
-        let mut h = fold(0xCBF2_9CE4_8422_2325, self.route as u64);
-        for place in &self.place_of {
-            h = fold(h, u64::from(*place));
-        }
-        for p in &self.parcels {
-            h = [p.from.into(), p.place.into(), p.outbox, p.bytes].into_iter().fold(h, fold);
-        }
-        for s in &self.slices {
-            h = [s.to.into(), s.offset, s.bytes].into_iter().fold(h, fold);
-        }
-        h
+        let places = self.place_of.iter().map(|p| u64::from(*p));
+        let parcels =
+            self.parcels.iter().flat_map(|p| [p.from.into(), p.place.into(), p.outbox, p.bytes]);
+        let slices = self.slices.iter().flat_map(|s| [s.to.into(), s.offset, s.bytes]);
+        let route = core::iter::once(self.route as u64);
+        fingerprint(route.chain(places).chain(parcels).chain(slices))
     }
 }
 

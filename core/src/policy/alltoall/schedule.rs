@@ -160,13 +160,6 @@ impl Schedule {
         self.hops
     }
 
-    /// Whether `relay` passes something on that `from` sends to it.
-    pub(super) fn passes_on(&self, relay: u32, from: u32) -> bool {
-        let out = self.streams.range((relay, 0)..=(relay, u32::MAX));
-        let is = |o: &Origin| matches!(o, Origin::Inbox { from: f, .. } if *f == from);
-        out.flat_map(|(_, s)| &s.pieces).any(|p| is(&p.origin))
-    }
-
     /// Connections of a member.
     pub fn peers(&self, member: u32) -> u32 {
         self.streams.keys().filter(|(from, _)| *from == member).count() as u32

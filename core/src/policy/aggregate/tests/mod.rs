@@ -83,7 +83,7 @@ impl Member {
             Some(Fault::Dies(at)) if self.steps > at => return sleep(t, NEVER),
             Some(Fault::Sleeps(at, span)) if self.steps == at => return sleep(t, span),
             Some(Fault::QpError(at, which)) if self.steps == at => {
-                let channels = &self.state.as_ref()?.channels;
+                let channels = &self.state.as_ref()?.mesh.channels;
                 let qp = channels[which % channels.len()].qp;
                 let attr = crate::transport::QpAttr { state: QpState::Err, ..Default::default() };
                 // From RESET there is no way there.

@@ -63,8 +63,8 @@ impl Member {
             Some(Fault::Dies(at)) if self.steps > at => return sleep(t, NEVER),
             Some(Fault::Sleeps(at, span)) if self.steps == at => return sleep(t, span),
             Some(Fault::QpError(at, which)) if self.steps == at => {
-                let peers = &self.state.as_ref()?.peers;
-                let qp = peers.get(which % peers.len().max(1))?.channel.qp;
+                let channels = &self.state.as_ref()?.mesh.channels;
+                let qp = channels.get(which % channels.len().max(1))?.qp;
                 let attr = QpAttr { state: QpState::Err, ..Default::default() };
                 // From RESET there is no way there.
                 let _refused = t.modify_qp(qp, &attr, QpAttrMask::STATE);

@@ -93,7 +93,7 @@ fn a_round_begins_when_the_last_one_is_over() {
     assert_eq!(
         b.step(&mut ideal.at(1)),
         Ok(Progress::Wait {
-            on: WaitSet::cq(b.cq),
+            on: WaitSet::cq(b.mesh.cq),
             until: Time::ZERO + AllToAllConfig::default().hop_deadline,
         })
     );

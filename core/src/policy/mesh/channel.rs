@@ -1,10 +1,16 @@
-//! Connections between members: one queue pair for contributions and one for sums.
+//! Connections between members: a queue pair each, and how both ends find each other.
 
-use super::config::RIGHTS;
-use super::error::AggregateError;
-use crate::policy::Batcher;
-use crate::transport::{Control, Endpoint, QpAttr, QpId, RcParams, Remote, Transport};
-use crate::verbs::{Mtu, Rkey};
+use crate::policy::aggregate::{AggregateError, ConfigError};
+use crate::policy::{BatchConfig, Batcher, Cue, PushError};
+use crate::transport::{
+    Control, Endpoint, MemKind, QpAttr, QpId, RcParams, Remote, SendWr, Transport,
+};
+use crate::units::{Span, Time};
+use crate::verbs::{AccessFlags, Mtu, Rkey};
+
+/// Rights of the region and of the queue pairs: peers write into it and read from it.
+pub(super) const RIGHTS: AccessFlags =
+    AccessFlags::LOCAL_WRITE.union(AccessFlags::REMOTE_WRITE).union(AccessFlags::REMOTE_READ);
 
 /// How all connections of a group are made.
 #[derive(Copy, Clone, Debug)]
@@ -15,6 +21,24 @@ pub(in crate::policy) struct Wiring {
     pub attr: QpAttr,
     /// Path MTU; `None`: the smaller one of both ports.
     pub path_mtu: Option<Mtu>,
+    /// Where the region is, and where the work queues are.
+    pub memory: MemKind,
+    pub queue_memory: MemKind,
+    /// How work requests for one peer are rung together.
+    pub batch: BatchConfig,
+    /// Rank of member 0.
+    pub first_rank: u32,
+    /// How long the members may take to find each other.
+    pub connect_deadline: Span,
+}
+
+impl Wiring {
+    /// The number of a rank among `members`.
+    pub fn member(&self, rank: u32, members: u32) -> Result<u32, ConfigError> {
+        let first = self.first_rank;
+        let member = rank.checked_sub(first).filter(|m| *m < members);
+        member.ok_or(ConfigError::NoMember { rank, first, members })
+    }
 }
 
 /// What a connection is for, seen from one end.
@@ -48,6 +72,20 @@ impl Class {
     pub const fn sends(self) -> bool {
         matches!(self, Self::ToParent | Self::ToSink | Self::Both)
     }
+
+    /// Whether what comes takes receives of the shared queue.
+    pub const fn shares_receives(self) -> bool {
+        matches!(self, Self::FromChild | Self::Both)
+    }
+
+    /// Depths of the send and the receive queue with so many chunks under way. Each end may have
+    /// a last word beside them.
+    pub const fn depths(self, chunks: u32) -> (u32, u32) {
+        match self {
+            Self::FromSource => (1, chunks + 1),
+            Self::FromChild | Self::ToParent | Self::ToSink | Self::Both => (chunks + 2, 1),
+        }
+    }
 }
 
 /// One end of a connection.
@@ -73,11 +111,37 @@ impl Channel {
     pub fn has_room<T: Transport>(&self, t: &T) -> bool {
         t.sq_free(self.qp) > 1
     }
+
+    /// The peer's memory from so many bytes on.
+    pub const fn remote_at(&self, offset: u64) -> Remote {
+        Remote { addr: self.remote.addr.wrapping_add(offset), rkey: self.remote.rkey }
+    }
+
+    /// Stages a work request behind those that are held.
+    pub fn push<T: Transport>(
+        &mut self,
+        t: &mut T,
+        now: Time,
+        wr: &SendWr<'_>,
+    ) -> Result<(), AggregateError> {
+        self.batcher.push(t, now, wr, Cue::More)?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Rings for what is held.
+    pub fn flush<T: Transport>(&mut self, t: &mut T) -> Result<(), AggregateError> {
+        if self.batcher.held() > 0 {
+            let ring = |error| PushError::Ring { error, rung: 0, staged: false };
+            self.batcher.flush(t).map_err(ring)?;
+        }
+        Ok(())
+    }
 }
 
 /// What one end tells the other: how to connect, where to write or read, and what it believes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(in crate::policy) struct Card {
+pub(super) struct Card {
     pub endpoint: Endpoint,
     pub memory: Remote,
     pub fingerprint: u64,
@@ -116,7 +180,7 @@ const fn ready_key(base: u64, peer: u32) -> u64 {
 }
 
 /// Publishes this end.
-pub(in crate::policy) fn publish<T: Control>(
+pub(super) fn publish<T: Control>(
     t: &mut T,
     wiring: &Wiring,
     channel: &Channel,
@@ -130,7 +194,7 @@ pub(in crate::policy) fn publish<T: Control>(
 }
 
 /// Connects this end if the other has published; whether it has.
-pub(in crate::policy) fn link<T: Control>(
+pub(super) fn link<T: Control>(
     t: &mut T,
     wiring: &Wiring,
     channel: &mut Channel,
@@ -155,12 +219,12 @@ pub(in crate::policy) fn link<T: Control>(
 }
 
 /// Tells `peer` that it may send.
-pub(in crate::policy) fn announce<T: Control>(t: &mut T, wiring: &Wiring, peer: u32) {
+pub(super) fn announce<T: Control>(t: &mut T, wiring: &Wiring, peer: u32) {
     t.publish_to(peer, ready_key(wiring.key, peer), &[]);
 }
 
 /// Whether `peer` takes messages.
-pub(in crate::policy) fn is_ready<T: Control>(
+pub(super) fn is_ready<T: Control>(
     t: &mut T,
     wiring: &Wiring,
     peer: u32,
@@ -173,7 +237,7 @@ pub(in crate::policy) fn is_ready<T: Control>(
 mod tests {
     use super::*;
     use crate::transport::Address;
-    use crate::verbs::{Mtu, Psn, Qpn};
+    use crate::verbs::{Psn, Qpn};
 
     #[test]
     fn cards_survive_the_bootstrap() {

@@ -2,7 +2,7 @@
 
 use core::cmp::Ordering;
 
-use super::chunks::Place;
+use crate::policy::aggregate::Place;
 
 /// What a message is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -61,14 +61,14 @@ impl Tag {
 }
 
 /// Id of a READ: the lane, and the place of the child among those of the lane.
-pub(super) const fn read_id(lane: usize, child: usize) -> u64 {
+pub(in crate::policy) const fn read_id(lane: usize, child: usize) -> u64 {
     READ | (lane as u64) << 32 | child as u64
 }
 
 const READ: u64 = 1 << 60;
 
 /// What [`read_id`] was made of; `None` for the id of a message.
-pub(super) const fn read_of(wr_id: u64) -> Option<(usize, usize)> {
+pub(in crate::policy) const fn read_of(wr_id: u64) -> Option<(usize, usize)> {
     if wr_id & READ == 0 {
         return None;
     }

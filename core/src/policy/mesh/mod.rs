@@ -1,0 +1,310 @@
+//! A member's connections to others, for policies in which a group works together: the objects,
+//! the exchange of endpoints, what completions say, and the last word.
+
+mod channel;
+mod tag;
+
+pub(super) use channel::{Class, Wiring};
+pub(super) use tag::{Tag, read_id, read_of};
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::policy::Batcher;
+use crate::policy::aggregate::{AggregateError, Progress};
+use crate::transport::{
+    Completion, Completions, Contents, Control, CqId, Data, DestroyError, Mr, PdId, QpId, QpInit,
+    QpSize, RecvQueue, RecvWr, Remote, Ring, SendOp, SendWr, SrqId, Transport, WaitSet,
+};
+use crate::units::Time;
+use crate::verbs::{QpType, SendFlags};
+
+use channel::{Channel, RIGHTS, announce, is_ready, link, publish};
+use tag::Kind;
+
+/// Completions taken by one poll. Higher: fewer calls; a burst is handled later.
+const POLL_BATCH: usize = 64;
+
+/// A number that those share who have the same words: FNV-1a over them, enough to notice a slip.
+pub(super) fn fingerprint(words: impl IntoIterator<Item = u64>) -> u64 {
+    let fold = |h: u64, word: u64| (h ^ word).wrapping_mul(0x0100_0000_01B3);
+    words.into_iter().fold(0xCBF2_9CE4_8422_2325, fold)
+}
+
+/// How far the set-up is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Opening {
+    /// So many connections are up.
+    Linking(usize),
+    /// All are; peers were told.
+    Announced,
+    /// All peers take messages.
+    Open,
+}
+
+/// What the connections of a member share.
+pub(super) struct Shared {
+    /// Bytes of the region.
+    pub bytes: u64,
+    /// Whether it has bytes, or only a length.
+    pub contents: Contents,
+    /// Entries of the completion queue: everything that can be outstanding at once.
+    pub cq: u32,
+    /// Receives of the shared queue.
+    pub srq: u32,
+    /// The members at the other ends, each once, in the order in which they are told.
+    pub peers: Vec<u32>,
+}
+
+/// One end of a connection, before it is there.
+pub(super) struct End {
+    /// The member at the other end.
+    pub member: u32,
+    pub class: Class,
+    /// Messages of the policy that may be under way.
+    pub depth: u32,
+    /// Elements of the longest scatter list.
+    pub sges: u32,
+    /// Where what the peer may write or read begins in the region.
+    pub offset: u64,
+}
+
+/// What a completion says.
+pub(super) enum Heard {
+    /// A work request is done.
+    Sent { wr_id: u64 },
+    /// A message has come over this connection into the receive of this id, so many bytes long.
+    Chunk { channel: usize, wr_id: u64, tag: Tag, len: u32 },
+}
+
+/// The connections of one member.
+#[derive(Clone, Debug)]
+pub(super) struct Mesh {
+    wiring: Wiring,
+    /// Own rank.
+    pub rank: u32,
+    fingerprint: u64,
+    pd: PdId,
+    pub mr: Mr,
+    pub cq: CqId,
+    pub srq: SrqId,
+    /// In the order in which they were added.
+    pub channels: Vec<Channel>,
+    /// Connection by index of the QP's handle.
+    by_qp: Vec<u32>,
+    /// Ranks of the peers, in the order in which they are told.
+    peers: Vec<u32>,
+    opening: Opening,
+    opened: Time,
+    polled: Completions,
+    failed: Option<AggregateError>,
+}
+
+impl Mesh {
+    /// Creates what the connections share.
+    pub fn open<T: Control>(
+        t: &mut T,
+        wiring: Wiring,
+        fingerprint: u64,
+        shared: Shared,
+    ) -> Result<Self, AggregateError> {
+        let Shared { bytes, contents, cq, srq, mut peers } = shared;
+        peers.iter_mut().for_each(|p| *p += wiring.first_rank);
+        let pd = t.create_pd()?;
+        let mr = t.alloc_mr(pd, bytes, wiring.memory, RIGHTS, contents)?;
+        let (cq, srq) = (t.create_cq(cq)?, t.create_srq(pd, srq)?);
+        Ok(Self {
+            wiring,
+            rank: t.rank(),
+            fingerprint,
+            pd,
+            mr,
+            cq,
+            srq,
+            channels: vec![],
+            by_qp: vec![],
+            peers,
+            opening: Opening::Linking(0),
+            opened: t.now(),
+            polled: Completions::with_capacity(POLL_BATCH),
+            failed: None,
+        })
+    }
+
+    /// Creates a queue pair and publishes its endpoint.
+    pub fn add<T: Control>(&mut self, t: &mut T, end: &End) -> Result<(), AggregateError> {
+        let (max_send_wr, max_recv_wr) = end.class.depths(end.depth);
+        let qp = t.create_qp(&QpInit {
+            ty: QpType::Rc,
+            pd: self.pd,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            srq: end.class.shares_receives().then_some(self.srq),
+            size: QpSize { max_send_wr, max_recv_wr, max_send_sge: end.sges, max_inline: 0 },
+            sq_sig_all: true,
+            queue_memory: self.wiring.queue_memory,
+        })?;
+        let channel = Channel {
+            peer: self.wiring.first_rank + end.member,
+            class: end.class,
+            qp,
+            batcher: Batcher::new(self.wiring.batch, qp, &t.qp_caps(qp)?),
+            remote: Remote::default(),
+            depth: end.depth,
+            outstanding: 0,
+            taken: 0,
+        };
+        let memory = Remote { addr: self.mr.addr + end.offset, rkey: self.mr.rkey };
+        publish(t, &self.wiring, &channel, memory, self.fingerprint)?;
+        let index = qp.index() as usize;
+        self.by_qp.resize(self.by_qp.len().max(index + 1), u32::MAX);
+        self.by_qp[index] = self.channels.len() as u32;
+        self.channels.push(channel);
+        Ok(())
+    }
+
+    /// Connects to the peers as they appear.
+    pub fn connect<T: Control>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
+        self.check()?;
+        self.go_on(t).inspect_err(|e| self.failed = Some(*e))
+    }
+
+    fn go_on<T: Control>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
+        while let Opening::Linking(n) = self.opening {
+            let Some(channel) = self.channels.get_mut(n) else {
+                self.post_first(t)?;
+                self.peers.iter().for_each(|peer| announce(t, &self.wiring, *peer));
+                self.opening = Opening::Announced;
+                break;
+            };
+            if !link(t, &self.wiring, channel, self.fingerprint)? {
+                let rank = channel.peer;
+                return self.wait_for(t, rank);
+            }
+            self.opening = Opening::Linking(n + 1);
+        }
+        if self.opening == Opening::Announced {
+            for &peer in &self.peers {
+                if !is_ready(t, &self.wiring, peer)? {
+                    return self.wait_for(t, peer);
+                }
+            }
+            self.opening = Opening::Open;
+        }
+        Ok(Progress::Complete)
+    }
+
+    fn wait_for<T: Transport>(&self, t: &T, rank: u32) -> Result<Progress, AggregateError> {
+        let until = self.opened + self.wiring.connect_deadline;
+        if t.now() >= until {
+            return Err(AggregateError::NoPeer { rank });
+        }
+        Ok(Progress::Wait { on: WaitSet::BOOTSTRAP, until })
+    }
+
+    /// Receives of the queue pairs that have their own. Those of the shared queue are there since
+    /// it is.
+    fn post_first<T: Transport>(&self, t: &mut T) -> Result<(), AggregateError> {
+        for c in self.channels.iter().filter(|c| c.class == Class::FromSource) {
+            let receives = vec![self.receive_of_nothing(); c.depth as usize + 1];
+            t.post_recv(RecvQueue::Qp(c.qp), &receives)?;
+        }
+        Ok(())
+    }
+
+    /// A receive for a message whose bytes, if any, go elsewhere.
+    pub fn receive_of_nothing(&self) -> RecvWr {
+        RecvWr { wr_id: 0, sge: self.mr.sge(0, 0).expect("no bytes") }
+    }
+
+    /// Whether all peers take messages.
+    pub fn is_open(&self) -> bool {
+        self.opening == Opening::Open
+    }
+
+    /// The error that has ended it, if one has.
+    pub const fn check(&self) -> Result<(), AggregateError> {
+        match self.failed {
+            Some(e) => Err(e),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes completions; how many. [`Mesh::hear`] says what they are.
+    pub fn poll<T: Transport>(&mut self, t: &mut T) -> Result<usize, AggregateError> {
+        self.polled.clear();
+        t.poll_cq(self.cq, &mut self.polled)?;
+        Ok(self.polled.as_slice().len())
+    }
+
+    /// Whether the last poll may have left completions behind.
+    pub fn has_more(&self) -> bool {
+        self.polled.is_full()
+    }
+
+    /// What the `n`th completion of the last poll says.
+    pub fn hear(&mut self, n: usize) -> Result<Heard, AggregateError> {
+        match self.polled.as_slice()[n] {
+            Completion::Send { wr_id, qp, retired, .. } => {
+                let channel = self.channel_of(qp)?;
+                self.channels[channel].outstanding -= retired;
+                Ok(Heard::Sent { wr_id })
+            }
+            Completion::Recv { wr_id, qp, len, imm, .. } => {
+                let channel = self.channel_of(qp)?;
+                let rank = self.channels[channel].peer;
+                let tag = imm.and_then(Tag::decode).ok_or(AggregateError::Stray { rank })?;
+                match tag.kind {
+                    Kind::Chunk => Ok(Heard::Chunk { channel, wr_id, tag, len }),
+                    Kind::GaveUp => {
+                        let because = self.wiring.first_rank + tag.chunk;
+                        Err(AggregateError::GaveUp { rank, because })
+                    }
+                }
+            }
+            Completion::Error { qp, status, .. } => {
+                let rank = self.channels[self.channel_of(qp)?].peer;
+                Err(AggregateError::Lost { rank, status })
+            }
+        }
+    }
+
+    fn channel_of(&self, qp: QpId) -> Result<usize, AggregateError> {
+        let channel = self.by_qp.get(qp.index() as usize).map(|c| *c as usize);
+        channel.filter(|c| *c < self.channels.len()).ok_or(AggregateError::BadHandle)
+    }
+
+    /// Whether no work request names the region any more.
+    pub fn is_idle(&self) -> bool {
+        self.channels.iter().all(|c| c.outstanding == 0)
+    }
+
+    /// An error ends it: tells all that wait for this member that nothing more will come. What
+    /// cannot be told is noticed at the deadline.
+    pub fn fail<T: Transport>(&mut self, t: &mut T, why: AggregateError) {
+        self.failed = Some(why);
+        let because = why.culprit().unwrap_or(self.rank) - self.wiring.first_rank;
+        let op = SendOp::SendImm(Tag::gave_up(because).encode());
+        let (data, flags) = (Data::Sge(&[]), SendFlags::SIGNALED);
+        let wr = SendWr { wr_id: 0, op, data, flags, dest: None };
+        for c in self.channels.iter_mut().filter(|c| c.class.sends()) {
+            // Of a round that has failed nothing leaves any more.
+            t.unstage(c.qp);
+            c.batcher.forget();
+            if t.stage(c.qp, &wr).is_ok() {
+                let _lost_with_the_connection = t.ring(c.qp, Ring::Auto);
+            }
+        }
+    }
+
+    /// Destroys the objects. Peers that still send get errors.
+    pub fn close<T: Control>(self, t: &mut T) -> Result<(), DestroyError> {
+        for c in &self.channels {
+            let _already_gone = t.destroy_qp(c.qp);
+        }
+        t.destroy_srq(self.srq)?;
+        t.destroy_cq(self.cq)?;
+        let _already_gone = t.dereg_mr(self.mr.id);
+        t.dealloc_pd(self.pd)
+    }
+}
