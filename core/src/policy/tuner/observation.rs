@@ -1,7 +1,7 @@
 //! What a tuner goes by: a window's counts and latencies.
 
 use super::Histogram;
-use crate::units::{Span, Time};
+use crate::units::{PS_PER_S, Span, Time};
 
 /// What happened in one window of time. A program fills it from its own completions, mostly by a
 /// [`Meter`]; what its back end does not tell stays 0.
@@ -71,8 +71,7 @@ impl Observation {
 }
 
 fn per_second(count: u128, time: Span) -> u64 {
-    const PS_PER_S: u128 = 1_000_000_000_000;
-    let rate = (count * PS_PER_S).checked_div(time.as_ps().into()).unwrap_or(0);
+    let rate = (count * u128::from(PS_PER_S)).checked_div(time.as_ps().into()).unwrap_or(0);
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
