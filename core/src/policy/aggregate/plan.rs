@@ -176,9 +176,9 @@ impl Plan {
     /// # Errors
     /// Fewer than two members, or no lanes.
     pub fn direct(members: u32, lanes: u32) -> Result<Self, PlanError> {
-        Self::mirrored(members, lanes, |lane, member| {
+        Self::mirrored(members, lanes, |lane| {
             let root = lane % members;
-            (member != root).then_some(root)
+            move |member| (member != root).then_some(root)
         })
     }
 
@@ -191,18 +191,14 @@ impl Plan {
     /// than two members, no lanes.
     pub fn two_hop(groups: &[Group], lanes: u32) -> Result<Self, PlanError> {
         let group_of = check(groups)?;
-        let fewest = groups.iter().map(|g| g.aggregators.len()).min().unwrap_or(1);
-        let aggregator = |lane: u32, group: usize| {
-            let of = &groups[group].aggregators;
-            of[lane as usize % of.len()]
-        };
-        Self::mirrored(group_of.len() as u32, lanes, |lane, member| {
-            let group = group_of[member as usize] as usize;
-            let at = lane as usize;
-            let top = (at / fewest + at % fewest) % groups.len();
-            let (near, root) = (aggregator(lane, group), aggregator(lane, top));
-            let up = if member == near { root } else { near };
-            (member != up).then_some(up)
+        Self::mirrored(group_of.len() as u32, lanes, |lane| {
+            let (aggregators, top) = aggregators(groups, lane);
+            let (group_of, root) = (&group_of, aggregators[top]);
+            move |member| {
+                let near = aggregators[group_of[member as usize] as usize];
+                let up = if member == near { root } else { near };
+                (member != up).then_some(up)
+            }
         })
     }
 
@@ -213,7 +209,8 @@ impl Plan {
     /// Fewer than two members, or more than [`MAX_LANES`], as there is a lane for each.
     pub fn ring(members: u32) -> Result<Self, PlanError> {
         let next = |m: u32| (m + 1) % members;
-        let mut plan = Self::mirrored(members, members, |lane, m| (m != lane).then(|| next(m)))?;
+        let parent = |lane| move |m| (m != lane).then(|| next(m));
+        let mut plan = Self::mirrored(members, members, parent)?;
         for (lane, tree) in (0..).zip(&mut plan.trees) {
             for (m, source) in (0..).zip(&mut tree.source) {
                 *source = (m != lane).then(|| (m + members - 1) % members);
@@ -222,11 +219,23 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A plan in which the sum comes back on the way of the contributions.
-    fn mirrored(
+    /// A plan in which the sum comes back on the way of the contributions; `parent` has those of a
+    /// lane.
+    fn mirrored<F: Fn(u32) -> Option<u32>>(
         members: u32,
         lanes: u32,
-        parent: impl Fn(u32, u32) -> Option<u32>,
+        parent: impl Fn(u32) -> F,
+    ) -> Result<Self, PlanError> {
+        Self::of_lanes(members, lanes, |lane| {
+            let parent: Vec<_> = (0..members).map(parent(lane)).collect();
+            Tree { source: parent.clone(), height: heights(&parent), parent }
+        })
+    }
+
+    fn of_lanes(
+        members: u32,
+        lanes: u32,
+        tree: impl FnMut(u32) -> Tree,
     ) -> Result<Self, PlanError> {
         if members < 2 {
             return Err(PlanError::TooFew { members });
@@ -234,10 +243,6 @@ impl Plan {
         if !(1..=MAX_LANES).contains(&lanes) {
             return Err(PlanError::Lanes { got: lanes });
         }
-        let tree = |lane| {
-            let parent: Vec<_> = (0..members).map(|m| parent(lane, m)).collect();
-            Tree { source: parent.clone(), height: heights(&parent), parent }
-        };
         Ok(Self { trees: (0..lanes).map(tree).collect(), absent: vec![] })
     }
 
@@ -340,6 +345,15 @@ impl Plan {
 
 fn whose(of: &[Option<u32>], member: u32) -> Vec<u32> {
     (0..).zip(of).filter(|(_, p)| **p == Some(member)).map(|(m, _)| m).collect()
+}
+
+/// The aggregator of each group in a lane, and the group whose aggregator is the root. Roots are
+/// spread over groups and aggregators.
+fn aggregators(groups: &[Group], lane: u32) -> (Vec<u32>, usize) {
+    let lane = lane as usize;
+    let fewest = groups.iter().map(|g| g.aggregators.len()).min().unwrap_or(1);
+    let of_lane = groups.iter().map(|g| g.aggregators[lane % g.aggregators.len()]);
+    (of_lane.collect(), (lane / fewest + lane % fewest) % groups.len())
 }
 
 /// The group of each member.

@@ -1,9 +1,8 @@
 //! Sums in two levels: inside each group, then from group to group, then back inside.
 
 use alloc::vec;
-use alloc::vec::Vec;
 
-use super::{Group, MAX_LANES, Plan, PlanError, Tree, check, heights};
+use super::{Group, Plan, PlanError, Tree, aggregators, check, heights};
 
 /// How the members of a group pass contributions to the one that collects them.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -30,24 +29,14 @@ impl Plan {
     /// # Errors
     /// As [`Plan::two_hop`].
     pub fn two_level(groups: &[Group], inside: Inside, lanes: u32) -> Result<Self, PlanError> {
-        let members = check(groups)?.len() as u32;
-        if members < 2 {
-            return Err(PlanError::TooFew { members });
-        }
-        if !(1..=MAX_LANES).contains(&lanes) {
-            return Err(PlanError::Lanes { got: lanes });
-        }
-        let trees = (0..lanes).map(|lane| tree(groups, inside, lane as usize, members as usize));
-        Ok(Self { trees: trees.collect(), absent: vec![] })
+        let members = check(groups)?.len();
+        Self::of_lanes(members as u32, lanes, |lane| tree(groups, inside, lane, members))
     }
 }
 
 /// One lane.
-fn tree(groups: &[Group], inside: Inside, lane: usize, members: usize) -> Tree {
-    let collectors: Vec<u32> =
-        groups.iter().map(|g| g.aggregators[lane % g.aggregators.len()]).collect();
-    let fewest = groups.iter().map(|g| g.aggregators.len()).min().unwrap_or(1);
-    let (count, top) = (groups.len(), (lane / fewest + lane % fewest) % groups.len());
+fn tree(groups: &[Group], inside: Inside, lane: u32, members: usize) -> Tree {
+    let (count, (collectors, top)) = (groups.len(), aggregators(groups, lane));
     let (mut parent, mut source) = (vec![None; members], vec![None; members]);
     for (at, group) in groups.iter().enumerate() {
         let collector = collectors[at];
@@ -69,8 +58,9 @@ fn tree(groups: &[Group], inside: Inside, lane: usize, members: usize) -> Tree {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Chunks, Load};
+    use super::super::{Chunks, Load, MAX_LANES};
     use super::*;
+    use std::vec::Vec;
 
     const KIB: u64 = 1024;
 
