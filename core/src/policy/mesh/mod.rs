@@ -2,6 +2,10 @@
 //! the exchange of endpoints, what completions say, and the last word.
 
 mod channel;
+#[cfg(test)]
+pub(super) mod player;
+#[cfg(test)]
+mod rig;
 mod tag;
 
 pub(super) use channel::{Class, Wiring};

@@ -4,35 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What became of each member.
-fn ends(members: &[Member]) -> Vec<Result<(), AggregateError>> {
-    members.iter().map(|m| m.end.map_or(Ok(()), |(_, end)| end.map(|_| ()))).collect()
-}
-
 /// No survivor has a wrong sum, ends without a word, or later than it may.
 fn check_ends(members: &[Member]) {
     check_sums(members);
-    for (rank, m) in members.iter().enumerate() {
-        let dead = matches!(m.fault, Some(Fault::Dies(_)));
-        let Some((at, end)) = m.end else {
-            assert!(dead, "rank {rank} ended without a word");
-            continue;
-        };
-        assert_eq!(end.is_ok(), m.sums.len() as u64 == m.rounds, "rank {rank}: {end:?}");
-        let slept = match m.fault {
-            Some(Fault::Sleeps(_, span)) => span,
-            _ => Span::ZERO,
-        };
-        let bound = match m.began.last() {
-            Some(began) => *began + m.config.round_deadline,
-            None => Time::ZERO + m.config.connect_deadline,
-        };
-        assert!(at <= bound + slept, "rank {rank} ended at {at}, bound {bound}");
-    }
+    all_end_in_time(members);
 }
 
 /// Four members in two groups, one chunk at a time, four chunks.
-fn four(fault: Fault, at: usize) -> Vec<Member> {
+fn four(fault: Fault<Slip>, at: usize) -> Vec<Member> {
     let plan = Plan::two_hop(&Group::by_place(&[0, 0, 1, 1], 8, 1), 1).unwrap();
     let config = AggregateConfig { window: 1, ..config(4 * 64, 64) };
     let mut all = members(config, &plan, 1);
@@ -50,7 +29,7 @@ fn a_dead_member_is_named_by_who_waits_for_it() {
     let late = AggregateError::Late { rank: 3, chunk: 2, round: 0 };
     let gave_up = |rank| Err(AggregateError::GaveUp { rank, because: 3 });
     assert_eq!(ends(&all)[..3], [gave_up(2), gave_up(0), Err(late)]);
-    assert_eq!(all[2].end.unwrap().0, all[2].began[0] + all[2].config.chunk_deadline);
+    assert_eq!(all[2].end.unwrap().0, all[2].began[0] + all[2].party.config.chunk_deadline);
 }
 
 #[test]
@@ -115,7 +94,7 @@ fn a_member_that_sends_beyond_the_window_is_refused() {
         let mut all = members(config, &plan, 1);
         // Ranks 0 and 1 are still asleep when rank 2 rushes.
         all[0].fault = Some(Fault::Sleeps(5, Span::from_ms(1)));
-        all[2].fault = Some(Fault::Rushes(3));
+        all[2].fault = Some(Fault::Slips(3, Slip::Rushes));
         run_all(&mut all);
         check_ends(&all);
         let error = match method {
@@ -131,11 +110,11 @@ fn a_member_that_sends_beyond_the_window_is_refused() {
 fn a_sum_that_nobody_can_have_is_refused() {
     let plan = Plan::direct(3, 1).unwrap();
     let mut all = members(config(64, 64), &plan, 1);
-    all[0].fault = Some(Fault::Invents(3));
+    all[0].fault = Some(Fault::Slips(3, Slip::Invents));
     // Rank 2 is connected and begins when the invented sum has come.
     all[2].fault = Some(Fault::Sleeps(2, Span::from_ms(1)));
     run_all(&mut all);
-    assert!(all[2].sums.is_empty());
+    assert!(all[2].got.is_empty());
     assert_eq!(ends(&all)[2], Err(AggregateError::OutOfTurn { rank: 0, chunk: 0 }));
 }
 
@@ -143,7 +122,7 @@ fn a_sum_that_nobody_can_have_is_refused() {
 fn a_member_with_other_settings_is_refused() {
     let plan = Plan::direct(3, 1).unwrap();
     let mut all = members(config(64, 64), &plan, 1);
-    all[2].config.chunk = 32;
+    all[2].party.config.chunk = 32;
     run_all(&mut all);
     assert_eq!(ends(&all)[0], Err(AggregateError::Mismatch { rank: 2 }));
     assert_eq!(ends(&all)[2], Err(AggregateError::Mismatch { rank: 0 }));
@@ -156,21 +135,6 @@ fn members_that_never_appear_are_named() {
     all[1].fault = Some(Fault::Dies(0));
     run_all(&mut all);
     assert_eq!(ends(&all)[0], Err(AggregateError::NoPeer { rank: 1 }));
-}
-
-fn any_fault() -> impl Strategy<Value = Fault> {
-    let forgery = prop_oneof![
-        (1_u32..4).prop_map(Forgery::Earlier),
-        (1_u32..4).prop_map(Forgery::Later),
-        Just(Forgery::Short(8)),
-        Just(Forgery::Unknown),
-    ];
-    prop_oneof![
-        (0_u32..60).prop_map(Fault::Dies),
-        (0_u32..60, 1_u64..2_000).prop_map(|(at, ms)| Fault::Sleeps(at, Span::from_ms(ms))),
-        (0_u32..60, 0_usize..8).prop_map(|(at, which)| Fault::QpError(at, which)),
-        (0_u32..40, forgery).prop_map(|(at, forgery)| Fault::Forges(at, forgery)),
-    ]
 }
 
 proptest! {
@@ -202,9 +166,7 @@ proptest! {
     ) {
         let mut all = members(config, &plan, rounds);
         let n = all.len();
-        for (m, member) in (0..).zip(&mut all) {
-            member.lazy = lazy.wrapping_add(m) | 1;
-        }
+        make_lazy(&mut all, lazy);
         for (at, fault) in faults {
             all[at % n].fault = Some(fault);
         }

@@ -100,12 +100,6 @@ fn survivors(plan: &Plan, config: AggregateConfig, rounds: u64) -> Vec<Survivor>
     (0..plan.members()).map(one).collect()
 }
 
-fn run_all(all: &mut [Survivor]) {
-    let mut ideal = Ideal::new(all.len());
-    let mut steps: Vec<&mut dyn Step> = all.iter_mut().map(|m| m as &mut dyn Step).collect();
-    run(&mut ideal, &mut steps).unwrap_or_else(|e| panic!("{e}"));
-}
-
 /// Every sum is that of all members but those that it says it lacks.
 fn check(all: &[Survivor]) {
     for (rank, m) in all.iter().enumerate() {

@@ -2,7 +2,6 @@
 
 mod faults;
 mod goes_on;
-mod rig;
 mod sums;
 
 use std::boxed::Box;
@@ -10,168 +9,83 @@ use std::vec;
 use std::vec::Vec;
 
 use super::*;
-use crate::ideal::{Ideal, Step, run};
+use crate::ideal::Ideal;
+use crate::policy::mesh::player::{
+    self, Fault, Forgery, NEVER, Party, all_done, all_end_in_time, any_fault, ends, make_lazy,
+    run_all, stats,
+};
 use crate::transport::{Program, Reduce};
 use crate::units::Span;
-use crate::verbs::{QpAttrMask, QpState};
 
-use rig::{Forgery, Rig};
-
-/// What goes wrong at one member, at its step of the given number.
+/// A rule that a member breaks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Fault {
-    /// It stops for good.
-    Dies(u32),
-    /// It sleeps, then goes on.
-    Sleeps(u32, Span),
-    /// One of its queue pairs goes to ERR.
-    QpError(u32, usize),
-    /// Its message of that number is another one.
-    Forges(u32, Forgery),
+enum Slip {
     /// It sends chunks before it may.
-    Rushes(u32),
+    Rushes,
     /// It passes a chunk on as a sum before all have contributed.
-    Invents(u32),
+    Invents,
 }
 
-/// One member and what became of it.
-struct Member {
+/// What a member sums, by which plan.
+struct Summing {
     config: AggregateConfig,
     plan: Plan,
-    rounds: u64,
     /// Contribution to each round.
     vectors: Vec<Vec<u8>>,
-    fault: Option<Fault>,
-    /// Steps in which it does nothing are drawn from here.
-    lazy: u64,
-    state: Option<Aggregate>,
-    steps: u32,
-    forger: Option<(u32, Forgery)>,
-    /// When each round began.
-    began: Vec<Time>,
-    /// Sums of complete rounds.
-    sums: Vec<Vec<u8>>,
-    end: Option<(Time, Result<AggregateStats, AggregateError>)>,
 }
 
-/// Later than every deadline.
-const NEVER: Span = Span::from_ms(1_000_000);
+type Member = player::Member<Summing>;
 
-impl Member {
-    fn new(config: AggregateConfig, plan: &Plan, vectors: Vec<Vec<u8>>) -> Self {
-        Self {
-            config,
-            plan: plan.clone(),
-            rounds: vectors.len() as u64,
-            vectors,
-            fault: None,
-            lazy: 0,
-            state: None,
-            steps: 0,
-            forger: None,
-            began: vec![],
-            sums: vec![],
-            end: None,
-        }
+impl Party for Summing {
+    type Policy = Aggregate;
+    type Stats = AggregateStats;
+    type Slip = Slip;
+
+    fn open<T: Control>(&self, t: &mut T) -> Result<Aggregate, AggregateError> {
+        Aggregate::open(t, self.config, &self.plan)
     }
 
-    /// The fault of this step; what to return instead of working, if anything.
-    fn misbehave<T: Control>(&mut self, t: &mut T) -> Option<Next> {
-        let sleep =
-            |t: &T, span| Some(Next::Wait { on: WaitSet::EMPTY, until: Some(t.now() + span) });
-        match self.fault {
-            Some(Fault::Dies(at)) if self.steps > at => return sleep(t, NEVER),
-            Some(Fault::Sleeps(at, span)) if self.steps == at => return sleep(t, span),
-            Some(Fault::QpError(at, which)) if self.steps == at => {
-                let channels = &self.state.as_ref()?.mesh.channels;
-                let qp = channels[which % channels.len()].qp;
-                let attr = crate::transport::QpAttr { state: QpState::Err, ..Default::default() };
-                // From RESET there is no way there.
-                let _refused = t.modify_qp(qp, &attr, QpAttrMask::STATE);
-            }
-            Some(Fault::Rushes(at)) if self.steps == at => self.state.as_mut()?.window = 1_000,
-            Some(Fault::Invents(at)) if self.steps == at => {
-                let lane = &mut self.state.as_mut()?.lanes[0];
+    fn connect<T: Control>(p: &mut Aggregate, t: &mut T) -> Result<Progress, AggregateError> {
+        p.connect(t)
+    }
+
+    fn begin(p: &mut Aggregate, now: Time) -> Result<(), AggregateError> {
+        p.begin(now)
+    }
+
+    fn step<T: Control>(p: &mut Aggregate, t: &mut T) -> Result<Progress, AggregateError> {
+        p.step(t)
+    }
+
+    fn stats(p: &Aggregate) -> AggregateStats {
+        p.stats()
+    }
+
+    fn mesh(p: &Aggregate) -> &Mesh {
+        &p.mesh
+    }
+
+    fn memory(p: &Aggregate) -> (Range, Range) {
+        (p.vector(), p.vector())
+    }
+
+    fn slip(p: &mut Aggregate, slip: Slip) {
+        match slip {
+            Slip::Rushes => p.window = 1_000,
+            Slip::Invents => {
+                let lane = &mut p.lanes[0];
                 (lane.sent, lane.done) = (lane.sent + 1, lane.done + 1);
             }
-            Some(Fault::Forges(at, forgery)) => self.forger = Some((at, forgery)),
-            _ => {}
-        }
-        None
-    }
-
-    fn run<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, AggregateError> {
-        let state = match &mut self.state {
-            Some(state) => state,
-            None => self.state.insert(Aggregate::open(t, self.config, &self.plan)?),
-        };
-        if self.began.is_empty()
-            && let Some(next) = state.connect(t)?.next()
-        {
-            return Ok(Some(next));
-        }
-        if self.began.len() == self.sums.len() {
-            if self.began.len() as u64 == self.rounds {
-                return Ok(None);
-            }
-            t.copy_in(state.vector(), &self.vectors[self.began.len()])?;
-            state.begin(t.now())?;
-            assert_eq!(state.begin(t.now()), Err(AggregateError::Busy), "one round at a time");
-            self.began.push(t.now());
-        }
-        match state.step(t)?.next() {
-            Some(next) => Ok(Some(next)),
-            None => {
-                let mut sum = vec![0; state.vector().len as usize];
-                t.copy_out(state.vector(), &mut sum)?;
-                self.sums.push(sum);
-                Ok(Some(Next::Again))
-            }
         }
     }
-}
 
-impl Program for Member {
-    fn step<T: Control>(&mut self, t: &mut T) -> Next {
-        if matches!(self.fault, Some(Fault::Dies(at)) if self.steps > at)
-            && t.now() >= Time::ZERO + NEVER
-        {
-            return Next::Done;
-        }
-        self.steps += 1;
-        if let Some(next) = self.misbehave(t) {
-            return next;
-        }
-        // A linear congruence decides who is faster in this step.
-        self.lazy = self.lazy.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.lazy & 1);
-        if self.lazy >> 62 == 1 {
-            return Next::Again;
-        }
-        let mut forger = self.forger.take();
-        let result = self.run(&mut Rig { t, forger: &mut forger });
-        if self.forger.is_none() && forger.is_none() {
-            // Done once.
-            self.fault = self.fault.filter(|f| !matches!(f, Fault::Forges(..)));
-        } else if let (Some((left, _)), Some(Fault::Forges(at, _))) = (forger, &mut self.fault) {
-            *at = left;
-        }
-        match result {
-            Ok(Some(next)) => next,
-            end => {
-                let stats = self.state.as_ref().map(Aggregate::stats).unwrap_or_default();
-                let end = end.map(|_| stats);
-                self.end = Some((t.now(), end));
-                Next::Done
-            }
-        }
+    fn bytes(&self, _: u32, round: u64) -> Vec<u8> {
+        self.vectors[round as usize].clone()
     }
-}
 
-/// Runs members, one per rank, to their ends.
-fn run_all(members: &mut [Member]) {
-    let mut ideal = Ideal::new(members.len());
-    let mut steps: Vec<&mut dyn Step> = members.iter_mut().map(|m| m as &mut dyn Step).collect();
-    run(&mut ideal, &mut steps).unwrap_or_else(|e| panic!("{e}"));
+    fn deadlines(&self) -> (Span, Span) {
+        (self.config.round_deadline, self.config.connect_deadline)
+    }
 }
 
 /// The sum of one round by the book: chunk by chunk, a member's own first, then its children's.
@@ -235,16 +149,17 @@ fn members(config: AggregateConfig, plan: &Plan, rounds: u64) -> Vec<Member> {
         let of_round = |r| noise(config.op, elements, u64::from(m) << 32 | r);
         (0..rounds).map(of_round).collect()
     };
-    (0..plan.members()).map(|m| Member::new(config, plan, vectors(m))).collect()
+    let party = |m| Summing { config, plan: plan.clone(), vectors: vectors(m) };
+    (0..plan.members()).map(|m| Member::new(party(m), rounds)).collect()
 }
 
 /// Every sum that a member has is that of the book.
 fn check_sums(members: &[Member]) {
-    let (config, plan) = (members[0].config, &members[0].plan);
+    let (config, plan) = (members[0].party.config, &members[0].party.plan);
     let cut = config.cut(plan).unwrap();
     for (rank, m) in (0..).zip(members) {
-        for (round, sum) in m.sums.iter().enumerate() {
-            let vectors: Vec<&[u8]> = members.iter().map(|m| &m.vectors[round][..]).collect();
+        for (round, sum) in m.got.iter().enumerate() {
+            let vectors: Vec<&[u8]> = members.iter().map(|m| &m.party.vectors[round][..]).collect();
             let right = reference(plan, &cut, config.op, &vectors);
             for c in 0..cut.count() {
                 let known = config.broadcast || plan.root(c % plan.lanes()) == rank;

@@ -7,11 +7,7 @@ use crate::transport::QpAttr;
 use crate::verbs::AccessFlags;
 
 fn done(members: &[Member]) {
-    for (rank, m) in members.iter().enumerate() {
-        let (_, end) = m.end.expect("it ended");
-        assert!(end.is_ok(), "rank {rank}: {}", end.unwrap_err());
-        assert_eq!(m.sums.len() as u64, m.rounds);
-    }
+    all_done(members);
     check_sums(members);
 }
 
@@ -24,7 +20,7 @@ fn eight_members_in_two_groups_sum_by_every_method() {
         run_all(&mut all);
         done(&all);
         // 13 chunks in 3 rounds; the root adds those of 4 children, the aggregator of 3.
-        let stats = |m: usize| all[m].end.unwrap().1.unwrap();
+        let stats = |m| stats(&all, m);
         assert_eq!((stats(0).added, stats(4).added, stats(5).added), (4 * 39, 3 * 39, 0));
         assert_eq!((stats(0).added_bytes, stats(0).rounds), (4 * 3 * 800, 3));
         let reads = if method == Method::Read { 4 * 39 } else { 0 };
@@ -71,7 +67,7 @@ fn a_sum_of_floats_has_the_bits_of_the_plan() {
     let config = AggregateConfig { op: Reduce::SumF32, ..config(1000, 40) };
     let mut all = members(config, &plan, 1);
     // The order matters for these numbers: another plan has other bits.
-    let vectors: Vec<&[u8]> = all.iter().map(|m| &m.vectors[0][..]).collect();
+    let vectors: Vec<&[u8]> = all.iter().map(|m| &m.party.vectors[0][..]).collect();
     let other = Plan::ring(5).unwrap();
     let theirs = reference(&other, &config.cut(&other).unwrap(), config.op, &vectors);
     let ours = reference(&plan, &config.cut(&plan).unwrap(), config.op, &vectors);
@@ -142,12 +138,10 @@ proptest! {
         plan in any_plan(7), config in any_config(), rounds in 1_u64..4, lazy: u64
     ) {
         let mut all = members(config, &plan, rounds);
-        for (m, member) in (0..).zip(&mut all) {
-            member.lazy = lazy.wrapping_add(m) | 1;
-        }
+        make_lazy(&mut all, lazy);
         run_all(&mut all);
         done(&all);
-        let added: u64 = all.iter().map(|m| m.end.unwrap().1.unwrap().added).sum();
+        let added: u64 = (0..all.len()).map(|m| stats(&all, m).added).sum();
         let chunks = u64::from(config.cut(&plan).unwrap().count());
         prop_assert_eq!(added, rounds * chunks * u64::from(plan.members() - 1));
     }

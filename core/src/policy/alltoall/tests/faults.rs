@@ -4,35 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn ends(members: &[Member]) -> Vec<Result<(), AggregateError>> {
-    members.iter().map(|m| m.end.map_or(Ok(()), |(_, end)| end.map(|_| ()))).collect()
-}
-
 /// Nobody has wrong bytes, ends without a word, or later than it may.
 fn check_ends(exchange: &Exchange, members: &[Member]) {
     check(exchange, members);
-    for (rank, m) in members.iter().enumerate() {
-        let dead = matches!(m.fault, Some(Fault::Dies(_)));
-        let Some((at, end)) = m.end else {
-            assert!(dead, "rank {rank} ended without a word");
-            continue;
-        };
-        assert_eq!(end.is_ok(), m.got.len() as u64 == m.rounds, "rank {rank}: {end:?}");
-        let slept = match m.fault {
-            Some(Fault::Sleeps(_, span)) => span,
-            _ => Span::ZERO,
-        };
-        let hops = u64::from(m.schedule.hops());
-        let bound = match m.began.last() {
-            Some(began) => *began + m.config.hop_deadline * hops,
-            None => Time::ZERO + m.config.connect_deadline,
-        };
-        assert!(at <= bound + slept, "rank {rank} ended at {at}, bound {bound}");
-    }
+    all_end_in_time(members);
 }
 
 /// Two nodes of two members.
-fn four(fault: Fault, at: usize) -> Vec<Member> {
+fn four(fault: Fault<Slip>, at: usize) -> Vec<Member> {
     let exchange = Exchange::by_counts(&[0, 0, 1, 1], &[64; 16], Route::TwoHop).unwrap();
     let config = AllToAllConfig { window: 1, ..AllToAllConfig::default() };
     let mut all = members(&exchange, 16, config, 2);
@@ -48,7 +27,7 @@ fn a_dead_member_is_named_by_its_relay_and_then_by_all() {
     // Member 1 passes on what member 3 has for member 0.
     let late = ends(&all)[1].unwrap_err();
     assert!(matches!(late, AggregateError::Late { rank: 3, round: 0, .. }), "{late:?}");
-    assert_eq!(all[1].end.unwrap().0, all[1].began[0] + all[1].config.hop_deadline);
+    assert_eq!(all[1].end.unwrap().0, all[1].began[0] + all[1].party.config.hop_deadline);
     for rank in [0, 2] {
         assert_eq!(ends(&all)[rank].unwrap_err().culprit(), Some(3), "{:?}", ends(&all));
     }
@@ -74,10 +53,10 @@ fn a_broken_connection_is_named() {
 
 #[test]
 fn what_is_out_of_turn_is_refused() {
-    let all = four(Fault::Skips(4), 3);
+    let all = four(Fault::Slips(4, Slip::Skips), 3);
     let named = |e: &Result<_, _>| matches!(e, Err(AggregateError::OutOfTurn { rank: 3, .. }));
     assert!(ends(&all).iter().any(named), "{:?}", ends(&all));
-    let all = four(Fault::Rushes(4), 3);
+    let all = four(Fault::Slips(4, Slip::Rushes), 3);
     assert!(ends(&all).iter().any(named), "{:?}", ends(&all));
 }
 
@@ -88,8 +67,8 @@ fn a_message_of_another_length_is_refused() {
     // It takes the exchange for the same, and has fewer bytes for member 1.
     let shorter = Exchange::by_counts(&[0, 1], &[0, 7, 8, 0], Route::Direct).unwrap();
     let mut schedule = Schedule::new(&shorter, 8);
-    schedule.fingerprint = all[0].schedule.fingerprint;
-    all[0].schedule = Arc::new(schedule);
+    schedule.fingerprint = all[0].party.schedule.fingerprint;
+    all[0].party.schedule = Arc::new(schedule);
     run_all(&mut all);
     let error = AggregateError::WrongLength { rank: 0, chunk: 0, got: 7, need: 8 };
     assert_eq!(ends(&all)[1], Err(error));
@@ -99,7 +78,7 @@ fn a_message_of_another_length_is_refused() {
 fn a_member_with_another_exchange_is_refused() {
     let exchange = |bytes| Exchange::by_counts(&[0, 1, 2], &[bytes; 9], Route::Direct).unwrap();
     let mut all = members(&exchange(8), 8, AllToAllConfig::default(), 1);
-    all[2].schedule = Arc::new(Schedule::new(&exchange(9), 8));
+    all[2].party.schedule = Arc::new(Schedule::new(&exchange(9), 8));
     run_all(&mut all);
     assert_eq!(ends(&all)[0], Err(AggregateError::Mismatch { rank: 2 }));
     assert!(matches!(ends(&all)[2], Err(AggregateError::Mismatch { rank: 0 | 1 })));
@@ -114,14 +93,6 @@ fn members_that_never_appear_are_named() {
     assert_eq!(ends(&all)[0], Err(AggregateError::NoPeer { rank: 1 }));
 }
 
-fn any_fault() -> impl Strategy<Value = Fault> {
-    prop_oneof![
-        (0_u32..40).prop_map(Fault::Dies),
-        (0_u32..40, 1_u64..400).prop_map(|(at, ms)| Fault::Sleeps(at, Span::from_ms(ms))),
-        (0_u32..40, 0_usize..8).prop_map(|(at, which)| Fault::QpError(at, which)),
-    ]
-}
-
 proptest! {
     /// One or two members misbehave: every survivor ends in time, with everything or an error.
     #[test]
@@ -131,9 +102,7 @@ proptest! {
     ) {
         let mut all = members(&exchange, chunk, config, rounds);
         let n = all.len();
-        for (m, member) in (0..).zip(&mut all) {
-            member.lazy = lazy.wrapping_add(m) | 1;
-        }
+        make_lazy(&mut all, lazy);
         for (at, fault) in faults {
             all[at % n].fault = Some(fault);
         }

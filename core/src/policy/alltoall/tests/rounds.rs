@@ -6,16 +6,8 @@ use super::*;
 use crate::policy::aggregate::ConfigError;
 
 fn done(exchange: &Exchange, members: &[Member]) {
-    for (rank, m) in members.iter().enumerate() {
-        let (_, end) = m.end.expect("it ended");
-        assert!(end.is_ok(), "rank {rank}: {}", end.unwrap_err());
-        assert_eq!(m.got.len() as u64, m.rounds);
-    }
+    all_done(members);
     check(exchange, members);
-}
-
-fn stats(members: &[Member], rank: usize) -> AllToAllStats {
-    members[rank].end.unwrap().1.unwrap()
 }
 
 /// Two nodes of three members, 40 bytes for each.
@@ -121,15 +113,13 @@ proptest! {
         exchange in any_exchange(), (config, chunk) in any_config(), rounds in 1_u64..5, lazy: u64
     ) {
         let mut all = members(&exchange, chunk, config, rounds);
-        for (m, member) in (0..).zip(&mut all) {
-            member.lazy = lazy.wrapping_add(m) | 1;
-        }
+        make_lazy(&mut all, lazy);
         run_all(&mut all);
         done(&exchange, &all);
-        let sent: u64 = all.iter().map(|m| m.end.unwrap().1.unwrap().sent_bytes).sum();
+        let sent: u64 = (0..all.len()).map(|m| stats(&all, m).sent_bytes).sum();
         let traffic = exchange.traffic();
         prop_assert_eq!(sent, rounds * (traffic.between_bytes + traffic.inside_bytes));
-        let bound: u64 = (0..exchange.members()).map(|m| all[0].schedule.sent_bytes(m)).sum();
+        let bound: u64 = (0..exchange.members()).map(|m| all[0].party.schedule.sent_bytes(m)).sum();
         prop_assert_eq!(bound * rounds, sent);
     }
 }
