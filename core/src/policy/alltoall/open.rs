@@ -108,14 +108,8 @@ fn peer(schedule: &Schedule, needs: &[Need<'_>], need: &Need<'_>) -> Peer {
 
 /// The peers of a member: first those that come after it, so that not all begin with the same.
 fn needs(schedule: &Schedule, me: u32) -> Vec<Need<'_>> {
-    let out = schedule.streams.range((me, 0)..=(me, u32::MAX));
-    let mut needs: Vec<_> = out
-        .map(|((_, member), out)| Need {
-            member: *member,
-            out,
-            back: &schedule.streams[&(*member, me)],
-        })
-        .collect();
+    let need = |(member, out)| Need { member, out, back: &schedule.streams[&(member, me)] };
+    let mut needs: Vec<_> = schedule.streams_of(me).map(need).collect();
     let after = needs.iter().position(|n| n.member > me).unwrap_or(0);
     needs.rotate_left(after);
     needs

@@ -210,12 +210,13 @@ impl Exchange {
             return Err(ExchangeError::Empty { from });
         }
         let at = self.outbox[from as usize];
-        let mut others: Vec<u32> = to.iter().copied().filter(|to| *to != from).collect();
-        others.sort_unstable_by_key(|to| (self.place_of[*to as usize], *to));
-        let place_of = self.place_of.clone();
-        for near in others.chunk_by(|a, b| place_of[*a as usize] == place_of[*b as usize]) {
-            let slices: Vec<_> = near.iter().map(|&to| Slice { to, offset: 0, bytes }).collect();
-            self.push(from, place_of[near[0] as usize], (at, bytes), &slices);
+        let others = to.iter().filter(|to| **to != from);
+        let mut others: Vec<_> = others.map(|&to| (self.place_of[to as usize], to)).collect();
+        others.sort_unstable();
+        for near in others.chunk_by(|a, b| a.0 == b.0) {
+            let slice = |&(_, to): &(u32, u32)| Slice { to, offset: 0, bytes };
+            let slices: Vec<_> = near.iter().map(slice).collect();
+            self.push(from, near[0].0, (at, bytes), &slices);
         }
         self.outbox[from as usize] = at + bytes;
         Ok(())

@@ -160,15 +160,16 @@ impl Schedule {
         self.hops
     }
 
-    /// Connections of a member.
-    pub fn peers(&self, member: u32) -> u32 {
-        self.streams.keys().filter(|(from, _)| *from == member).count() as u32
+    /// What a member writes, by the one that gets it, ascending.
+    pub(super) fn streams_of(&self, member: u32) -> impl Iterator<Item = (u32, &Stream)> {
+        let its = self.streams.range((member, 0)..=(member, u32::MAX));
+        its.map(|((_, to), stream)| (*to, stream))
     }
 
     /// Bytes that a member sends in one round. Divided by the rate of its port, the largest one is
     /// a bound of the time that no schedule beats.
     pub fn sent_bytes(&self, member: u32) -> u64 {
-        self.streams.iter().filter(|((from, _), _)| *from == member).map(|(_, s)| s.bytes).sum()
+        self.streams_of(member).map(|(_, stream)| stream.bytes).sum()
     }
 }
 
