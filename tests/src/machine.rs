@@ -7,6 +7,7 @@ use doorbell::run::hardware;
 use doorbell_core::transport::Initiator;
 use doorbell_core::units::Span;
 use doorbell_sim::fabric::{FabricConfig, Link, Noise, SwitchConfig};
+use doorbell_sim::fault::{Fault, FaultPlan, What};
 use doorbell_sim::host::{HostConfig, InitiatorConfig, PollMode};
 use doorbell_sim::world::WorldConfig;
 
@@ -47,4 +48,10 @@ pub fn world_of(host: HostConfig, hosts: u32, seed: u64) -> WorldConfig {
 /// Core `core` of the NIC's socket, which polls.
 pub const fn core(core: u16) -> InitiatorConfig {
     InitiatorConfig { who: Initiator::Cpu { core, numa: 0 }, poll: PollMode::Busy, nic: 0 }
+}
+
+/// A plan of faults none of which has to happen.
+pub fn perhaps(whats: impl IntoIterator<Item = What>) -> FaultPlan {
+    let fault = |(i, what)| Fault { id: format!("fault {i}"), what, budget: None, maybe: true };
+    FaultPlan { faults: whats.into_iter().enumerate().map(fault).collect() }
 }

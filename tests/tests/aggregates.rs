@@ -3,50 +3,20 @@
 
 use std::sync::Arc;
 
-use doorbell::workloads::{Failure, Results, Summand, SummandConfig, Workload};
+use doorbell::workloads::{Results, Summand, SummandConfig, Workload};
 use doorbell_core::policy::aggregate::{
     AggregateConfig, AggregateError, Group, Inside, Method, Order, Plan,
 };
-use doorbell_core::transport::{QpAttr, Reduce};
-use doorbell_core::units::{Ratio, Span, Time};
-use doorbell_core::verbs::{AckTimeout, RetryCnt};
-use doorbell_sim::fault::{
-    Chance, Fault, FaultPlan, HostAction, HostFault, Matcher, PacketFault, PacketVerdict, What,
-    Window,
-};
+use doorbell_core::transport::Reduce;
+use doorbell_core::units::Span;
+use doorbell_sim::fault::{HostAction, HostFault, What, Window};
 use doorbell_sim::wire::HostId;
-use doorbell_sim::world::{RunEnd, World};
-use doorbell_tests::machine;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-const ROUNDS: u64 = 2;
+use super::groups::{self, ROUNDS, attr, bound, epoch, host_fault, packets};
+
 const ROUND_DEADLINE: Span = Span::from_ms(5);
-/// Longest time for which a fault stalls a host.
-pub(super) const STALL: Span = Span::from_ms(4);
-
-/// When rounds begin: the endpoints have been exchanged by then.
-pub(super) fn epoch() -> Time {
-    Time::ZERO + Span::from_us(50)
-}
-
-/// When every member has ended, whatever happened: the stated bound of each round, what a fault
-/// stalls the host itself, and the last step.
-fn bound(config: &AggregateConfig) -> Time {
-    epoch() + config.round_deadline * ROUNDS + STALL + Span::from_us(100)
-}
-
-/// A fault of packets of a host that is there.
-pub(super) fn of_hosts(what: &What, hosts: u32) -> What {
-    match what {
-        What::Packets(f) => {
-            let source = f.matcher.source.map(|h| HostId(h.0 % hosts));
-            let matcher = Matcher { source, ..f.matcher };
-            What::Packets(PacketFault { matcher, ..f.clone() })
-        }
-        other => other.clone(),
-    }
-}
 
 fn config() -> AggregateConfig {
     let base = AggregateConfig::default();
@@ -58,11 +28,7 @@ fn config() -> AggregateConfig {
         chunk_deadline: Span::from_ms(1),
         round_deadline: ROUND_DEADLINE,
         connect_deadline: ROUND_DEADLINE,
-        attr: QpAttr {
-            timeout: AckTimeout::new(4).expect("65.5 us"),
-            retry_cnt: RetryCnt::new(7).expect("in range"),
-            ..base.attr
-        },
+        attr: attr(base.attr),
         ..base
     }
 }
@@ -74,54 +40,25 @@ fn run(
     aggregate: AggregateConfig,
     faults: &[What],
 ) -> Vec<Option<Results>> {
-    let hosts = plan.members();
-    let config = machine::world_of(machine::quiet_host(), hosts, seed);
-    let mut world = World::new(&config).expect("a world");
-    let fault = |(i, what): (usize, &What)| {
-        let (id, what) = (format!("fault {i}"), of_hosts(what, hosts));
-        Fault { id, what, budget: None, maybe: true }
-    };
-    let faults = faults.iter().enumerate().map(fault).collect();
     let plan = Arc::new(plan.clone());
-    for host in 0..hosts {
-        let (plan, interval) = (plan.clone(), None);
-        let config = SummandConfig {
+    let member = || {
+        Workload::from(Summand::new(SummandConfig {
             aggregate,
-            plan,
+            plan: plan.clone(),
             rounds: ROUNDS,
             epoch: epoch(),
-            interval,
+            interval: None,
             training: None,
             late: vec![],
             goes_on: false,
-        };
-        let what = Workload::from(Summand::new(config));
-        world.add_program(HostId(host), machine::core(0), Time::ZERO, what);
-    }
-    world.set_faults(&FaultPlan { faults }).expect("faults of this world");
-    assert_eq!(world.run(bound(&aggregate)), RunEnd::Done, "somebody has not ended at the bound");
-    let results = |rank| world.program::<Workload>(rank).map(|w| w.results().clone());
-    (0..hosts).map(results).collect()
+        }))
+    };
+    groups::run(seed, plan.members(), faults, bound(aggregate.round_deadline), member)
 }
 
-/// Members with all sums, and members with an error; none with anything else.
+/// Members with all sums, and members with an error.
 fn outcome(all: &[Option<Results>], dead: Option<u32>) -> (usize, Vec<AggregateError>) {
-    let (mut complete, mut errors) = (0, vec![]);
-    for (rank, r) in (0..).zip(all) {
-        let r = r.as_ref().expect("every rank has a program");
-        let sums = r.sums.expect("a member");
-        assert_eq!(sums.wrong, 0, "rank {rank} has a wrong sum");
-        match &r.failure {
-            Some(Failure::Aggregate(e)) => errors.push(*e),
-            Some(other) => panic!("rank {rank}: {other}"),
-            None if Some(rank) == dead => {}
-            None => {
-                assert_eq!(sums.complete, ROUNDS, "rank {rank} has ended without a word");
-                complete += 1;
-            }
-        }
-    }
-    (complete, errors)
+    groups::outcome(all, dead, |r| r.sums.map(|s| (s.complete, s.wrong)).expect("a member"))
 }
 
 fn two_hop(members: u32, group: u32, aggregators: u32, lanes: u32) -> Plan {
@@ -155,39 +92,6 @@ fn any_config() -> impl Strategy<Value = AggregateConfig> {
             let (bytes, chunk) = (elements * op.element_bytes(), words * 8);
             let base = AggregateConfig { bytes, chunk, op, order, method, ..config() };
             AggregateConfig { window, pool, reads, broadcast, ..base }
-        },
-    )
-}
-
-pub(super) fn packets() -> impl Strategy<Value = What> {
-    let verdict = prop_oneof![
-        4 => Just(PacketVerdict::Drop),
-        1 => Just(PacketVerdict::Corrupt),
-        1 => Just(PacketVerdict::Duplicate(2)),
-        2 => (1..90_u64).prop_map(|us| PacketVerdict::Delay(Span::from_us(us))),
-    ];
-    let source = proptest::option::of((0..4_u32).prop_map(HostId));
-    (source, 1..60_u64, verdict).prop_map(|(source, n, verdict)| {
-        let matcher = Matcher { source, ..Matcher::default() };
-        let chance = Chance::Ratio(Ratio::new(n, 1000).expect("a thousand"));
-        What::Packets(PacketFault { matcher, chance, verdict })
-    })
-}
-
-/// Something that happens to a host, from the exchange of endpoints on.
-pub(super) fn host_fault() -> impl Strategy<Value = HostFault> {
-    let action = prop_oneof![
-        2 => Just(HostAction::PeerDead),
-        1 => Just(HostAction::ProgramStall { rank: None }),
-        1 => Just(HostAction::NicStall),
-        1 => Just(HostAction::CqNotPolled { cq: None }),
-        1 => Just(HostAction::Rnr { qp: None }),
-    ];
-    (0..2_u32, 0..200_u64, 1..STALL.as_ps() / 1_000_000, action).prop_map(
-        |(host, from, long, action)| {
-            let at = |us| Time::ZERO + Span::from_us(us);
-            let window = Window { after: at(from), before: at(from + long) };
-            HostFault { host: HostId(host), nic: None, window, action }
         },
     )
 }

@@ -3,33 +3,23 @@
 
 use std::sync::Arc;
 
-use doorbell::workloads::{Exchanger, ExchangerConfig, Failure, Results, Share, Workload};
+use doorbell::workloads::{Exchanger, ExchangerConfig, Results, Share, Workload};
 use doorbell_core::policy::alltoall::{
     AggregateError, AllToAllConfig, Exchange, Route, Schedule, Traffic,
 };
-use doorbell_core::transport::QpAttr;
-use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{AckTimeout, RetryCnt};
-use doorbell_sim::fault::{Fault, FaultPlan, HostAction, HostFault, What, Window};
+use doorbell_core::units::Span;
+use doorbell_sim::fault::{HostAction, HostFault, What, Window};
 use doorbell_sim::wire::HostId;
-use doorbell_sim::world::{RunEnd, World};
-use doorbell_tests::machine;
 use proptest::prelude::*;
 
-use super::aggregates::{STALL, epoch, host_fault, of_hosts, packets};
-
-const ROUNDS: u64 = 2;
+use super::groups::{self, ROUNDS, attr, bound, epoch, host_fault, packets};
 
 fn config() -> AllToAllConfig {
     let base = AllToAllConfig::default();
     AllToAllConfig {
         hop_deadline: Span::from_ms(3),
         connect_deadline: Span::from_ms(5),
-        attr: QpAttr {
-            timeout: AckTimeout::new(4).expect("65.5 us"),
-            retry_cnt: RetryCnt::new(7).expect("in range"),
-            ..base.attr
-        },
+        attr: attr(base.attr),
         ..base
     }
 }
@@ -41,53 +31,24 @@ fn run(
     (all_to_all, chunk): (AllToAllConfig, u32),
     faults: &[What],
 ) -> Vec<Option<Results>> {
-    let hosts = exchange.members();
-    let config = machine::world_of(machine::quiet_host(), hosts, seed);
-    let mut world = World::new(&config).expect("a world");
-    let fault = |(i, what): (usize, &What)| {
-        let (id, what) = (format!("fault {i}"), of_hosts(what, hosts));
-        Fault { id, what, budget: None, maybe: true }
-    };
-    let faults = faults.iter().enumerate().map(fault).collect();
     let schedule = Arc::new(Schedule::new(exchange, chunk));
-    for host in 0..hosts {
-        let config = ExchangerConfig {
+    let member = || {
+        Workload::from(Exchanger::new(ExchangerConfig {
             all_to_all,
             schedule: schedule.clone(),
             share: Share { tokens: 0, traffic: Traffic::default() },
             rounds: ROUNDS,
             epoch: epoch(),
             interval: None,
-        };
-        let what = Workload::from(Exchanger::new(config));
-        world.add_program(HostId(host), machine::core(0), Time::ZERO, what);
-    }
-    world.set_faults(&FaultPlan { faults }).expect("faults of this world");
-    let hops = u64::from(schedule.hops());
-    let bound = epoch() + all_to_all.hop_deadline * hops * ROUNDS + STALL + Span::from_us(100);
-    assert_eq!(world.run(bound), RunEnd::Done, "somebody has not ended at the bound");
-    let results = |rank| world.program::<Workload>(rank).map(|w| w.results().clone());
-    (0..hosts).map(results).collect()
+        }))
+    };
+    let round = all_to_all.hop_deadline * u64::from(schedule.hops());
+    groups::run(seed, exchange.members(), faults, bound(round), member)
 }
 
-/// Members with all rounds, and members with an error; none with anything else.
+/// Members with all rounds, and members with an error.
 fn outcome(all: &[Option<Results>], dead: Option<u32>) -> (usize, Vec<AggregateError>) {
-    let (mut complete, mut errors) = (0, vec![]);
-    for (rank, r) in (0..).zip(all) {
-        let r = r.as_ref().expect("every rank has a program");
-        let done = r.exchanged.expect("a member");
-        assert_eq!(done.wrong, 0, "rank {rank} has wrong bytes");
-        match &r.failure {
-            Some(Failure::Aggregate(e)) => errors.push(*e),
-            Some(other) => panic!("rank {rank}: {other}"),
-            None if Some(rank) == dead => {}
-            None => {
-                assert_eq!(done.complete, ROUNDS, "rank {rank} has ended without a word");
-                complete += 1;
-            }
-        }
-    }
-    (complete, errors)
+    groups::outcome(all, dead, |r| r.exchanged.map(|e| (e.complete, e.wrong)).expect("a member"))
 }
 
 fn any_exchange() -> impl Strategy<Value = Exchange> {

@@ -13,6 +13,7 @@ mod events;
 mod exchanges;
 mod failed_completions;
 mod fuzz_corpus;
+mod groups;
 mod host;
 mod inline_probe;
 mod loss_forms;

@@ -92,6 +92,17 @@ pub struct BatchStats {
     pub unknown: u64,
 }
 
+impl core::ops::AddAssign for BatchStats {
+    fn add_assign(&mut self, more: Self) {
+        let Self { rings, blueflames, wqes, discarded, unknown } = more;
+        self.rings = self.rings.saturating_add(rings);
+        self.blueflames = self.blueflames.saturating_add(blueflames);
+        self.wqes = self.wqes.saturating_add(wqes);
+        self.discarded = self.discarded.saturating_add(discarded);
+        self.unknown = self.unknown.saturating_add(unknown);
+    }
+}
+
 /// What a push did beyond staging the work request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Pushed {

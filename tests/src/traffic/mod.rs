@@ -213,12 +213,7 @@ impl Pusher {
     }
 
     fn sum_up(&mut self) {
-        for f in &self.flows {
-            let s = f.sender.stats();
-            self.seen.rings.rings += s.rings;
-            self.seen.rings.wqes += s.wqes;
-            self.seen.rings.blueflames += s.blueflames;
-        }
+        self.flows.iter().for_each(|f| self.seen.rings += f.sender.stats());
     }
 
     fn poll<T: Control>(&mut self, t: &mut T) -> Result<bool, String> {

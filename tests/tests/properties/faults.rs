@@ -6,8 +6,7 @@ use super::*;
 use doorbell_core::units::Ratio;
 use doorbell_core::verbs::QpType;
 use doorbell_sim::fault::{
-    Chance, Fault, FaultPlan, HostAction, Matcher, PacketClass, PacketFault, PacketVerdict, What,
-    Window,
+    Chance, FaultPlan, HostAction, Matcher, PacketClass, PacketFault, PacketVerdict, What, Window,
 };
 use doorbell_sim::rc::{Recovery, RetrySeven, SelectiveRepeat, TimeoutMode};
 
@@ -60,13 +59,7 @@ fn no_receives() -> impl Strategy<Value = What> {
 
 pub(super) fn fault_plans() -> impl Strategy<Value = FaultPlan> {
     let what = prop_oneof![8 => packets(), 1 => no_receives()];
-    proptest::collection::vec(what, 0..12).prop_map(|all| {
-        let fault = |(i, what)| {
-            let (id, budget, maybe) = (format!("fault {i}"), None, true);
-            Fault { id, what, budget, maybe }
-        };
-        FaultPlan { faults: all.into_iter().enumerate().map(fault).collect() }
-    })
+    proptest::collection::vec(what, 0..12).prop_map(machine::perhaps)
 }
 
 fn reliable_plans() -> impl Strategy<Value = Plan> {

@@ -7,8 +7,7 @@ use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, Psn, QpType, SendFlags};
 use doorbell_sim::engine::NoiseTable;
 use doorbell_sim::fault::{
-    Chance, Fault, FaultPlan, HostAction, HostFault, Matcher, PacketClass, PacketFault,
-    PacketVerdict, What, Window,
+    Chance, HostAction, HostFault, Matcher, PacketClass, PacketFault, PacketVerdict, What, Window,
 };
 use doorbell_sim::wire::HostId;
 use doorbell_sim::world::{RunEnd, WorldConfig};
@@ -153,12 +152,7 @@ fn a_late_rnr_nak_for_what_was_executed_is_no_stall() {
         let none = What::Host(HostFault { host: HostId(1), nic: None, window, action });
         let naks = packets(PacketClass::RnrNak, None, PacketVerdict::Delay(delay));
         let lost = packets(PacketClass::Ack, Some(1), PacketVerdict::Drop);
-        let whats = [none, naks, lost];
-        let fault = |(i, what)| {
-            let (id, budget, maybe) = (format!("fault {i}"), None, true);
-            Fault { id, what, budget, maybe }
-        };
-        let faults = FaultPlan { faults: (0..).zip(whats).map(fault).collect() };
+        let faults = machine::perhaps([none, naks, lost]);
         let world = run_under(&plan, &faults, false);
         same(&world, idealise(&plan)).unwrap_or_else(|e| panic!("{e}"));
         let sides = [0, 1].map(|h: usize| world.hosts()[h].nic(0).hw_counters());

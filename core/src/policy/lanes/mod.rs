@@ -177,14 +177,8 @@ impl Lanes {
     /// What was rung on all queue pairs of a lane.
     pub fn stats(&self, lane: u32) -> BatchStats {
         let mut sum = BatchStats::default();
-        for m in self.members.iter().filter(|m| m.lane == lane) {
-            let s = m.sender.stats();
-            sum.rings = sum.rings.saturating_add(s.rings);
-            sum.blueflames = sum.blueflames.saturating_add(s.blueflames);
-            sum.wqes = sum.wqes.saturating_add(s.wqes);
-            sum.discarded = sum.discarded.saturating_add(s.discarded);
-            sum.unknown = sum.unknown.saturating_add(s.unknown);
-        }
+        let its = self.members.iter().filter(|m| m.lane == lane);
+        its.for_each(|m| sum += m.sender.stats());
         sum
     }
 
