@@ -11,7 +11,7 @@ use super::check_faults::check_faults;
 use super::check_flows::check_flows;
 use super::check_hosts::{OTHER_NIC, check_hosts, no_such_nic};
 use super::check_initiator::check_initiator;
-use super::check_kinds::{check_kind_limits, unused_keys};
+use super::check_kinds::{check_kind_limits, has_use};
 use super::check_link::check_link;
 use super::check_srq::{check_receiver, check_srq};
 use super::check_switch::check_switch;
@@ -104,6 +104,12 @@ impl Given {
 
     pub(super) fn has(&self, key: &str) -> bool {
         self.program.get(key) != self.default.get(key)
+    }
+
+    /// All of them, in the order of the alphabet. One whose default is nothing is not written out.
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        let written = self.program.as_object().into_iter().flat_map(|keys| keys.keys());
+        written.map(String::as_str).filter(|key| self.has(key))
     }
 }
 
@@ -272,11 +278,9 @@ fn check_nic(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Che
 }
 
 fn check_kind(p: &Program, given: &Given) -> Checked {
-    for key in unused_keys(p.kind) {
-        if given.has(key) {
-            let text = format!("`{key}` has no use in `{}`", p.kind.word());
-            return refuse(given.path(key), text, p.kind.remedy(key));
-        }
+    if let Some(key) = given.keys().find(|key| !has_use(p.kind, key)) {
+        let text = format!("`{key}` has no use in `{}`", p.kind.word());
+        return refuse(given.path(key), text, p.kind.remedy(key));
     }
     if p.kind == ProgramKind::Script && p.steps.is_empty() {
         let help = "write for example steps = [\"post write 16B\", \"ring\", \"wait\"]";
