@@ -138,10 +138,6 @@ pub(super) fn check_kind_limits(
         let text = format!("`share_qp` in `{}`", p.kind.word());
         return refuse(path("share_qp"), text, "only `bandwidth` and `message-rate` share");
     }
-    if p.initiator == Initiator::CpuProxy && p.kind != ProgramKind::Produce {
-        let text = format!("`initiator = \"cpu-proxy\"` in `{}`", p.kind.word());
-        return refuse(path("initiator"), text, "only `produce` has a proxy");
-    }
     check_peer_poll(p, &path)?;
     if rate {
         check_rate(s, p, &path)?;

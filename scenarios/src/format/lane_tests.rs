@@ -133,7 +133,7 @@ fn each_lane_is_checked() {
         "there",
     );
     refused(&format!("{RATE}lanes = [{{ name = 'A' }}]"), "8:19", "\"A\" is no name", "use a to z");
-    refused(&format!("{RATE}lanes = [{{ name = '' }}]"), "8:19", "\"\" is no name", "use a to z");
+    refused(&format!("{RATE}lanes = [{{ name = '' }}]"), "8:19", "lane 0 has no name", "a `name`");
     let twice = format!("{RATE}lanes = [{{ name = 'a' }}, {{ name = 'a' }}]");
     refused(&twice, "8:35", "two lanes are called \"a\"", "a name of its own");
     let many = |n: usize| {
