@@ -14,6 +14,8 @@ fn not_with_lanes(p: &Program) -> Option<(&'static str, &'static str)> {
         Some(("share_qp", "lanes have queue pairs of their own: leave it out"))
     } else if p.poll_interval.is_some() {
         Some(("poll_interval", "lanes are polled at once: leave it out"))
+    } else if p.tuner.is_some() {
+        Some(("tuner", "a tuner turns the loop without lanes: leave one of them out"))
     } else if p.fence != Fence::System {
         Some(("fence", "lanes fence where it is needed: leave it out"))
     } else {

@@ -6,7 +6,7 @@ use super::check::{Checked, check_reliable, refuse};
 use super::{Memory, Program, Scenario, Transfer, TransferPath};
 use crate::quantity::Unit;
 
-/// Largest message: what a work request carries.
+/// Largest message: half of what the verbs allow, as of flows.
 const MAX_SIZE: Bytes = Bytes(1 << 30);
 
 /// Refuses transfers that cannot be.
