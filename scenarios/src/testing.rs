@@ -25,6 +25,22 @@ pub(crate) fn expanded(text: &str, set: &[&str]) -> Result<Vec<Expanded>, InputE
     expand(&loaded, &mut Profiles::beside(&loaded.directory))
 }
 
+/// The file is good.
+#[track_caller]
+pub(crate) fn accepted(text: &str) {
+    if let Err(e) = expanded(text, &[]) {
+        panic!("{e}: {:?}\n{text}", e.remedy());
+    }
+}
+
+/// The file is refused with these words in message and remedy.
+#[track_caller]
+pub(crate) fn refused(text: &str, message: &str, help: &str) {
+    let e = expanded(text, &[]).err().unwrap_or_else(|| panic!("accepted:\n{text}"));
+    assert!(e.to_string().contains(message), "{e}");
+    assert!(e.remedy().unwrap_or("").contains(help), "{:?}", e.remedy());
+}
+
 /// Runs all points on the formula.
 pub(crate) fn runs(text: &str, set: &[&str]) -> Vec<Run> {
     let points = expanded(text, set).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));

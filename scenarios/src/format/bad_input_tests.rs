@@ -367,6 +367,13 @@ fn keys_of_a_receiver_that_does_not_receive() {
                 op = 'send'\n";
     let e = error(pong, &["program.0.repost_batch=1"]);
     assert!(e.to_string().contains("`repost_batch` has no use in `ping-pong`"), "{e}");
+    let flows = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'flows'\nhosts = 2\n\
+                 flows = { pattern = 'permutation' }\n";
+    assert!(expanded(flows, &[]).is_ok());
+    for (key, value) in [("peer_poll_interval", "1us"), ("ring_by", "warp")] {
+        let e = error(flows, &[&format!("program.0.{key}={value}")]);
+        assert!(e.to_string().contains(&format!("`{key}` has no use in `flows`")), "{e}");
+    }
 }
 
 #[test]

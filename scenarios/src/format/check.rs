@@ -11,7 +11,7 @@ use super::check_faults::check_faults;
 use super::check_flows::check_flows;
 use super::check_hosts::{OTHER_NIC, check_hosts, no_such_nic};
 use super::check_initiator::check_initiator;
-use super::check_kinds::{check_kind_limits, unused_keys};
+use super::check_kinds::{check_kind_limits, has_use};
 use super::check_link::check_link;
 use super::check_srq::{check_receiver, check_srq};
 use super::check_switch::check_switch;
@@ -105,6 +105,12 @@ impl Given {
     pub(super) fn has(&self, key: &str) -> bool {
         self.program.get(key) != self.default.get(key)
     }
+
+    /// All of them, in the order of the alphabet. One whose default is nothing is not written out.
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        let written = self.program.as_object().into_iter().flat_map(|keys| keys.keys());
+        written.map(String::as_str).filter(|key| self.has(key))
+    }
 }
 
 /// A claim is settled as a whole or not at all.
@@ -178,6 +184,16 @@ fn check_qp(s: &Scenario, profile: &Profile) -> Checked {
     Ok(())
 }
 
+/// A part of the names of results.
+pub(super) fn check_name(name: &str, path: &str) -> Checked {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if name.chars().all(good) {
+        return Ok(());
+    }
+    let text = format!("\"{name}\" is no name for results");
+    refuse(path, text, "use a to z, 0 to 9, `-` and `_`")
+}
+
 fn check_names(s: &Scenario) -> Checked {
     if s.program.is_empty() {
         return refuse("program", "there is no program".to_owned(), "add a [[program]]");
@@ -185,11 +201,7 @@ fn check_names(s: &Scenario) -> Checked {
     for (i, program) in s.program.iter().enumerate() {
         let name = &program.name;
         let path = format!("program.{i}.name");
-        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-        if !name.chars().all(good) {
-            let text = format!("\"{name}\" is no name for results");
-            return refuse(path, text, "use a to z, 0 to 9, `-` and `_`");
-        }
+        check_name(name, &path)?;
         if name.is_empty() && s.program.len() > 1 {
             let text = format!("program {i} has no name");
             return refuse(path, text, "with several programs each needs a `name` for its results");
@@ -202,20 +214,24 @@ fn check_names(s: &Scenario) -> Checked {
 }
 
 fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
-    if p.kind == ProgramKind::Flows {
-        check_kind(p, given)?;
-        return check_flows(s, profile, p, |key| given.path(key));
+    check_kind(p, given)?;
+    let path = |key: &str| given.path(key);
+    match p.kind {
+        ProgramKind::Flows => check_flows(s, profile, p, path),
+        ProgramKind::Aggregate => {
+            check_initiator(profile, p, given)?;
+            check_aggregate(s, profile, p, path)
+        }
+        ProgramKind::AllToAll => {
+            check_initiator(profile, p, given)?;
+            check_all_to_all(s, profile, p, path)
+        }
+        _ => check_pair(s, profile, p, given),
     }
-    if p.kind == ProgramKind::Aggregate {
-        check_kind(p, given)?;
-        check_initiator(profile, p, given)?;
-        return check_aggregate(s, profile, p, |key| given.path(key));
-    }
-    if p.kind == ProgramKind::AllToAll {
-        check_kind(p, given)?;
-        check_initiator(profile, p, given)?;
-        return check_all_to_all(s, profile, p, |key| given.path(key));
-    }
+}
+
+/// A program that posts, on one host or several, and one that answers.
+fn check_pair(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
     let hosts = s.topology.hosts.value();
     for (key, host) in [("host", p.host.value()), ("peer", p.peer.value())] {
         if host >= hosts {
@@ -232,7 +248,6 @@ fn check_program(s: &Scenario, profile: &Profile, p: &Program, given: &Given) ->
     }
     check_hosts(s, p, |key| given.path(key))?;
     check_nic(s, profile, p, given)?;
-    check_kind(p, given)?;
     check_receiver(p, |key| given.has(key), |key| given.path(key))?;
     check_kind_limits(s, p, |key| given.path(key))?;
     check_queues(s, profile, p, given)?;
@@ -272,11 +287,9 @@ fn check_nic(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Che
 }
 
 fn check_kind(p: &Program, given: &Given) -> Checked {
-    for key in unused_keys(p.kind) {
-        if given.has(key) {
-            let text = format!("`{key}` has no use in `{}`", p.kind.word());
-            return refuse(given.path(key), text, p.kind.remedy(key));
-        }
+    if let Some(key) = given.keys().find(|key| !has_use(p.kind, key)) {
+        let text = format!("`{key}` has no use in `{}`", p.kind.word());
+        return refuse(given.path(key), text, p.kind.remedy(key));
     }
     if p.kind == ProgramKind::Script && p.steps.is_empty() {
         let help = "write for example steps = [\"post write 16B\", \"ring\", \"wait\"]";
@@ -352,6 +365,17 @@ pub(super) fn check_op(
     Ok(())
 }
 
+/// Programs that only RC carries; `what` is the subject with its verb, as in "flows are".
+pub(super) fn check_reliable(s: &Scenario, what: &str) -> Checked {
+    match s.qp.kind {
+        QpKind::Rc => Ok(()),
+        QpKind::Uc | QpKind::Ud => {
+            let text = format!("{what} between RC queue pairs");
+            refuse("qp.type", text, "write `type = \"RC\"` in [qp]")
+        }
+    }
+}
+
 /// READs and atomics need a depth, unless it is to be shown what becomes of them without.
 fn check_depth(s: &Scenario, op: Op, path: &str) -> Checked {
     let depth = s.qp.max_rd_atomic.value().min(s.qp.max_dest_rd_atomic.value());
@@ -368,20 +392,23 @@ fn check_inline(s: &Scenario, p: &Program, given: &Given) -> Checked {
     let Some(inline) = p.inline.map(|i| i.0) else {
         return Ok(());
     };
-    let granted = s.qp.max_inline.0;
-    if inline.0 > granted.0 {
-        let text = format!(
-            "`inline` is {}, and `qp.max_inline` grants {}",
-            inline.print(),
-            granted.print()
-        );
-        return refuse(given.path("inline"), text, "lower it, or raise `qp.max_inline`");
-    }
+    check_granted(s, inline, &given.path("inline"))?;
     if !p.op.takes_inline() && inline.0 > 0 {
         let text = format!("`{}` cannot be inline", p.op.word());
         return refuse(given.path("inline"), text, "only writes and sends can");
     }
     Ok(())
+}
+
+/// No more goes inline than the queue pairs grant.
+pub(super) fn check_granted(s: &Scenario, inline: Bytes, path: &str) -> Checked {
+    let granted = s.qp.max_inline.0;
+    if inline <= granted {
+        return Ok(());
+    }
+    let text =
+        format!("`inline` is {}, and `qp.max_inline` grants {}", inline.print(), granted.print());
+    refuse(path, text, "lower it, or raise `qp.max_inline`")
 }
 
 fn check_script(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {

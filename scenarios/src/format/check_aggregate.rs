@@ -3,9 +3,9 @@
 use doorbell_core::policy::aggregate::MAX_CHUNKS;
 use doorbell_core::units::Bytes;
 
-use super::check::{Checked, refuse};
-use super::check_hosts::{OTHER_NIC, check_range, no_such_nic};
-use super::{Aggregate, AggregatePlan, Op, Program, ProgramKind, QpKind, Scenario, SumOrder};
+use super::check::{Checked, check_reliable, refuse};
+use super::check_hosts::check_members;
+use super::{Aggregate, AggregatePlan, Op, Program, Scenario, SumOrder};
 use crate::profile::Profile;
 use crate::quantity::Unit;
 
@@ -20,11 +20,8 @@ pub(super) fn check_aggregate(
         let help = "write for example aggregate = { plan = \"two-hop\" }";
         return refuse(path("kind"), "an aggregation without a table `aggregate`".to_owned(), help);
     };
-    check_who(s, profile, p, &path)?;
-    if s.qp.kind != QpKind::Rc {
-        let text = "an aggregation is between RC queue pairs".to_owned();
-        return refuse("qp.type", text, "write `type = \"RC\"` in [qp]");
-    }
+    check_members(s, profile, p, "a sum of one vector", &path)?;
+    check_reliable(s, "an aggregation is")?;
     if s.srq.is_some() {
         let text = "an aggregation has shared receive queues of its own".to_owned();
         return refuse("srq", text, "leave [srq] out; `aggregate.pool` is their depth");
@@ -33,29 +30,6 @@ pub(super) fn check_aggregate(
     check_plan(p, a, &path)?;
     check_bytes(p, a, &path)?;
     check_method(s, p, a, &path)
-}
-
-/// The hosts are there, with the NIC, and there are two or more.
-pub(super) fn check_who(
-    s: &Scenario,
-    profile: &Profile,
-    p: &Program,
-    path: &impl Fn(&str) -> String,
-) -> Checked {
-    check_range(s, p, path)?;
-    let (first, n) = (p.host.value(), p.hosts.value());
-    if n < 2 {
-        let text = match p.kind {
-            ProgramKind::AllToAll => "an exchange of one host",
-            _ => "a sum of one vector",
-        };
-        let text = text.to_owned();
-        return refuse(path("hosts"), text, "at least 2 hosts");
-    }
-    match no_such_nic(&s.topology, profile, p.nic.value(), first..first + n) {
-        Some(text) => refuse(path("nic"), text, OTHER_NIC),
-        None => Ok(()),
-    }
 }
 
 /// Most rounds of a program.

@@ -3,9 +3,9 @@
 use doorbell_core::policy::aggregate::MAX_CHUNKS;
 use doorbell_core::units::Bytes;
 
-use super::check::{Checked, refuse};
-use super::check_aggregate::check_who;
-use super::{AllToAll, Program, QpKind, Scenario};
+use super::check::{Checked, check_reliable, refuse};
+use super::check_hosts::check_members;
+use super::{AllToAll, Program, Scenario};
 use crate::profile::Profile;
 use crate::quantity::Unit;
 
@@ -21,11 +21,8 @@ pub(super) fn check_all_to_all(
         let text = "an exchange without a table `all_to_all`".to_owned();
         return refuse(path("kind"), text, help);
     };
-    check_who(s, profile, p, &path)?;
-    if s.qp.kind != QpKind::Rc {
-        let text = "an exchange is between RC queue pairs".to_owned();
-        return refuse("qp.type", text, "write `type = \"RC\"` in [qp]");
-    }
+    check_members(s, profile, p, "an exchange of one host", &path)?;
+    check_reliable(s, "an exchange is")?;
     if s.srq.is_some() {
         let text = "an exchange has shared receive queues of its own".to_owned();
         return refuse("srq", text, "leave [srq] out");

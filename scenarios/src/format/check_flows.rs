@@ -2,11 +2,11 @@
 
 use doorbell_core::units::{Bytes, Span};
 
-use super::check::{Checked, refuse};
+use super::check::{Checked, check_reliable, refuse};
 use super::check_congestion::fastest_port;
 use super::check_hosts::{OTHER_NIC, check_range, no_such_nic};
 use super::flow_file::MAX_FLOW_BYTES;
-use super::{Flows, Op, Pattern, Program, QpKind, Scenario};
+use super::{Flows, Op, Pattern, Program, Scenario};
 use crate::profile::Profile;
 use crate::quantity::Unit;
 
@@ -24,10 +24,7 @@ pub(super) fn check_flows(
     check_keys(flows, &path)?;
     check_who(s, p, flows, &path)?;
     check_nic(s, profile, p, flows, &path)?;
-    if s.qp.kind != QpKind::Rc {
-        let text = "flows are between RC queue pairs".to_owned();
-        return refuse("qp.type", text, "write `type = \"RC\"` in [qp]");
-    }
+    check_reliable(s, "flows are")?;
     if s.srq.is_some() {
         let text = "flows take receives of their own queue pairs".to_owned();
         return refuse("srq", text, "leave [srq] out, or send by `message-rate`");

@@ -45,3 +45,23 @@ pub(super) fn check_hosts(s: &Scenario, p: &Program, path: impl Fn(&str) -> Stri
     }
     Ok(())
 }
+
+/// Hosts that are members of something: there are two or more, and each has the NIC. `alone` says
+/// what it would be of one.
+pub(super) fn check_members(
+    s: &Scenario,
+    profile: &Profile,
+    p: &Program,
+    alone: &str,
+    path: impl Fn(&str) -> String,
+) -> Checked {
+    check_range(s, p, &path)?;
+    let (first, n) = (p.host.value(), p.hosts.value());
+    if n < 2 {
+        return refuse(path("hosts"), alone.to_owned(), "at least 2 hosts");
+    }
+    match no_such_nic(&s.topology, profile, p.nic.value(), first..first + n) {
+        Some(text) => refuse(path("nic"), text, OTHER_NIC),
+        None => Ok(()),
+    }
+}

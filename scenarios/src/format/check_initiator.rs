@@ -7,6 +7,10 @@ use super::{Fallback, Initiator, Memory, Program, ProgramKind, RingMode};
 use crate::profile::Profile;
 
 pub(super) fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> Checked {
+    if p.initiator == Initiator::CpuProxy && p.kind != ProgramKind::Produce {
+        let text = format!("`initiator = \"cpu-proxy\"` in `{}`", p.kind.word());
+        return refuse(given.path("initiator"), text, "only `produce` has a proxy");
+    }
     check_fallback(profile, p, given)?;
     check_shared(p, given)?;
     check_proxy(profile, p, given)?;

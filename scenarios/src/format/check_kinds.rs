@@ -8,177 +8,81 @@ use super::{Fallback, Initiator, Op, Payload, PeerPoll, Program, ProgramKind, Re
 use crate::quantity::Unit;
 use crate::workloads::payload::HEADER_BYTES;
 
-const PRODUCE: [&str; 4] = ["per_round", "work", "proxy_work", "slots"];
+/// Keys of every kind.
+const ALWAYS: &[&str] = &["kind", "name", "host", "hosts", "nic", "sl"];
 
-/// Keys of programs that post by lanes.
-const LANES: [&str; 4] = ["lanes", "spread", "pace", "burst"];
-
-/// Keys of one pair of programs, which flows between many hosts have not.
-const FLOWS_HAVE_NOT: [&str; 34] = [
+/// Keys of one pair of programs: where its two sides are, and how each waits.
+const SIDES: &[&str] = &[
+    "peer",
     "peer_nic",
-    "entropy",
-    "initiator",
-    "fallback",
     "gpu",
     "numa",
     "threads",
-    "share_qp",
-    "bypass",
-    "iterations",
-    "warmup",
-    "window",
-    "batch",
-    "batch_delay",
-    "interval",
     "start_spread",
-    "signal_every",
-    "inline",
-    "ring",
-    "fence",
     "poll",
     "peer_poll",
-    "poll_batch",
-    "poll_interval",
-    "payload",
     "memory",
     "peer_memory",
-    "access",
-    "peer_access",
-    "receives",
-    "handshake",
-    "repost_batch",
-    "repost_time",
-    "steps",
+    "entropy",
 ];
 
-/// Keys of one pair of programs, which an aggregation has not; an exchange has `payload`.
-const AGGREGATE_HAS_NOT: [&str; 32] = [
-    "peer",
-    "peer_nic",
-    "entropy",
-    "threads",
+/// Keys about verbs, of pairs that leave them to the file.
+const VERBS: &[&str] = &[
+    "initiator",
+    "fallback",
     "qps",
     "share_qp",
     "bypass",
-    "fallback",
-    "warmup",
-    "window",
-    "batch",
-    "batch_delay",
-    "start_spread",
-    "signal_every",
-    "inline",
-    "ring",
     "ring_by",
     "fence",
-    "peer_poll",
-    "poll_batch",
-    "poll_interval",
-    "payload",
-    "peer_memory",
-    "access",
-    "peer_access",
-    "receives",
-    "handshake",
-    "peer_poll_interval",
-    "repost_batch",
-    "repost_time",
-    "steps",
-    "flows",
-];
-
-/// Keys about verbs that a transfer decides by itself.
-const TRANSFER_HAS_NOT: [&str; 25] = [
-    "initiator",
-    "qps",
-    "share_qp",
-    "op",
-    "batch",
-    "batch_delay",
-    "interval",
-    "signal_every",
-    "inline",
-    "ring",
-    "ring_by",
-    "fence",
-    "poll_batch",
-    "poll_interval",
     "payload",
     "access",
     "peer_access",
     "receives",
-    "handshake",
     "peer_poll_interval",
     "repost_batch",
     "repost_time",
-    "steps",
-    "flows",
-    "aggregate",
 ];
 
-/// Keys that have no use in a kind of program.
-pub(super) fn unused_keys(kind: ProgramKind) -> Vec<&'static str> {
-    const LOOP: [&str; 13] = [
-        "op",
-        "size",
-        "iterations",
-        "warmup",
-        "window",
-        "batch",
-        "batch_delay",
-        "interval",
-        "signal_every",
-        "inline",
-        "ring",
-        "poll_batch",
-        "poll_interval",
-    ];
-    let mut keys = match kind {
-        ProgramKind::Script => LOOP.to_vec(),
-        ProgramKind::Latency => vec!["window", "batch", "batch_delay", "poll_interval", "steps"],
-        ProgramKind::PingPong => {
-            vec![
-                "window",
-                "batch",
-                "batch_delay",
-                "interval",
-                "poll_interval",
-                "handshake",
-                "steps",
-            ]
+/// Keys of messages that are all the same.
+const MESSAGES: &[&str] = &["op", "size", "iterations", "signal_every", "inline", "ring"];
+
+/// Keys of a loop that measures behind a warm-up.
+const LOOP: &[&str] = &["warmup", "poll_batch"];
+
+/// Keys of many messages outstanding.
+const MANY: &[&str] = &["window", "batch", "batch_delay", "interval", "poll_interval", "tuner"];
+
+/// Keys of programs that post by lanes.
+const LANES: &[&str] = &["lanes", "spread", "pace", "burst"];
+
+/// Keys of messages that become ready in rounds.
+const PRODUCE: &[&str] = &["per_round", "work", "proxy_work", "slots"];
+
+/// Keys of members that meet in rounds, each on a host of its own.
+const MEMBERS: &[&str] =
+    &["initiator", "gpu", "numa", "size", "iterations", "interval", "poll", "memory"];
+
+/// The keys that a kind has beside those of every kind.
+const fn keys(kind: ProgramKind) -> &'static [&'static [&'static str]] {
+    match kind {
+        ProgramKind::Latency => &[SIDES, VERBS, MESSAGES, LOOP, &["interval", "handshake"]],
+        ProgramKind::PingPong => &[SIDES, VERBS, MESSAGES, LOOP],
+        ProgramKind::Bandwidth | ProgramKind::MessageRate => {
+            &[SIDES, VERBS, MESSAGES, LOOP, MANY, LANES, &["handshake"]]
         }
-        ProgramKind::Bandwidth | ProgramKind::MessageRate => vec!["steps"],
-        ProgramKind::Flows => FLOWS_HAVE_NOT.to_vec(),
-        ProgramKind::Aggregate => AGGREGATE_HAS_NOT.to_vec(),
-        ProgramKind::AllToAll => {
-            let not = AGGREGATE_HAS_NOT.into_iter().filter(|key| *key != "payload");
-            not.chain(["op"]).collect()
-        }
-        ProgramKind::Transfer => TRANSFER_HAS_NOT.to_vec(),
-        ProgramKind::Produce => {
-            vec!["warmup", "window", "batch", "batch_delay", "poll_batch", "handshake", "steps"]
-        }
-    };
-    if kind != ProgramKind::Flows {
-        keys.push("flows");
+        ProgramKind::Script => &[SIDES, VERBS, &["handshake", "steps"]],
+        ProgramKind::Produce => &[SIDES, VERBS, MESSAGES, PRODUCE, &["interval", "poll_interval"]],
+        ProgramKind::Flows => &[&["peer", "qps", "op", "size", "flows"]],
+        ProgramKind::Aggregate => &[MEMBERS, &["op", "aggregate"]],
+        ProgramKind::AllToAll => &[MEMBERS, &["payload", "all_to_all"]],
+        ProgramKind::Transfer => &[SIDES, &["size", "iterations", "warmup", "window", "transfer"]],
     }
-    if kind != ProgramKind::Aggregate {
-        keys.push("aggregate");
-    }
-    if kind != ProgramKind::AllToAll {
-        keys.push("all_to_all");
-    }
-    if kind != ProgramKind::Transfer {
-        keys.push("transfer");
-    }
-    if kind != ProgramKind::Produce {
-        keys.extend(PRODUCE);
-    }
-    if !matches!(kind, ProgramKind::Bandwidth | ProgramKind::MessageRate) {
-        keys.extend(LANES);
-        keys.push("tuner");
-    }
-    keys
+}
+
+/// Whether a key has a use in a kind of program.
+pub(super) fn has_use(kind: ProgramKind, key: &str) -> bool {
+    ALWAYS.contains(&key) || keys(kind).iter().any(|keys| keys.contains(&key))
 }
 
 impl ProgramKind {
@@ -233,10 +137,6 @@ pub(super) fn check_kind_limits(
     if p.share_qp && !rate {
         let text = format!("`share_qp` in `{}`", p.kind.word());
         return refuse(path("share_qp"), text, "only `bandwidth` and `message-rate` share");
-    }
-    if p.initiator == Initiator::CpuProxy && p.kind != ProgramKind::Produce {
-        let text = format!("`initiator = \"cpu-proxy\"` in `{}`", p.kind.word());
-        return refuse(path("initiator"), text, "only `produce` has a proxy");
     }
     check_peer_poll(p, &path)?;
     if rate {
@@ -343,4 +243,36 @@ fn check_produce(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Ch
         return refuse(path("inline"), text, "the proxy never reads the payload: leave it out");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const KINDS: [ProgramKind; 10] = [
+        ProgramKind::Latency,
+        ProgramKind::PingPong,
+        ProgramKind::Bandwidth,
+        ProgramKind::MessageRate,
+        ProgramKind::Script,
+        ProgramKind::Produce,
+        ProgramKind::Flows,
+        ProgramKind::Aggregate,
+        ProgramKind::AllToAll,
+        ProgramKind::Transfer,
+    ];
+
+    /// A key that is in no list would be refused everywhere, and one that is misspelt in a list
+    /// refused where it has a use.
+    #[test]
+    fn the_keys_of_all_kinds_are_those_of_a_program() {
+        let schema = serde_json::to_value(schemars::schema_for!(Program)).unwrap();
+        let of_program: BTreeSet<&str> =
+            schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        let lists = KINDS.iter().flat_map(|kind| keys(*kind)).chain([&ALWAYS]);
+        let listed: BTreeSet<&str> = lists.flat_map(|keys| keys.iter().copied()).collect();
+        assert_eq!(listed, of_program);
+    }
 }

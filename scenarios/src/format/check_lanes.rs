@@ -3,7 +3,7 @@
 use doorbell_core::policy::PaceConfig;
 use doorbell_core::units::Bytes;
 
-use super::check::{Checked, check_op, refuse};
+use super::check::{Checked, check_granted, check_name, check_op, refuse};
 use super::{Fence, Lane, Program, QpKind, Scenario, Spread};
 use crate::quantity::Unit;
 use crate::workloads::connect::{MAX_LANES, MAX_QPS_OF_LANE};
@@ -14,6 +14,8 @@ fn not_with_lanes(p: &Program) -> Option<(&'static str, &'static str)> {
         Some(("share_qp", "lanes have queue pairs of their own: leave it out"))
     } else if p.poll_interval.is_some() {
         Some(("poll_interval", "lanes are polled at once: leave it out"))
+    } else if p.tuner.is_some() {
+        Some(("tuner", "a tuner turns the loop without lanes: leave one of them out"))
     } else if p.fence != Fence::System {
         Some(("fence", "lanes fence where it is needed: leave it out"))
     } else {
@@ -72,10 +74,10 @@ pub(super) fn check_lanes(s: &Scenario, p: &Program, path: impl Fn(&str) -> Stri
 
 fn check_lane(s: &Scenario, p: &Program, i: usize, at: impl Fn(&str) -> String) -> Checked {
     let lane: &Lane = &p.lanes[i];
-    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    if lane.name.is_empty() || !lane.name.chars().all(good) {
-        let text = format!("\"{}\" is no name for results", lane.name);
-        return refuse(at("name"), text, "use a to z, 0 to 9, `-` and `_`");
+    check_name(&lane.name, &at("name"))?;
+    if lane.name.is_empty() {
+        let text = format!("lane {i} has no name");
+        return refuse(at("name"), text, "each needs a `name` for its results");
     }
     if p.lanes[..i].iter().any(|l| l.name == lane.name) {
         let text = format!("two lanes are called \"{}\"", lane.name);
@@ -113,14 +115,8 @@ fn check_lane(s: &Scenario, p: &Program, i: usize, at: impl Fn(&str) -> String) 
     if let Some(size) = lane.size {
         check_op(s, p.op, size.0, &at("size"), &at("size"))?;
     }
-    let granted = s.qp.max_inline.0;
-    if let Some(inline) = lane.inline.filter(|i| i.0 > granted) {
-        let text = format!(
-            "`inline` is {}, and `qp.max_inline` grants {}",
-            inline.0.print(),
-            granted.print()
-        );
-        return refuse(at("inline"), text, "lower it, or raise `qp.max_inline`");
+    match lane.inline {
+        Some(inline) => check_granted(s, inline.0, &at("inline")),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -2,11 +2,11 @@
 
 use doorbell_core::units::Bytes;
 
-use super::check::{Checked, refuse};
-use super::{Memory, Program, QpKind, Scenario, Transfer, TransferPath};
+use super::check::{Checked, check_reliable, refuse};
+use super::{Memory, Program, Scenario, Transfer, TransferPath};
 use crate::quantity::Unit;
 
-/// Largest message: what a work request carries.
+/// Largest message: half of what the verbs allow, as of flows.
 const MAX_SIZE: Bytes = Bytes(1 << 30);
 
 /// Refuses transfers that cannot be.
@@ -15,10 +15,7 @@ pub(super) fn check_transfer(s: &Scenario, p: &Program, path: impl Fn(&str) -> S
         let help = "write for example transfer = { path = \"registered\" }";
         return refuse(path("kind"), "a transfer without a table `transfer`".to_owned(), help);
     };
-    if s.qp.kind != QpKind::Rc {
-        let text = "a transfer is between RC queue pairs".to_owned();
-        return refuse("qp.type", text, "write `type = \"RC\"` in [qp]");
-    }
+    check_reliable(s, "a transfer is")?;
     if p.size.0 == Bytes(0) || p.size.0 > MAX_SIZE {
         let text = format!("a transfer of {}", p.size.0.print());
         return refuse(path("size"), text, "from 1B to 1GiB");

@@ -57,6 +57,7 @@ fn what_does_not_go_with_lanes() {
             "leave it",
         );
         refused(&with("poll_interval = '1us'"), "9:17", "`poll_interval` in a", "leave it out");
+        refused(&with("tuner = {}"), "9:9", "`tuner` in a program", "leave one");
         refused(&with("fence = false"), "9:9", "`fence` in a program", "leave it out");
     }
     for (kind, rest) in
@@ -133,7 +134,7 @@ fn each_lane_is_checked() {
         "there",
     );
     refused(&format!("{RATE}lanes = [{{ name = 'A' }}]"), "8:19", "\"A\" is no name", "use a to z");
-    refused(&format!("{RATE}lanes = [{{ name = '' }}]"), "8:19", "\"\" is no name", "use a to z");
+    refused(&format!("{RATE}lanes = [{{ name = '' }}]"), "8:19", "lane 0 has no name", "a `name`");
     let twice = format!("{RATE}lanes = [{{ name = 'a' }}, {{ name = 'a' }}]");
     refused(&twice, "8:35", "two lanes are called \"a\"", "a name of its own");
     let many = |n: usize| {

@@ -4,8 +4,8 @@ use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::policy::lanes::{LaneError, LanesError};
 use doorbell_core::transport::{
     AttachError, Completion, CreateError, Data, LookupError, MemError, ModifyError, Mr, PollError,
-    PostRecvError, QpCaps, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport, UdDest,
-    Unsupported, WorkQueue,
+    PostRecvError, QpCaps, Range, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport,
+    UdDest, Unsupported, WorkQueue,
 };
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{SendFlags, WcStatus};
@@ -328,6 +328,24 @@ impl Results {
     }
 }
 
+/// Bytes of a region, counted from its begin.
+///
+/// # Errors
+/// [`Failure::OwnRegion`] where they are not all in it.
+pub(super) fn part(mr: &Mr, offset: u64, len: u64) -> Result<Range, Failure> {
+    let outside = Failure::OwnRegion { got: mr.len, need: offset.saturating_add(len) };
+    mr.range(offset, len).ok_or(outside)
+}
+
+/// The same as an element of a work request.
+///
+/// # Errors
+/// See [`part`].
+pub(super) fn element(mr: &Mr, offset: u64, bytes: u32) -> Result<Sge, Failure> {
+    let outside = Failure::OwnRegion { got: mr.len, need: offset.saturating_add(bytes.into()) };
+    mr.sge(offset, bytes).ok_or(outside)
+}
+
 /// The failure that a completion in error stands for.
 pub fn failed(c: &Completion) -> Option<Failure> {
     match *c {
@@ -409,8 +427,7 @@ impl Poster {
     ) -> Result<(), Failure> {
         let Message { wr_id, n, offset, flags } = message;
         let bytes = self.shape.bytes();
-        let need = offset + u64::from(bytes);
-        let whole = mr.sge(offset, bytes).ok_or(Failure::OwnRegion { got: mr.len, need })?;
+        let whole = element(mr, offset, bytes)?;
         let mut parts = vec![];
         let sges: &[Sge] = match place.sges {
             _ if bytes == 0 => &[],

@@ -15,7 +15,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Qpn, SendFlags};
 
-use super::common::{Failure, Message, Op, Place, Poster, Results, Shape, Window, failed};
+use super::common::{Failure, Message, Op, Place, Poster, Results, Shape, Window, element, failed};
 use super::connect::{Card, Lane, LinkConfig, Local, LocalConfig, Target, Topic, key, steps};
 
 /// Largest message: half of what the verbs allow, a round number.
@@ -262,7 +262,7 @@ impl Flows {
         }
         let mr = self.local.as_ref().expect("opened").mr;
         let bytes = pair.bytes.min(end.message) as u32;
-        let sge = mr.sge(0, bytes).ok_or(Failure::OwnRegion { got: mr.len, need: bytes.into() })?;
+        let sge = element(&mr, 0, bytes)?;
         let room = pair.received + u64::from(self.config.link.size.max_recv_wr);
         while pair.receives < pair.messages.min(room) {
             let wr = RecvWr { wr_id: pair.receives, sge };

@@ -73,7 +73,7 @@ struct Stock {
     counted: u64,
     /// Hand-over of the first message behind the warm-up.
     opened: Option<Time>,
-    /// Bytes of a message that goes inline.
+    /// Bytes of a message that goes inline, empty where it does not.
     scratch: Vec<u8>,
     /// Where its messages are, in both regions.
     offset: u64,
@@ -154,7 +154,8 @@ impl Laned {
         self.lanes = Some(Lanes::new(&set, 0, &qps, &mut budget, t.now())?);
         let mut offset = 0;
         for l in &self.config.lanes {
-            let scratch = vec![0xA5; l.shape.bytes() as usize];
+            let inline = if l.shape.inline { l.shape.bytes() } else { 0 };
+            let scratch = vec![0xA5; inline as usize];
             let outstanding = vec![VecDeque::new(); l.lane.qps as usize];
             self.stocks.push(Stock { scratch, offset, outstanding, ..Stock::default() });
             offset += l.shape.stride();
@@ -235,13 +236,7 @@ impl Laned {
     /// Hands over what a lane has, as far as it goes, and no more than a batch for each queue pair.
     fn serve<T: Control>(&mut self, t: &mut T, i: usize, start: Time) -> Result<Served, Failure> {
         let traffic = &self.config.lanes[i];
-        let arrived = match traffic.arrivals {
-            Arrivals::Saturate => traffic.messages,
-            Arrivals::Every(interval) => {
-                let passed = t.now().since(start).as_ps() / interval.as_ps() + 1;
-                passed.min(traffic.messages)
-            }
-        };
+        let arrived = traffic.arrivals.by(t.now().since(start), traffic.messages);
         let most =
             u64::from(traffic.lane.qps) * u64::from(traffic.lane.sender.batch.max_wrs.max(1));
         let end = arrived.min(self.stocks[i].handed + most);

@@ -11,7 +11,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{QpType, SendFlags};
 
-use super::common::{Failure, Message, Op, Poster, Results, Shape, Window, failed};
+use super::common::{Failure, Message, Op, Poster, Results, Shape, Window, element, failed, part};
 use super::connect::{Client, Lane, LinkConfig, Local, LocalConfig};
 
 /// How the other side learns of a message.
@@ -208,8 +208,7 @@ impl PingPong {
     /// The word that ends with the last byte of an incoming WRITE.
     fn word(&self) -> Result<Range, Failure> {
         let mr = &self.client.local().mr;
-        let need = 2 * self.layout.stride;
-        mr.range(need - 8, 8).ok_or(Failure::OwnRegion { got: mr.len, need })
+        part(mr, 2 * self.layout.stride - 8, 8)
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
@@ -356,9 +355,7 @@ impl PingPong {
             *self.poster.inline_bytes().last_mut().expect("at least a byte") = byte;
             return Ok(());
         }
-        let need = self.layout.stride;
-        let range = mr.range(need - 1, 1).ok_or(Failure::OwnRegion { got: mr.len, need })?;
-        t.copy_in(range, &[byte])?;
+        t.copy_in(part(mr, self.layout.stride - 1, 1)?, &[byte])?;
         Ok(())
     }
 }
@@ -375,20 +372,14 @@ fn pattern(starts: bool, size: u64) -> Vec<u8> {
     (0..size).map(|i| (first + i % 251) as u8).collect()
 }
 
-fn part(mr: &Mr, offset: u64, len: u64) -> Result<Range, Failure> {
-    mr.range(offset, len).ok_or(Failure::OwnRegion { got: mr.len, need: offset + len })
-}
-
 /// Bytes in front of a message in its receive buffer.
 fn header(ty: QpType) -> u64 {
     if ty == QpType::Ud { GRH_BYTES } else { 0 }
 }
 
 fn receive(mr: &Mr, layout: Layout, ty: QpType) -> Result<RecvWr, Failure> {
-    let header = header(ty);
-    let need = layout.receive() + header + layout.size;
-    let sge = mr.sge(layout.receive(), (header + layout.size) as u32);
-    Ok(RecvWr { wr_id: 0, sge: sge.ok_or(Failure::OwnRegion { got: mr.len, need })? })
+    let bytes = (header(ty) + layout.size) as u32;
+    Ok(RecvWr { wr_id: 0, sge: element(mr, layout.receive(), bytes)? })
 }
 
 impl Program for PingPong {

@@ -14,7 +14,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::SendFlags;
 
-use super::common::{Failure, MAX_SAMPLES, Message, Poster, Results, Shape, Window, failed};
+use super::common::{Failure, MAX_SAMPLES, Message, Poster, Results, Shape, Window, failed, part};
 use super::connect::{Client, LinkConfig, LocalConfig, publish_done};
 use super::payload::{self, HEADER_BYTES, Label};
 use super::proxy::{DONE_OFFSET, FLAGS, PAYLOAD, READY_OFFSET, shared_key};
@@ -427,7 +427,7 @@ fn attach<T: Control>(t: &mut T, proxy: u32, fence: Option<FenceScope>) -> Resul
 
 /// The 8 bytes at `offset`.
 pub(super) fn word(mr: &Mr, offset: u64) -> Result<doorbell_core::transport::Range, Failure> {
-    mr.range(offset, 8).ok_or(Failure::OwnRegion { got: mr.len, need: offset + 8 })
+    part(mr, offset, 8)
 }
 
 impl Program for Produce {

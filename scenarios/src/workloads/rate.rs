@@ -40,6 +40,16 @@ pub enum Arrivals {
     Every(Span),
 }
 
+impl Arrivals {
+    /// How many of `all` messages are there that long after the start.
+    pub(super) fn by(self, passed: Span, all: u64) -> u64 {
+        match self {
+            Self::Saturate => all,
+            Self::Every(interval) => (passed.as_ps() / interval.as_ps() + 1).min(all),
+        }
+    }
+}
+
 /// Configuration of [`Rate`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RateConfig {
@@ -490,7 +500,7 @@ impl Rate {
     ) -> Result<bool, Failure> {
         let lanes = self.lanes.len() as u64;
         let planned = self.planned().expect("arrivals are counted");
-        let arrived = (now.since(start).as_ps() / interval.as_ps() + 1).min(planned);
+        let arrived = self.config.arrivals.by(now.since(start), planned);
         let most = self.handed + lanes * u64::from(self.config.batch);
         self.blocked = false;
         while self.handed < arrived.min(most) && !self.blocked {

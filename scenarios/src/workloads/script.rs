@@ -15,7 +15,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AsyncEventKind, QpState, SendFlags};
 
-use super::common::{Failure, Message, Place, Poster, Results, Shape, Window};
+use super::common::{Failure, Message, Place, Poster, Results, Shape, Window, element, part};
 use super::connect::{
     ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, ReceiveOrder, Target, Topic, key,
     publish_done,
@@ -464,8 +464,7 @@ impl Script {
     }
 
     fn word(&self, at: u64) -> Result<Range, Failure> {
-        let mr = &self.client.local().mr;
-        mr.range(at, 8).ok_or(Failure::OwnRegion { got: mr.len, need: at + 8 })
+        part(&self.client.local().mr, at, 8)
     }
 
     /// The buffer in protection domain `pd`.
@@ -812,9 +811,7 @@ impl Script {
 }
 
 fn receive(local: &Local, bytes: u32) -> Result<RecvWr, Failure> {
-    let mr = &local.mr;
-    let sge = mr.sge(0, bytes).ok_or(Failure::OwnRegion { got: mr.len, need: bytes.into() })?;
-    Ok(RecvWr { wr_id: 0, sge })
+    Ok(RecvWr { wr_id: 0, sge: element(&local.mr, 0, bytes)? })
 }
 
 impl Program for Script {

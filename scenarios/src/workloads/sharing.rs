@@ -11,7 +11,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::AccessFlags;
 
-use super::common::Failure;
+use super::common::{Failure, part};
 use super::connect::{Lane, Local, Topic, key};
 
 /// To whom the QPs belong.
@@ -115,7 +115,7 @@ impl Credits {
     ) -> Result<(Mr, Vec<QpId>), Failure> {
         self.rank = t.rank();
         let word = t.attach_mr(owner, key(Topic::SharedMr, 0, WORD))?;
-        let range = word.range(0, 8).ok_or(Failure::OwnRegion { got: word.len, need: 8 })?;
+        let range = part(&word, 0, 8)?;
         self.word = Some(range);
         self.watch = Some(t.watch(range)?);
         let mr = t.attach_mr(owner, key(Topic::SharedMr, 0, PAYLOAD))?;

@@ -15,12 +15,12 @@ use std::collections::VecDeque;
 
 use doorbell_core::transport::{
     Completion, Completions, Contents, Control, FenceScope, MemKind, Mr, MrId, Next, Program,
-    Range, RecvWr, Ring, Sge, WaitSet,
+    RecvWr, Ring, Sge, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AccessFlags, SendFlags};
 
-use super::common::{Failure, Message, Op, Poster, Results, Shape, Window, failed};
+use super::common::{Failure, Message, Op, Poster, Results, Shape, Window, element, failed, part};
 use super::connect::{Client, Lane, LinkConfig, LocalConfig};
 
 /// What the kernel costs a core, beside copies and interrupts.
@@ -180,7 +180,6 @@ pub struct Transfer {
     waits_since: Option<Time>,
     slept: bool,
     found: bool,
-    kernel: KernelUse,
     /// When the measured time began, at the receiver.
     window_from: Option<Time>,
 }
@@ -209,7 +208,6 @@ impl Transfer {
             waits_since: None,
             slept: false,
             found: false,
-            kernel: KernelUse::default(),
             window_from: None,
         }
     }
@@ -328,19 +326,17 @@ impl Transfer {
             TransferPath::Copy | TransferPath::Staged => from = self.bounce.expect("made"),
             TransferPath::Tcp(costs) => {
                 from = self.bounce.expect("made");
-                self.kernel.syscalls += 1;
-                self.kernel_work(t, costs.syscall);
+                self.kernel(t, costs.syscall, |k| k.syscalls += 1);
             }
         }
         for k in 0..c.segments() {
             let at = u64::from(k * c.segment);
             if c.is_bounced() {
                 let bytes = c.segment_bytes(k).into();
-                t.copy(range(&from, offset + at, bytes)?, range(&app, offset + at, bytes)?)?;
+                t.copy(part(&from, offset + at, bytes)?, part(&app, offset + at, bytes)?)?;
             }
             if let TransferPath::Tcp(costs) = c.path {
-                self.kernel.segments += 1;
-                self.kernel_work(t, costs.tx_segment);
+                self.kernel(t, costs.tx_segment, |k| k.segments += 1);
             }
             self.post(t, &from, offset_in + at, c.segment_bytes(k))?;
         }
@@ -351,7 +347,7 @@ impl Transfer {
 
     /// Takes a buffer from the pool's list, or gives one back.
     fn pool<T: Control>(&self, t: &mut T) -> Result<(), Failure> {
-        let head = range(&self.list.expect("made"), 0, 8)?;
+        let head = part(&self.list.expect("made"), 0, 8)?;
         let free = t.load_u64(head)?;
         Ok(t.store_u64(head, free.wrapping_add(1))?)
     }
@@ -442,15 +438,13 @@ impl Transfer {
     /// The thread that slept in a call runs again.
     fn wake_up<T: Control>(&mut self, t: &mut T) {
         if let TransferPath::Tcp(costs) = self.config.path {
-            self.kernel.switches += 1;
-            self.kernel_work(t, costs.context_switch);
+            self.kernel(t, costs.context_switch, |k| k.switches += 1);
         }
     }
 
     fn take_answer<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
         if let TransferPath::Tcp(costs) = self.config.path {
-            self.kernel.packets += 1;
-            self.kernel_work(t, costs.rx_packet);
+            self.kernel(t, costs.rx_packet, |k| k.packets += 1);
         }
         self.answered += 1;
         self.repost(t, self.answered - 1)
@@ -462,21 +456,22 @@ impl Transfer {
         self.results.first.get_or_insert(t.now());
         if let TransferPath::Tcp(costs) = c.path {
             let packets = u64::from(len.div_ceil(costs.packet_bytes));
-            self.kernel.segments += 1;
-            self.kernel.packets += packets;
-            self.kernel_work(t, costs.rx_segment + costs.rx_packet * packets);
+            let work = costs.rx_segment + costs.rx_packet * packets;
+            self.kernel(t, work, |k| {
+                k.segments += 1;
+                k.packets += packets;
+            });
         }
         if let Some(bounce) = self.bounce {
             let at = place(&c, n);
-            t.copy(range(&app, at, len.into())?, range(&bounce, at, len.into())?)?;
+            t.copy(part(&app, at, len.into())?, part(&bounce, at, len.into())?)?;
         }
         self.repost(t, n)?;
         if !self.heard.is_multiple_of(c.segments().into()) {
             return Ok(());
         }
         if let TransferPath::Tcp(costs) = c.path {
-            self.kernel.syscalls += 1;
-            self.kernel_work(t, costs.syscall);
+            self.kernel(t, costs.syscall, |k| k.syscalls += 1);
         }
         self.results.receive(c.size, t.now());
         self.measure();
@@ -505,9 +500,11 @@ impl Transfer {
         Ok(t.post_recv(l.receives_of(self.client.lanes()[0].qp), &[wr])?)
     }
 
-    fn kernel_work<T: Control>(&mut self, t: &mut T, work: Span) {
-        self.kernel.time += work;
-        self.results.kernel = Some(self.kernel);
+    /// The kernel works for that time; `count` notes what it does in it.
+    fn kernel<T: Control>(&mut self, t: &mut T, work: Span, count: impl FnOnce(&mut KernelUse)) {
+        let used = self.results.kernel.get_or_insert_default();
+        used.time += work;
+        count(used);
         t.compute(work);
     }
 }
@@ -518,19 +515,13 @@ fn place(c: &TransferConfig, n: u64) -> u64 {
     n / segments % u64::from(c.window) * c.stride() + n % segments * u64::from(c.segment)
 }
 
-fn range(mr: &Mr, offset: u64, len: u64) -> Result<Range, Failure> {
-    mr.range(offset, len).ok_or(Failure::OwnRegion { got: mr.len, need: offset + len })
-}
-
 /// The receive for arrival `n`: a segment, or at the sender an answer of no bytes.
 fn receive(c: &TransferConfig, to: &Mr, n: u64) -> Result<RecvWr, Failure> {
     if c.starts {
         return Ok(RecvWr { wr_id: n, sge: Sge { addr: to.addr, len: 0, lkey: to.lkey } });
     }
     let (at, len) = (place(c, n), c.segment_bytes((n % u64::from(c.segments())) as u32));
-    let need = at + u64::from(len);
-    let sge = to.sge(at, len).ok_or(Failure::OwnRegion { got: to.len, need })?;
-    Ok(RecvWr { wr_id: n, sge })
+    Ok(RecvWr { wr_id: n, sge: element(to, at, len)? })
 }
 
 impl Program for Transfer {

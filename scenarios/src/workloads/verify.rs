@@ -21,7 +21,7 @@ use doorbell_core::transport::{
 
 use doorbell_core::units::{Span, Time};
 
-use super::common::{Failure, Op, Results, Shape, failed};
+use super::common::{Failure, Op, Results, Shape, failed, part};
 use super::connect::{ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, lookup_done};
 use super::payload::{self, HEADER_BYTES, Label};
 
@@ -323,9 +323,7 @@ impl Verify {
         offset: u64,
     ) -> Result<Option<(Label, Time)>, Failure> {
         let len = self.bytes.len() as u64;
-        let need = offset + len;
-        let range = mr.range(offset, len).ok_or(Failure::OwnRegion { got: mr.len, need })?;
-        t.copy_out(range, &mut self.bytes)?;
+        t.copy_out(part(mr, offset, len)?, &mut self.bytes)?;
         Ok(payload::read(&self.bytes).filter(|(l, _)| l.source < self.config.sources))
     }
 

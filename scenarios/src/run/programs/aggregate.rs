@@ -6,16 +6,16 @@ use doorbell_core::policy::aggregate::{AggregateConfig, Group, Inside, Method, O
 use doorbell_core::transport::QpAttr;
 use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::SimRng;
-use doorbell_sim::fabric::{End, FabricConfig};
+use doorbell_sim::fabric::End;
 
 use super::{Planner, Role, bad};
 use crate::format::{self, Aggregate, AggregatePlan, InsidePlan, Program, SumOrder};
 use crate::run::{Point, RunError, network};
 use crate::workloads::{Summand, SummandConfig, Training};
 
-/// What the fill of a vector takes at the most, per byte, before the clock of rounds begins:
+/// What the fill of a buffer takes at the most, per byte, before the clock of rounds begins:
 /// 1 GB/s, a tenth of what a core copies.
-pub(super) const FILL_PER_BYTE: Span = Span::from_ns(1);
+const FILL_PER_BYTE: Span = Span::from_ns(1);
 
 /// The plan of program `index`, which is an aggregation.
 ///
@@ -53,7 +53,7 @@ fn groups(point: &Point, p: &Program, a: &Aggregate) -> Result<Vec<Group>, RunEr
     })
 }
 
-/// The switch of each member.
+/// The switch at which the NIC of each member is; 0 on a cable.
 pub(super) fn switches(point: &Point, p: &Program) -> Result<Vec<u32>, RunError> {
     let fabric = network::network_of(&point.scenario, &point.profile);
     let fabric = fabric.map_err(|w| RunError::BadInput {
@@ -61,26 +61,19 @@ pub(super) fn switches(point: &Point, p: &Program) -> Result<Vec<u32>, RunError>
         message: w.message,
         help: w.help,
     })?;
-    let first = p.host.value() as u32;
-    let hosts = first..first + p.hosts.value() as u32;
-    Ok(hosts.map(|host| switch_of(&fabric, host, p.nic.value() as usize)).collect())
-}
-
-/// The switch at which a NIC of a host is; 0 on a cable.
-fn switch_of(fabric: &FabricConfig, host: u32, nic: usize) -> u32 {
-    let links = fabric.links.iter().filter_map(|l| match (l.a, l.b) {
-        (End::Host(h), other) | (other, End::Host(h)) if h == host => Some(other),
-        _ => None,
-    });
-    match links.take(nic + 1).last() {
-        Some(End::Switch(s)) => s,
-        _ => 0,
+    let (first, nic) = (p.host.value() as u32, p.nic.value());
+    // Of each member the links that were met, up to that of its NIC, and what is at the last one:
+    // one pass, since a large network has many links.
+    let mut met = vec![(0, 0); p.hosts.value() as usize];
+    for (end, other) in fabric.links.iter().flat_map(|l| [(l.a, l.b), (l.b, l.a)]) {
+        let End::Host(host) = end else { continue };
+        let member = host.checked_sub(first).and_then(|m| met.get_mut(m as usize));
+        if let Some((links, switch)) = member.filter(|(links, _)| *links <= nic) {
+            *links += 1;
+            *switch = if let End::Switch(s) = other { s } else { 0 };
+        }
     }
-}
-
-/// Sums of a program: one for each iteration, or for each bucket of one.
-fn rounds(p: &Program, a: &format::Aggregate) -> u64 {
-    p.iterations.value() * a.training.map_or(1, |x| x.buckets.value())
+    Ok(met.into_iter().map(|(_, switch)| switch).collect())
 }
 
 impl Planner<'_> {
@@ -89,19 +82,19 @@ impl Planner<'_> {
         let plan = Arc::new(plan_of(self.point, index)?);
         let (first, n) = (self.next(), p.hosts.value() as u32);
         let aggregate = self.aggregate_config(index, p, first)?;
-        let latency = self.point.profile.port.bootstrap_latency;
-        let epoch = Time::ZERO + latency * 4 + FILL_PER_BYTE * p.size.0.0;
+        let epoch = self.clock_of_rounds(p.size.0.0);
         let a = p.aggregate.as_ref().expect("checked when loaded");
+        let rounds = p.iterations.value() * a.training.map_or(1, |x| x.buckets.value());
         for member in 0..n {
             let host = p.host.value() as u32 + member;
             let root = (0..plan.lanes()).any(|lane| plan.root(lane) == member);
             let config = SummandConfig {
                 aggregate,
                 plan: plan.clone(),
-                rounds: rounds(p, a),
+                rounds,
                 epoch,
                 interval: p.interval.map(|i| i.0),
-                late: self.late(index, rounds(p, a), a.jitter.0, member),
+                late: self.late(index, rounds, a.jitter.0, member),
                 goes_on: a.goes_on,
                 training: a.training.map(|x| Training {
                     forward: x.forward.0,
@@ -116,8 +109,15 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// When the clock of rounds begins: members are connected by then, and each has filled a buffer
+    /// of at most so many bytes.
+    pub(super) fn clock_of_rounds(&self, bytes: u64) -> Time {
+        let latency = self.point.profile.port.bootstrap_latency;
+        Time::ZERO + latency * 4 + FILL_PER_BYTE * bytes
+    }
+
     /// When a member joins each round: a stream of its own, so that more hosts draw nobody else's.
-    pub(super) fn late(&self, index: usize, rounds: u64, jitter: Span, member: u32) -> Vec<Span> {
+    fn late(&self, index: usize, rounds: u64, jitter: Span, member: u32) -> Vec<Span> {
         if jitter == Span::ZERO {
             return vec![];
         }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use doorbell_core::policy::alltoall::{AllToAllConfig, Exchange, Route, Schedule};
-use doorbell_core::units::Time;
 use doorbell_sim::engine::SimRng;
 
-use super::aggregate::{FILL_PER_BYTE, switches};
+use super::aggregate::switches;
 use super::config::contents;
 use super::{Planner, Role, bad};
 use crate::format::{AllToAll, ExchangeRoute, Program, Tokens};
@@ -121,9 +120,8 @@ impl Planner<'_> {
         let schedule = Arc::new(Schedule::new(&exchange, a.chunk.0.0 as u32));
         let (first, n) = (self.next(), p.hosts.value() as u32);
         let all_to_all = self.all_to_all_config(index, p, a, first)?;
-        let latency = self.point.profile.port.bootstrap_latency;
         let fill = (0..n).map(|m| exchange.outbox_bytes(m)).max().unwrap_or(0);
-        let epoch = Time::ZERO + latency * 4 + FILL_PER_BYTE * fill;
+        let epoch = self.clock_of_rounds(fill);
         for (member, share) in (0..).zip(shares) {
             let host = p.host.value() as u32 + member;
             let config = ExchangerConfig {

@@ -2,7 +2,7 @@
 
 use doorbell_core::transport::MemKind;
 use doorbell_core::verbs::Mtu;
-use doorbell_sim::host::{InitiatorConfig, PollMode};
+use doorbell_sim::host::PollMode;
 
 use super::{Planner, Role, peer_poll_mode, poll_mode};
 use crate::format::{self, Program};
@@ -14,32 +14,22 @@ impl Planner<'_> {
     pub(super) fn transfer(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
         let (threads, hosts) = (p.threads.value() as u32, p.hosts.value() as u32);
         let (first, all) = (self.next(), threads * hosts);
+        // A kernel has its threads sleep, whatever the program says.
         let tcp = p.transfer.as_ref().is_some_and(|x| x.path == format::TransferPath::Tcp);
+        let poll = |asked| if tcp { PollMode::Event } else { asked };
         for n in 0..all {
             let at = (p.host.value() as u32 + n / threads, p.nic.value() as u8);
-            let on = self.sleeping_if(tcp, |s| s.initiator(index, p, at), poll_mode(p))?;
+            let on = self.core(at, Some(self.numa(index, p)?), poll(poll_mode(p)));
             let config = self.transfer_config(index, p, first + all + n, true)?;
             self.add((index, at.0, Role::Sender), on, Transfer::new(config).into())?;
         }
         let at = (p.peer.value() as u32, p.nic_of_peer());
         for n in 0..all {
-            let core = |s: &mut Self| Ok(s.core(at, None, PollMode::Busy));
-            let on = self.sleeping_if(tcp, core, peer_poll_mode(p))?;
+            let on = self.core(at, None, poll(peer_poll_mode(p)));
             let config = self.transfer_config(index, p, first + n, false)?;
             self.add((index, at.0, Role::Peer), on, Transfer::new(config).into())?;
         }
         Ok(())
-    }
-
-    /// An initiator that waits as the program says, or sleeps as a kernel has its threads sleep.
-    fn sleeping_if(
-        &mut self,
-        sleeps: bool,
-        make: impl FnOnce(&mut Self) -> Result<InitiatorConfig, RunError>,
-        poll: PollMode,
-    ) -> Result<InitiatorConfig, RunError> {
-        let poll = if sleeps { PollMode::Event } else { poll };
-        Ok(InitiatorConfig { poll, ..make(self)? })
     }
 
     fn transfer_config(
