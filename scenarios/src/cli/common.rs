@@ -26,12 +26,17 @@ pub(super) fn ready(target: &Target) -> Result<Ready, InputError> {
     ready_of(target, None)
 }
 
-/// [`ready`], with the points of one variant where one is named.
-pub(super) fn ready_of(target: &Target, variant: Option<&str>) -> Result<Ready, InputError> {
+/// Finds and reads a scenario; the profiles beside it.
+pub(super) fn loaded(target: &Target) -> Result<(Loaded, Profiles), InputError> {
     let (source, directory) = find(&target.scenario)?;
     let overrides = Overrides { set: target.set.clone(), seed: target.seed };
-    let mut profiles = Profiles::beside(&directory);
-    let loaded = load(source, directory, &overrides)?;
+    let profiles = Profiles::beside(&directory);
+    Ok((load(source, directory, &overrides)?, profiles))
+}
+
+/// [`ready`], with the points of one variant where one is named.
+pub(super) fn ready_of(target: &Target, variant: Option<&str>) -> Result<Ready, InputError> {
+    let (loaded, mut profiles) = loaded(target)?;
     let names = loaded.variant_names();
     if let Some(name) = variant.filter(|name| !names.contains(name)) {
         let error = InputError::new(format!("the file has no variant \"{name}\""));

@@ -1,11 +1,9 @@
 //! `doorbell tune`
 
 use super::ExitStatus;
-use super::args::{Target, TuneArgs};
-use super::common::{complain, print, short_name};
-use crate::format::load::{Overrides, find, load};
+use super::args::TuneArgs;
+use super::common::{complain, loaded, print, short_name};
 use crate::input::InputError;
-use crate::profile::Profiles;
 use crate::report::{tuned_json, tuned_text, tuned_toml};
 use crate::run::Runner;
 use crate::tune::{Goal, Keep, Method, Objective, Tuned, Tuning, knobs, tune as search};
@@ -36,11 +34,7 @@ pub(super) fn tune(runner: &(dyn Runner + Sync), args: &TuneArgs) -> ExitStatus 
 fn tuned(runner: &(dyn Runner + Sync), args: &TuneArgs) -> Result<Tuned, InputError> {
     let objective = Objective::parse(&args.objective)?;
     let keeps = args.keep.iter().map(|k| Keep::parse(k)).collect::<Result<_, _>>()?;
-    let Target { scenario, set, seed } = &args.target;
-    let (source, directory) = find(scenario)?;
-    let mut profiles = Profiles::beside(&directory);
-    let overrides = Overrides { set: set.clone(), seed: *seed };
-    let loaded = load(source, directory, &overrides)?;
+    let (loaded, mut profiles) = loaded(&args.target)?;
     let knobs = knobs(&loaded, &args.vary)?;
     let grid: usize = knobs.iter().map(|k| k.values.len()).product();
     let method = match (args.grid, args.runs) {

@@ -60,14 +60,15 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
             None => by_reason.push((reason, vec![lane])),
         }
     }
-    let down = |reason: Reason, of: &[Lane]| match reason {
-        Reason::Room(port) => outage(s, world, port).filter(|o| explains(o, of)),
-        Reason::Link(_) => None,
-    };
-    let (first, of) = &by_reason[0];
-    let first = Some(*first).filter(|reason| down(*reason, of).is_none());
-    for (reason, of) in by_reason.into_iter().take(NAMED) {
-        let down = down(reason, &of);
+    let mut unexplained = None;
+    for (i, (reason, of)) in by_reason.into_iter().take(NAMED).enumerate() {
+        let down = match reason {
+            Reason::Room(port) => outage(s, world, port).filter(|o| explains(o, &of)),
+            Reason::Link(_) => None,
+        };
+        if i == 0 && down.is_none() {
+            unexplained = Some((worst, reason));
+        }
         let text = alarm(world, (reason, down.as_ref()), &of, percent(&of[0]));
         let (name, count) = (NAME.to_owned(), of.iter());
         let count = count.map(|l| l.suffered.times).sum();
@@ -77,7 +78,7 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
         };
         out.notes.push(Note { kind, name, text, count });
     }
-    Some((worst, first?))
+    unexplained
 }
 
 /// Whether an outage is most of what the lanes suffered: what was lost with it takes its credit
@@ -208,6 +209,7 @@ mod tests {
         assert!(note(&enough).is_empty(), "2048 blocks are enough");
         assert!(!enough.limiting.is_some_and(|l| l.contains("credits")));
     }
+
     /// A switch, a link or a host that is down gives no credit, and is named instead of the
     /// credits. Where they are too few beside it, they are named.
     #[test]

@@ -70,6 +70,30 @@ fn a_limit_behind_the_end_of_a_finished_run_is_not_reached() {
     assert!(o.exit.reason.contains("time limit"), "{}", o.exit.reason);
 }
 
+/// Who resends without limit to nobody does so until either limit: the reason names the queue pair,
+/// and advises nobody to raise the limit. Before that many retries it may still end.
+#[test]
+fn what_resends_without_limit_is_named_at_both_limits() {
+    let program = "[qp]\ntimeout = 4\nretry_cnt = 7\n[[program]]\nkind = 'latency'\n\
+                   size = '64B'\niterations = 2\n[[fault]]\nid = 'f0'\nkind = 'drop'\n\
+                   class = 'write'\n";
+    let reason = |set: &[&str]| {
+        let o = outcome(program, &[&["rc.retry_seven=infinite"], set].concat());
+        assert_eq!(o.exit.kind, ExitKind::NoProgress, "{}", o.exit.reason);
+        o.exit.reason
+    };
+    for (limit, soon, advice) in [
+        ("run.limit=50ms", "run.limit=200us", "; raise run.limit or ask for less"),
+        ("run.events=4000", "run.events=40", ": raise run.events, or ask for less"),
+    ] {
+        let endless = reason(&[limit]);
+        assert!(endless.contains("\nhost 0 QP 16 has resent "), "{endless}");
+        assert!(!endless.contains("raise run."), "{endless}");
+        let early = reason(&[soon]);
+        assert!(early.contains(advice) && !early.contains("has resent"), "{early}");
+    }
+}
+
 /// A message that has come in part holds the only receive. The sender, which was told that there
 /// is none for the next one, goes on when its timer has run.
 #[test]

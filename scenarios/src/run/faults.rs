@@ -194,11 +194,7 @@ pub(super) struct Outage {
 pub(super) fn outage(s: &Scenario, world: &World, from: (NodeId, PortId)) -> Option<Outage> {
     let (fabric, uses) = (world.fabric(), world.fault_uses());
     let to = fabric.egress_of(from.0, from.1).peer();
-    let end = |node: NodeId| match node.index().checked_sub(fabric.hosts().len()) {
-        None => End::Host(node.0),
-        Some(switch) => End::Switch(switch as u32),
-    };
-    let is = |e: LinkEnd, (node, port)| e.is(end(node), port);
+    let is = |e: LinkEnd, (node, port)| e.is(fabric.end(node), port);
     let link = |f: &Fault| {
         let m = matcher(f);
         let both = |l: LinkName| is(l.a, from) && is(l.b, to) || is(l.a, to) && is(l.b, from);
@@ -207,11 +203,11 @@ pub(super) fn outage(s: &Scenario, world: &World, from: (NodeId, PortId)) -> Opt
     let here = |f: &Fault| match f.kind {
         FaultKind::LinkDown => link(f),
         FaultKind::SwitchReboot => {
-            f.switch.is_some_and(|n| End::Switch(n.value() as u32) == end(to.0))
+            f.switch.is_some_and(|n| End::Switch(n.value() as u32) == fabric.end(to.0))
         }
         FaultKind::PeerDead | FaultKind::NicStall => {
             let nic = f.nic.is_none_or(|n| n.value() as u16 == to.1.0);
-            nic && f.host.is_some_and(|h| End::Host(h.value() as u32) == end(to.0))
+            nic && f.host.is_some_and(|h| End::Host(h.value() as u32) == fabric.end(to.0))
         }
         _ => false,
     };

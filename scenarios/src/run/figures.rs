@@ -7,7 +7,7 @@ use doorbell_core::units::Time;
 use super::programs::Role;
 use super::steps::{peer_metrics, script_metrics};
 use super::{LatencyRecorder, Metric, Note, NoteKind, Outcome, Point};
-use crate::workloads::Results;
+use crate::workloads::{Results, Window};
 
 /// A program of a group: what it is for, and what it measured.
 pub(crate) type Member<'a> = (Role, &'a Results);
@@ -40,16 +40,7 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
         // Transfers measure their pace where the messages end.
         windows.extend(of(Role::Peer).filter_map(|r| r.window));
     }
-    let from = windows.iter().map(|w| w.from).min();
-    let to = windows.iter().map(|w| w.to).max();
-    if let (Some(from), Some(to)) = (from, to) {
-        let duration = to.since(from);
-        let messages = windows.iter().map(|w| w.messages).sum();
-        let bytes = windows.iter().map(|w| w.bytes).sum();
-        put("duration", Metric::time(duration));
-        put("throughput", Metric::rate(bytes, duration));
-        put("message_rate", Metric::per_second(messages, duration));
-    }
+    pace(&windows, &mut put);
     let sum = |role, f: fn(&Results) -> u64| of(role).map(f).sum::<u64>();
     put("messages", Metric::count(sum(Role::Sender, |r| r.messages)));
     put("payload_bytes", Metric::bytes(sum(Role::Sender, |r| r.bytes)));
@@ -86,11 +77,30 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     }
     lane_metrics(prefix, &of(Role::Sender).collect::<Vec<_>>(), out);
     for (name, role) in [("latency", Role::Sender), ("delivery", Role::Peer)] {
-        let mut recorder = LatencyRecorder::new();
-        of(role).flat_map(|r| &r.latencies).for_each(|l| recorder.record(*l));
-        if let Some(summary) = recorder.summary() {
-            out.latencies.insert(format!("{prefix}{name}"), summary);
-        }
+        latencies(format!("{prefix}{name}"), of(role), out);
+    }
+}
+
+/// How fast messages went in windows that are looked at together.
+fn pace<R>(windows: &[Window], put: &mut impl FnMut(&str, Metric) -> R) {
+    let from = windows.iter().map(|w| w.from).min();
+    let to = windows.iter().map(|w| w.to).max();
+    if let (Some(from), Some(to)) = (from, to) {
+        let duration = to.since(from);
+        let messages = windows.iter().map(|w| w.messages).sum();
+        let bytes = windows.iter().map(|w| w.bytes).sum();
+        put("duration", Metric::time(duration));
+        put("throughput", Metric::rate(bytes, duration));
+        put("message_rate", Metric::per_second(messages, duration));
+    }
+}
+
+/// Adds the distribution of the latencies of all of them, if there are any.
+fn latencies<'a>(name: String, of: impl Iterator<Item = &'a Results>, out: &mut Outcome) {
+    let mut recorder = LatencyRecorder::new();
+    of.flat_map(|r| &r.latencies).for_each(|l| recorder.record(*l));
+    if let Some(summary) = recorder.summary() {
+        out.latencies.insert(name, summary);
     }
 }
 
@@ -103,21 +113,9 @@ fn lane_metrics(prefix: &str, senders: &[&Results], out: &mut Outcome) {
     for (name, of) in lanes {
         let prefix = format!("{prefix}lane.{name}.");
         let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
-        let windows = || of.iter().filter_map(|r| r.window);
-        let ends = windows().map(|w| w.from).min().zip(windows().map(|w| w.to).max());
-        if let Some((from, to)) = ends {
-            let duration = to.since(from);
-            put("duration", Metric::time(duration));
-            put("throughput", Metric::rate(windows().map(|w| w.bytes).sum(), duration));
-            let messages = windows().map(|w| w.messages).sum();
-            put("message_rate", Metric::per_second(messages, duration));
-        }
+        pace(&of.iter().filter_map(|r| r.window).collect::<Vec<_>>(), &mut put);
         put("messages", Metric::count(of.iter().map(|r| r.messages).sum()));
         put("rings", Metric::count(of.iter().map(|r| r.rings).sum()));
-        let mut recorder = LatencyRecorder::new();
-        of.iter().flat_map(|r| &r.latencies).for_each(|l| recorder.record(*l));
-        if let Some(summary) = recorder.summary() {
-            out.latencies.insert(format!("{prefix}latency"), summary);
-        }
+        latencies(format!("{prefix}latency"), of.into_iter(), out);
     }
 }

@@ -1,28 +1,7 @@
 //! Paths of a host beside verbs, each against its closed form and against its absence.
 
-use super::{Outcome, Runner, Simulator};
-use crate::testing::expanded;
-
-/// What comes of it, whatever the end.
-#[track_caller]
-fn unchecked(program: &str, set: &[&str]) -> Outcome {
-    let text = format!("title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\n{program}");
-    let points = expanded(&text, set).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
-    Simulator.run(&points[0].point).unwrap_or_else(|e| panic!("{e}"))
-}
-
-#[track_caller]
-fn outcome(program: &str, set: &[&str]) -> Outcome {
-    let outcome = unchecked(program, set);
-    assert_eq!(outcome.exit.reason, "");
-    outcome
-}
-
-#[track_caller]
-fn number(outcome: &Outcome, name: &str) -> f64 {
-    let found = outcome.find(name).unwrap_or_else(|| panic!("no {name}"));
-    found.scalar().unwrap_or_else(|| panic!("{name} is a word")).number()
-}
+use super::Outcome;
+use super::simulate_tests::{ended as outcome, number, outcome as unchecked};
 
 /// A transfer of 64 KiB by `path`, one at a time.
 fn transfer(path: &str, set: &[&str]) -> Outcome {

@@ -1,22 +1,6 @@
 //! Mechanisms that calibration rows show, each against its closed form and against its absence.
 
-use super::{Outcome, Runner, Simulator};
-use crate::testing::expanded;
-
-#[track_caller]
-fn outcome(program: &str, set: &[&str]) -> Outcome {
-    let text = format!("title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\n{program}");
-    let points = expanded(&text, set).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
-    let outcome = Simulator.run(&points[0].point).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(outcome.exit.reason, "");
-    outcome
-}
-
-#[track_caller]
-fn number(outcome: &Outcome, name: &str) -> f64 {
-    let found = outcome.find(name).unwrap_or_else(|| panic!("no {name}"));
-    found.scalar().unwrap_or_else(|| panic!("{name} is a word")).number()
-}
+use super::simulate_tests::{ended as outcome, number};
 
 /// Messages per second with `set`, against a time per message in nanoseconds.
 #[track_caller]

@@ -11,7 +11,7 @@ use doorbell_core::verbs::{Opcode, QpState, RetryCnt};
 use doorbell_sim::fabric::{DropCause, FabricConfig};
 use doorbell_sim::fault::FaultUse;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
-use doorbell_sim::nic::{Nic, WQEBB};
+use doorbell_sim::nic::{Nic, NicQp, WQEBB};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{Recorder, RunEnd, SwitchPortUse, World, WorldConfig};
 
@@ -304,16 +304,16 @@ fn still_held(world: &World) -> String {
 
 /// QPs that have resent more often than any `retry_cnt` with a limit allows, a line for each.
 fn resending(world: &World) -> String {
-    let qps = world.hosts().iter().enumerate().flat_map(|(host, h)| {
-        let qps = h.nics().flat_map(Nic::qps).map(|(_, q)| q);
-        qps.filter_map(move |q| Some((host, q.qpn, q.requester.as_ref()?.standing().retries)))
-    });
-    let endless = qps.filter(|(_, _, retries)| *retries > RetryCnt::MAX_CODE.into());
-    let line = |(host, qpn, retries)| {
+    let qps = (0..).zip(world.hosts()).flat_map(|(host, h)| h.qps().map(move |(_, q)| (host, q)));
+    let retries =
+        |(host, q): (u32, &NicQp)| Some((host, q.qpn, q.requester.as_ref()?.standing().retries));
+    let endless = qps.filter_map(retries).filter(|(.., n)| *n > RetryCnt::MAX_CODE.into());
+    let line = |(host, qpn, n)| {
         format!(
-            "\nhost {host} QP {qpn} has resent {retries} times since its last progress, and \
-             retry_cnt {} is without limit in this profile: while nothing answers it does so for \
-             ever, whatever run.limit is",
+            "\n{} has resent {n} times since its last progress, and retry_cnt {} is without \
+             limit in this profile: while nothing answers it does so for ever, whatever run.limit \
+             and run.events are",
+            deaths::qp_name(host, qpn),
             RetryCnt::MAX_CODE
         )
     };
@@ -348,14 +348,16 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
             );
             Exit { kind: ExitKind::NoProgress, reason }
         }
-        RunEnd::EventLimit(most) => Exit {
-            kind: ExitKind::NoProgress,
-            reason: losses(world)
-                + &format!(
-                    "{most} events were handled and the run had not ended: raise run.events, or \
-                     ask for less. Packets that are sent again and again do that"
-                ),
-        },
+        RunEnd::EventLimit(most) => {
+            let mut more = resending(world);
+            if more.is_empty() {
+                more = ": raise run.events, or ask for less. Packets that are sent again and \
+                        again do that"
+                    .to_owned();
+            }
+            let what = format!("{most} events were handled and the run had not ended{more}");
+            Exit { kind: ExitKind::NoProgress, reason: losses(world) + &what }
+        }
         RunEnd::Deadlock(d) => {
             Exit { kind: ExitKind::NoProgress, reason: losses(world) + &d.to_string() }
         }

@@ -19,6 +19,14 @@ pub(super) fn outcome(program: &str, set: &[&str]) -> Outcome {
     run(program, set).unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// [`outcome`] of a run that ends well.
+#[track_caller]
+pub(super) fn ended(program: &str, set: &[&str]) -> Outcome {
+    let outcome = outcome(program, set);
+    assert_eq!(outcome.exit.reason, "");
+    outcome
+}
+
 #[track_caller]
 pub(super) fn number(outcome: &Outcome, name: &str) -> f64 {
     let found = outcome.find(name).unwrap_or_else(|| panic!("no {name}"));

@@ -56,8 +56,8 @@ fn figures(prefix: &str, results: &Results, tuning: &TuningResults, out: &mut Ou
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::report::{Rows, to_json, to_text};
+    use crate::run::simulate_tests::number;
     use crate::run::{Run, Runner, Simulator};
     use crate::testing::{expanded, loaded};
 
@@ -68,10 +68,6 @@ mod tests {
         let point = expanded(text, &[]).unwrap_or_else(|e| panic!("{e}")).remove(0).point;
         let outcome = Simulator.run(&point).unwrap();
         Run { point, outcome }
-    }
-
-    fn number(o: &Outcome, name: &str) -> f64 {
-        o.metrics.get(name).unwrap_or_else(|| panic!("{name}: {:?}", o.metrics)).number()
     }
 
     /// The core rings for each message at first, 180 ns; in batches the NIC's processing unit is

@@ -243,6 +243,14 @@ impl Fabric {
         }
     }
 
+    /// Which host or switch a node is, as links name it.
+    pub fn end(&self, node: NodeId) -> End {
+        match node.index().checked_sub(self.hosts.len()) {
+            None => End::Host(node.0),
+            Some(switch) => End::Switch(switch as u32),
+        }
+    }
+
     /// The receiving side of a port of any node.
     pub fn ingress_of(&self, node: NodeId, port: PortId) -> &Ingress {
         match node.index().checked_sub(self.hosts.len()) {

@@ -53,6 +53,14 @@ pub struct Turn {
 const MAX_HOPS: usize = 64;
 
 impl Fabric {
+    /// The output port at which a way begins; `None` unless there is a port at both of its ends.
+    fn first_port(&self, from: (HostId, PortId), to: (HostId, PortId)) -> Option<&EgressPort> {
+        let there = |(host, port): (HostId, PortId)| {
+            self.hosts.get(host.index()).filter(|h| port.index() < h.ports())
+        };
+        there(to).and_then(|_| there(from)).map(|sender| sender.egress(from.1))
+    }
+
     /// The links from a port of one host to a port of another that packets with a UDP source port
     /// take: at each switch the way that its rule gives them; where it goes by load, all ways,
     /// since packets spread over them. `None` without a way.
@@ -62,11 +70,8 @@ impl Fabric {
         to: (HostId, PortId),
         udp_source_port: u16,
     ) -> Option<Vec<Hop>> {
-        self.hosts.get(to.0.index()).filter(|h| to.1.index() < h.ports())?;
         let tuple = five_tuple_of(from, to, udp_source_port);
-        let mut hops = Vec::new();
-        let sender = self.hosts.get(from.0.index()).filter(|h| from.1.index() < h.ports())?;
-        let mut ports = vec![sender.egress(from.1)];
+        let (mut hops, mut ports) = (Vec::new(), vec![self.first_port(from, to)?]);
         while hops.len() < MAX_HOPS {
             hops.push(ports.iter().map(|p| p.hop()).reduce(Hop::beside)?);
             let mut nodes: Vec<usize> = ports.iter().map(|p| p.peer().0.index()).collect();
@@ -84,9 +89,7 @@ impl Fabric {
         }
         None
     }
-}
 
-impl Fabric {
     /// What the switches do with the packets that one port sends to another from a UDP source
     /// port, in order. It ends before a switch that chooses by load, and where there is no route.
     pub fn turns(
@@ -97,11 +100,8 @@ impl Fabric {
     ) -> Vec<Turn> {
         let tuple = five_tuple_of(from, to, udp_source_port);
         let mut turns = Vec::new();
-        let there = |h: (HostId, PortId)| {
-            self.hosts.get(h.0.index()).filter(|host| h.1.index() < host.ports())
-        };
-        let (Some(sender), Some(_)) = (there(from), there(to)) else { return turns };
-        let mut node = sender.egress(from.1).peer().0.index();
+        let Some(first) = self.first_port(from, to) else { return turns };
+        let mut node = first.peer().0.index();
         while turns.len() < MAX_HOPS
             && let Some(switch) = node.checked_sub(self.hosts.len())
             && let Some((port, ways)) = self.switches[switch].turn(to, tuple)

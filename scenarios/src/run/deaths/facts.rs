@@ -4,7 +4,7 @@
 use doorbell_core::transport::QpAttr;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState, QpType, Qpn, WcStatus, WrOpcode};
-use doorbell_sim::fabric::time_alone;
+use doorbell_sim::fabric::{Hop, time_alone};
 use doorbell_sim::host::StallReason;
 use doorbell_sim::memory::MemoryError;
 use doorbell_sim::nic::{Nic, NicQp, Sender, Why};
@@ -16,7 +16,7 @@ use doorbell_sim::world::World;
 
 use super::super::Point;
 use super::super::faults::{HostTrouble, ToCome, dead_since, device_fault, to_come, troubles};
-use super::fates::{Fates, Pair, Split};
+use super::fates::{Fates, Pair, Split, Ways};
 use super::small_link::{self, SmallLink};
 use crate::format::Scenario;
 
@@ -317,31 +317,36 @@ fn split(
         world,
         scenario,
         me,
-        there: (q.peer, q.peer_port),
         them,
+        ways: ways(world, me.host.0, q),
         ack_bytes: rc.wire_bytes(Opcode::RcAcknowledge, 0).into(),
         apart: timer.map_or(Span::ZERO, |i| Span::from_ps(i.least.as_ps() / 2)),
-        udp_source_port: q.udp_source_port,
     };
     let since = q.accepts_since.unwrap_or(Time::ZERO);
     pair.split(standing.map(|s| (s.una, s.next)), since, died)
 }
 
+/// The ways of a queue pair and its peer, each side's by its own source port. No links where there
+/// is no way.
+fn ways(world: &World, host: u32, q: &NicQp) -> Ways {
+    let (here, there) = ((HostId(host), Nic::port_of(q.qpn)), (q.peer, q.peer_port));
+    let nic = world.hosts()[q.peer.index()].nic(q.peer_port.index());
+    let peer = nic.own_qp_index(q.attr.dest_qpn).and_then(|i| nic.qp(i));
+    let way = |from, to, q: Option<&NicQp>| {
+        world.fabric().way(from, to, q.map_or(0, |q| q.udp_source_port)).unwrap_or_default()
+    };
+    Ways { there: way(here, there, Some(q)), back: way(there, here, peer) }
+}
+
 /// What a full packet of a queue pair and its ACK take over the links of their ways, when nobody
 /// else is there. What hosts add is not in it.
 pub(super) fn round_trip(world: &World, host: u32, q: &NicQp) -> Span {
-    let (fabric, here) = (world.fabric(), (HostId(host), Nic::port_of(q.qpn)));
-    let there = (q.peer, q.peer_port);
-    let rc = world.hosts()[host as usize].nic(here.1.index()).rc_config();
+    let rc = world.hosts()[host as usize].nic(Nic::port_of(q.qpn).index()).rc_config();
     let packet = rc.wire_bytes(Opcode::RcRdmaWriteMiddle, rc.payload_of(q.attr.path_mtu));
     let ack = rc.wire_bytes(Opcode::RcAcknowledge, 0);
-    let over = |from, to, q: Option<&NicQp>, bytes: u32| {
-        let way = fabric.way(from, to, q.map_or(0, |q| q.udp_source_port)).unwrap_or_default();
-        time_alone(&way, bytes.into(), bytes.into())
-    };
-    let nic = world.hosts()[q.peer.index()].nic(q.peer_port.index());
-    let peer = nic.own_qp_index(q.attr.dest_qpn).and_then(|i| nic.qp(i));
-    over(here, there, Some(q), packet) + over(there, here, peer, ack)
+    let over = |way: &[Hop], bytes: u32| time_alone(way, bytes.into(), bytes.into());
+    let ways = ways(world, host, q);
+    over(&ways.there, packet) + over(&ways.back, ack)
 }
 
 /// The peer, as far as it matters at the time of the death.

@@ -2,9 +2,9 @@
 
 use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::Psn;
-use doorbell_sim::fabric::{DropCause, Hop, time_alone};
+use doorbell_sim::fabric::{DropCause, End, Hop, time_alone};
 use doorbell_sim::nic::{Dropped, Episode, Refused, Sender};
-use doorbell_sim::wire::{HostId, NodeId, PortId};
+use doorbell_sim::wire::NodeId;
 use doorbell_sim::world::{LossPlace, Lost, World};
 
 use crate::format::{Fault, Scenario};
@@ -49,14 +49,32 @@ pub(super) struct Pair<'a> {
     pub world: &'a World,
     pub scenario: &'a Scenario,
     pub me: Sender,
-    /// The port of the peer, and the queue pair there if there is one.
-    pub there: (HostId, PortId),
     pub them: Option<Sender>,
+    pub ways: Ways,
     /// An ACK on the wire.
     pub ack_bytes: u64,
     /// Least time between two transmissions of one packet.
     pub apart: Span,
-    pub udp_source_port: u16,
+}
+
+/// The links that the packets of a queue pair take to its peer, and those of the peer's back.
+pub(super) struct Ways {
+    pub there: Vec<Hop>,
+    pub back: Vec<Hop>,
+}
+
+impl Ways {
+    /// The least time until an answer of so many bytes to a packet would have come that got as far
+    /// as this node: over links alone. Where switches choose by load, and the node is not known to
+    /// be on the way, it is too little.
+    fn rest(&self, request: bool, node: NodeId, bytes: u64) -> Span {
+        let over = |hops: &[Hop]| time_alone(hops, bytes, bytes);
+        let behind = |way: &[Hop]| {
+            let at = way.iter().skip(1).position(|hop| hop.from.0 == node);
+            at.map_or(Span::ZERO, |before| over(&way[before + 1..]))
+        };
+        if request { behind(&self.there) + over(&self.back) } else { behind(&self.back) }
+    }
 }
 
 /// What became of the requests and the answers of a queue pair,
@@ -69,22 +87,6 @@ pub(super) struct Split {
 }
 
 impl Pair<'_> {
-    /// The least time until the answer to a packet would have come that got as far as this node:
-    /// over links alone. Where switches choose by load, and the node is not known to be on the way,
-    /// it is too little.
-    fn rest(&self, request: bool, node: NodeId) -> Span {
-        let fabric = self.world.fabric();
-        let (here, there) = ((self.me.host, self.me.port), self.there);
-        let over = |hops: &[Hop]| time_alone(hops, self.ack_bytes, self.ack_bytes);
-        let way = |from, to| fabric.way(from, to, self.udp_source_port).unwrap_or_default();
-        let (from, to) = if request { (here, there) } else { (there, here) };
-        let back = if request { over(&way(there, here)) } else { Span::ZERO };
-        let hosts = fabric.hosts().len();
-        let turns = fabric.turns(from, to, self.udp_source_port);
-        let at = turns.iter().position(|t| hosts + t.switch as usize == node.index());
-        back + at.map_or(Span::ZERO, |i| over(way(from, to).get(i + 1..).unwrap_or_default()))
-    }
-
     /// Of the packets with PSNs from `first` to before `end` that this side waits for, or waited
     /// for when it died; without PSNs of all.
     pub fn split(&self, psns: Option<(Psn, Psn)>, since: Time, died: Option<Time>) -> Split {
@@ -125,23 +127,19 @@ impl Pair<'_> {
         asked: Option<&dyn Fn(Span) -> Episode>,
     ) -> Fates {
         let (world, s) = (self.world, self.scenario);
-        let hosts = world.hosts().len();
-        let name = |node: usize| match node.checked_sub(hosts) {
-            None => format!("host {node}"),
-            Some(switch) => format!("switch {switch}"),
-        };
+        let fabric = world.fabric();
         let loss = |l: Lost| {
             let (place, fault) = match l.place {
                 LossPlace::Switch { node, .. } => {
-                    let place = format!("at {}", name(node.index()));
+                    let end = fabric.end(node);
                     let reboot = (l.cause == DropCause::SwitchReboot)
-                        .then(|| reboot_of(s, node.index() - hosts, l.first))
+                        .then(|| reboot_of(s, end, l.first))
                         .flatten();
-                    (place, reboot.map(loss_fault))
+                    (format!("at {end}"), reboot.map(loss_fault))
                 }
                 LossPlace::Link { into, fault } => {
                     let fault = fault.and_then(|f| s.fault.get(f as usize));
-                    (format!("on the link into {}", name(into.index())), fault.map(loss_fault))
+                    (format!("on the link into {}", fabric.end(into)), fault.map(loss_fault))
                 }
             };
             let (cause, packets, rounds) = (l.cause, l.packets, l.rounds);
@@ -150,7 +148,7 @@ impl Pair<'_> {
         };
         let lost: Vec<Lost> = match asked {
             Some(asked) => {
-                let rest = |l: &Lost| self.rest(request, l.place.node());
+                let rest = |l: &Lost| self.ways.rest(request, l.place.node(), self.ack_bytes);
                 world.lost_within(from, |l| asked(rest(l))).collect()
             }
             None => world.lost_of(from).copied().collect(),
@@ -160,7 +158,7 @@ impl Pair<'_> {
         for (h, host) in (0..).zip(world.hosts()) {
             let of: Vec<Dropped> = match asked {
                 Some(asked) => {
-                    let rest = self.rest(request, NodeId(h));
+                    let rest = self.ways.rest(request, NodeId(h), self.ack_bytes);
                     host.nics().flat_map(|n| n.dropped_within(from, |_| asked(rest))).collect()
                 }
                 None => host.nics().flat_map(|n| n.dropped_of(from)).copied().collect(),
@@ -192,6 +190,16 @@ impl Fates {
         self.refused().map(|(_, d)| d.rounds).sum()
     }
 
+    /// What took packets of the most transmissions in the network,
+    pub fn most_lost(&self) -> Option<&Loss> {
+        self.lost.iter().max_by_key(|l| (l.rounds, l.packets))
+    }
+
+    /// and at the port of a host.
+    pub fn most_refused(&self) -> Option<&(u32, Dropped)> {
+        self.refused().max_by_key(|(_, d)| (d.rounds, d.packets))
+    }
+
     /// Packets dropped at ports, those aside that the transport has no use for.
     pub fn refused(&self) -> impl Iterator<Item = &(u32, Dropped)> {
         self.dropped.iter().filter(|(_, d)| !matches!(d.why, Refused::Transport(_)))
@@ -199,8 +207,8 @@ impl Fates {
 }
 
 /// The reboot of a switch that was going on then.
-fn reboot_of(s: &Scenario, switch: usize, then: Time) -> Option<&Fault> {
-    let its = |f: &&Fault| f.switch.is_some_and(|n| n.value() as usize == switch);
+fn reboot_of(s: &Scenario, switch: End, then: Time) -> Option<&Fault> {
+    let its = |f: &&Fault| f.switch.is_some_and(|n| End::Switch(n.value() as u32) == switch);
     let begun = |f: &&Fault| f.after.is_none_or(|t| Time::ZERO + t.0 <= then);
     s.fault.iter().filter(its).rfind(begun)
 }
@@ -214,4 +222,45 @@ fn end_of(f: &Fault) -> Option<Time> {
     let some = f.chance.is_some() || f.burst.is_some() || f.budget.is_some();
     let counted = f.nth.is_some() || f.round.is_some();
     f.before.as_ref().filter(|_| !some && !counted).map(|b| Time::ZERO + b.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use doorbell_core::units::BitRate;
+    use doorbell_sim::fabric::{
+        Fabric, FabricConfig, HashSeed, Link, LinkConfig, Routing, SwitchConfig,
+    };
+    use doorbell_sim::wire::{HostId, PortId};
+
+    use super::*;
+
+    /// Requests go by one of two switches and answers by the other: what a packet has before it is
+    /// behind the node that it got to, on the way of its own direction.
+    #[test]
+    fn the_rest_of_a_way_is_behind_the_node_on_it() {
+        let cable = |a, b| LinkConfig { a, b, link: Link::new(BitRate::gbps(100), LINK) };
+        let (h, w) = (End::Host, End::Switch);
+        let links = [(h(0), w(0)), (h(1), w(3)), (w(0), w(1)), (w(0), w(2)), (w(1), w(3))];
+        let links = links.into_iter().chain([(w(2), w(3))]).map(|(a, b)| cable(a, b)).collect();
+        let switch = SwitchConfig { transit: Span::ZERO, ..SwitchConfig::default() };
+        let routing = Routing::Ecmp(HashSeed::PerSwitch);
+        let config = FabricConfig { routing, ..FabricConfig::of(2, vec![switch; 4], links) };
+        let fabric = Fabric::new(&config, 1).unwrap();
+        let node = |switch: u32| NodeId(2 + switch);
+        let by = |from, to, middle: u32| {
+            let ways = (0xC000..0xC040).filter_map(|port| {
+                fabric.way((HostId(from), PortId(0)), (HostId(to), PortId(0)), port)
+            });
+            ways.into_iter().find(|way| way[2].from.0 == node(middle)).expect("both are taken")
+        };
+        let ways = Ways { there: by(0, 1, 1), back: by(1, 0, 2) };
+        let rest = |request, node| ways.rest(request, node, 1).as_ps() / LINK.as_ps();
+        // Four links there, four back; a byte adds less than one.
+        assert_eq!([0, 1, 3].map(|s| rest(true, node(s))), [3 + 4, 2 + 4, 1 + 4]);
+        assert_eq!([3, 2, 0].map(|s| rest(false, node(s))), [3, 2, 1]);
+        assert_eq!((rest(true, NodeId(1)), rest(false, NodeId(0))), (4, 0), "it has arrived");
+        assert_eq!((rest(true, node(2)), rest(false, node(1))), (4, 0), "on the other's way");
+    }
+
+    const LINK: Span = Span::from_us(1);
 }

@@ -102,14 +102,10 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
         return vec![one_more(f)];
     }
     let Some(need) = need else { return Vec::new() };
-    if let Need::Receive(from) = need {
-        return vec![receive(f, from)];
-    }
-    if !applies(f) {
-        return Vec::new();
-    }
     let (code, retries) = (f.attr.timeout.code(), f.attr.retry_cnt.code());
     let what = match need {
+        Need::Receive(from) => return vec![receive(f, from)],
+        _ if !applies(f) => return Vec::new(),
         Need::Never => return vec!["no timeout and no retry_cnt would have helped".to_owned()],
         Need::PathMtu(path) => {
             let path = path.map_or("that the link takes".to_owned(), |m| format!("<= {m} B"));
@@ -123,7 +119,6 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
             let (num, den) = (c.num, c.den);
             return vec![format!("each packet is lost with chance {num}/{den}: {more}")];
         }
-        Need::Receive(_) => return Vec::new(),
         Need::NakRepeat(least) => {
             let text = "raise rc.nak_repeat above the round trip, of which links alone take";
             return vec![format!("{text} {}, or set it to 0ns", time(least))];

@@ -53,12 +53,11 @@ fn most(f: &Facts) -> Option<Most> {
 /// 5. Was anybody there? Did a NAK use the last retry? Is something still on its way?
 pub(super) fn judge_silence(f: &Facts) -> Verdict {
     let most = most(f);
-    let refused = f.requests.refused().max_by_key(|(_, d)| (d.rounds, d.packets));
     let under_way = f.requests_under_way > 0 || !f.late_requests.is_empty();
     if let Some(v) = naks_repeated(f) {
         return v;
     }
-    match (most, most_lost(&f.requests), refused) {
+    match (most, f.requests.most_lost(), f.requests.most_refused()) {
         (Some(Most::RequestsLost), Some(l), _) => return requests_lost(f, l),
         (Some(Most::RequestsRefused), _, Some((host, d))) => return judge_refused(f, *host, d),
         _ => {}
@@ -87,10 +86,6 @@ fn heard(f: &Facts) -> bool {
     answered || f.executed() || last.is_some_and(|t| t >= f.since())
 }
 
-fn most_lost(fates: &Fates) -> Option<&Loss> {
-    fates.lost.iter().max_by_key(|l| (l.rounds, l.packets))
-}
-
 /// The planned faults that were open while it failed, as the end of a sentence.
 pub(super) fn open_faults(f: &Facts, which: impl Fn(&HostTrouble) -> bool) -> String {
     let mut text = String::new();
@@ -106,12 +101,13 @@ pub(super) fn open_faults(f: &Facts, which: impl Fn(&HostTrouble) -> bool) -> St
 
 /// How many packets of each direction were lost, and when.
 pub(super) fn lost_both(f: &Facts) -> String {
-    lost_words([&f.requests, &f.answers])
+    lost_words(&[&f.requests], &[&f.answers])
 }
 
-fn lost_words([requests, answers]: [&Fates; 2]) -> String {
-    let all = || requests.lost.iter().chain(&answers.lost);
-    let count = match (requests.packets_lost(), answers.packets_lost()) {
+fn lost_words(requests: &[&Fates], answers: &[&Fates]) -> String {
+    let all = || requests.iter().chain(answers).flat_map(|fates| &fates.lost);
+    let packets = |of: &[&Fates]| of.iter().map(|fates| fates.packets_lost()).sum();
+    let count = match (packets(requests), packets(answers)) {
         (n, 0) => plural(n, "request packet"),
         (0, n) => plural(n, "answer"),
         (n, m) => format!("{} and {}", plural(n, "request packet"), plural(m, "answer")),
@@ -243,27 +239,32 @@ fn reason(why: Why, status: Option<WcStatus>) -> String {
 }
 
 fn requests_lost(f: &Facts, l: &Loss) -> Verdict {
-    if l.cause == DropCause::PeerDead {
-        return host_dead(f);
-    }
     let before = f.peer.qp.as_ref().is_some_and(|q| q.requests > 0);
     let seen = match (heard(f), before) {
         (true, _) => "the peer saw only some packets",
         (false, true) => "the peer saw none of these packets",
         (false, false) => "the peer never saw a packet",
     };
-    if l.cause == DropCause::Oversize {
-        return oversize(f, l);
-    }
-    let by = l.fault.as_ref().map_or(String::new(), |fault| format!(" (fault `{}`)", fault.id));
     let what = match l.cause {
         DropCause::LinkDown => format!("{} was down", l.place.trim_start_matches("on ")),
         DropCause::SwitchReboot => format!("a switch rebooted, and they got lost {}", l.place),
         cause => format!("they got lost {}, {}", l.place, cause.name()),
     };
-    let text = format!("{seen}: {what}{by}; {}", lost_both(f));
+    by_loss(f, l, Cause::RequestsLost, &format!("{seen}: {what}"))
+}
+
+/// A loss decided: a dead host and a packet that is too long speak for themselves, else `what` is
+/// said with the fault that did it.
+fn by_loss(f: &Facts, l: &Loss, cause: Cause, what: &str) -> Verdict {
+    match l.cause {
+        DropCause::PeerDead => return host_dead(f),
+        DropCause::Oversize => return oversize(f, l),
+        _ => {}
+    }
+    let by = l.fault.as_ref().map_or(String::new(), |fault| format!(" (fault `{}`)", fault.id));
+    let text = format!("{what}{by}; {}", lost_both(f));
     let field = l.fault.as_ref().map_or("", |fault| &fault.id);
-    against(verdict(Cause::RequestsLost, field, text), f, l)
+    against(verdict(cause, field, text), f, l)
 }
 
 /// A link takes smaller packets only.
@@ -289,23 +290,14 @@ fn host_dead(f: &Facts) -> Verdict {
 
 /// The peer answered, and the answers went astray.
 fn answers_gone(f: &Facts) -> Verdict {
-    let refused = f.answers.refused().max_by_key(|(_, d)| (d.rounds, d.packets));
-    if let Some((host, d)) = refused
+    if let Some((host, d)) = f.answers.most_refused()
         && f.answers.rounds_refused() > f.answers.rounds_lost()
     {
         return answers_refused(*host, d);
     }
-    let Some(l) = most_lost(&f.answers) else { return slow(f) };
-    if l.cause == DropCause::PeerDead {
-        return host_dead(f);
-    }
-    if l.cause == DropCause::Oversize {
-        return oversize(f, l);
-    }
-    let by = l.fault.as_ref().map_or(String::new(), |l| format!(" (fault `{}`)", l.id));
-    let text = format!("the peer answered, and answers got lost {}{by}; {}", l.place, lost_both(f));
-    let field = l.fault.as_ref().map_or("", |fault| &fault.id);
-    against(verdict(Cause::AnswersLost, field, text), f, l)
+    let Some(l) = f.answers.most_lost() else { return slow(f) };
+    let what = format!("the peer answered, and answers got lost {}", l.place);
+    by_loss(f, l, Cause::AnswersLost, &what)
 }
 
 /// The peer told of one gap again and again, faster than it could be closed, until no retry was
@@ -465,14 +457,12 @@ fn slow(f: &Facts) -> Verdict {
 /// What was lost though it is not the cause, as the end of a sentence; and of how many
 /// transmissions.
 fn lost_all(f: &Facts) -> (String, u64) {
-    let all = [&f.requests, &f.late_requests, &f.answers, &f.late_answers];
-    let [requests, answers] = [&all[..2], &all[2..]].map(|of| Fates {
-        lost: of.iter().flat_map(|fates| fates.lost.iter().cloned()).collect(),
-        dropped: Vec::new(),
-    });
-    let n = requests.rounds_lost() + answers.rounds_lost();
-    let text =
-        if n > 0 { format!("; {}", lost_words([&requests, &answers])) } else { String::new() };
+    let (requests, answers) = ([&f.requests, &f.late_requests], [&f.answers, &f.late_answers]);
+    let n: u64 = requests.iter().chain(&answers).map(|fates| fates.rounds_lost()).sum();
+    let text = match n {
+        0 => String::new(),
+        _ => format!("; {}", lost_words(&requests, &answers)),
+    };
     (text, n + f.requests.rounds_refused() + f.answers.rounds_refused())
 }
 
@@ -483,7 +473,7 @@ fn became_later(f: &Facts) -> Option<String> {
         let why = refused_word(&d.why);
         return Some(format!("host {host} dropped {all} after it had died, {then}: {why}"));
     }
-    let late = [&f.late_requests, &f.late_answers];
-    let any = late.iter().any(|fates| !fates.lost.is_empty());
-    any.then(|| format!("after it had died, {}", lost_words(late)))
+    let (requests, answers) = (&f.late_requests, &f.late_answers);
+    let any = !requests.lost.is_empty() || !answers.lost.is_empty();
+    any.then(|| format!("after it had died, {}", lost_words(&[requests], &[answers])))
 }

@@ -50,8 +50,11 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// One flow's bytes on the wire and its ways.
-pub(super) struct Alone<'a> {
+/// A flow, its bytes on the wire and its ways.
+struct Alone<'a> {
+    flow: &'a Flow,
+    shape: FlowShape,
+    pairs: &'a Pairs<'a>,
     fabric: &'a Fabric,
     rc: &'a RcConfig,
     payload: u32,
@@ -60,20 +63,26 @@ pub(super) struct Alone<'a> {
 }
 
 impl<'a> Alone<'a> {
-    /// For the flows of a program from a host.
-    fn of(point: &Point, world: &'a World, index: usize, src: u32) -> Self {
+    fn of(
+        point: &Point,
+        world: &'a World,
+        index: usize,
+        flow: &'a Flow,
+        pairs: &'a Pairs<'a>,
+    ) -> Self {
         let nic = point.scenario.program[index].nic.value() as u16;
-        let rc = world.hosts()[src as usize].nic(usize::from(nic)).rc_config();
+        let rc = world.hosts()[flow.src as usize].nic(usize::from(nic)).rc_config();
         let mtu = Mtu::from_bytes(point.scenario.qp.mtu.0.0 as u32).expect("checked when loaded");
-        Self { fabric: world.fabric(), rc, payload: rc.payload_of(mtu), nic: PortId(nic) }
+        let (shape, payload) = (flow_shape(point, index, flow), rc.payload_of(mtu));
+        Self { flow, shape, pairs, fabric: world.fabric(), rc, payload, nic: PortId(nic) }
     }
 
-    /// For each queue pair, the time until the last bit of its part of a transfer has arrived.
-    fn arrivals(&self, f: &Flow, shape: &FlowShape, pairs: &Pairs<'_>) -> Vec<Span> {
-        let FlowShape { op, qps, message } = *shape;
+    /// For each queue pair, the time until the last bit of its part of so many bytes has arrived.
+    fn arrivals(&self, bytes: u64) -> Vec<Span> {
+        let FlowShape { op, qps, message } = self.shape;
         let (mut parts, mut packet) = (Vec::new(), 0);
         for q in 0..qps {
-            let share = f.bytes / qps + u64::from(q < f.bytes % qps);
+            let share = bytes / qps + u64::from(q < bytes % qps);
             let mut bytes = 0;
             for (len, n) in [(message, share / message), (share % message, 1)] {
                 if len > 0 && n > 0 {
@@ -81,23 +90,23 @@ impl<'a> Alone<'a> {
                     packet = packet.max(first_bytes(self.rc, op, len, self.payload));
                 }
             }
-            let way = self.way((f.src, f.dst), &pairs.src, q as usize);
+            let way = self.way((self.flow.src, self.flow.dst), &self.pairs.src, q as usize);
             parts.extend(way.filter(|_| bytes > 0).map(|way| (way, bytes)));
         }
         times_alone(&parts, packet)
     }
 
-    /// Time of a transfer: the last of its queue pairs to be acknowledged.
-    fn time(&self, f: &Flow, shape: &FlowShape, pairs: &Pairs<'_>) -> Span {
-        let answer = match shape.op {
+    /// Time of a transfer of so many bytes: the last of its queue pairs to be acknowledged.
+    fn time(&self, bytes: u64) -> Span {
+        let answer = match self.shape.op {
             Op::Read => self.rc.wire_bytes(Opcode::RcRdmaReadRequest, 0),
             _ => self.rc.wire_bytes(Opcode::RcAcknowledge, 0),
         };
         let back = |q| {
-            let way = self.way((f.dst, f.src), &pairs.dst, q);
+            let way = self.way((self.flow.dst, self.flow.src), &self.pairs.dst, q);
             way.map_or(Span::ZERO, |way| time_alone(&way, answer.into(), answer.into()))
         };
-        let there = self.arrivals(f, shape, pairs).into_iter().enumerate();
+        let there = self.arrivals(bytes).into_iter().enumerate();
         there.map(|(q, there)| there + back(q)).max().unwrap_or(Span::ZERO)
     }
 
@@ -117,13 +126,11 @@ pub(super) fn times(
     pairs: &[Pairs<'_>],
 ) -> Vec<Span> {
     let program = &point.scenario.program[index];
-    if program.flows.as_ref().is_some_and(|f| f.pattern == Pattern::RingAllreduce) {
-        return ring(point, world, index, list, pairs);
+    let all = list.iter().zip(pairs).map(|(f, pairs)| Alone::of(point, world, index, f, pairs));
+    match program.flows.as_ref().is_some_and(|f| f.pattern == Pattern::RingAllreduce) {
+        true => ring(ring_step(program), all),
+        false => all.map(|alone| alone.time(alone.flow.bytes)).collect(),
     }
-    let time = |(f, pairs): (&Flow, &Pairs<'_>)| {
-        Alone::of(point, world, index, f.src).time(f, &flow_shape(point, index, f), pairs)
-    };
-    list.iter().zip(pairs).map(time).collect()
 }
 
 /// One host of a ring.
@@ -140,30 +147,20 @@ struct Member {
 
 /// Times of a ring that has the network for itself: a host begins a step when it has sent all of
 /// the one before, and when the first message of it has come from its neighbour.
-fn ring(
-    point: &Point,
-    world: &World,
-    index: usize,
-    list: &[Flow],
-    pairs: &[Pairs<'_>],
-) -> Vec<Span> {
-    let (messages, bytes) = ring_step(&point.scenario.program[index]);
-    let member = |(f, pairs): (&Flow, &Pairs<'_>)| {
-        let alone = Alone::of(point, world, index, f.src);
-        let shape = flow_shape(point, index, f);
-        let part = |messages: u64| Flow { bytes: messages * bytes, ..*f };
+fn ring<'a>((messages, bytes): (u64, u64), all: impl Iterator<Item = Alone<'a>>) -> Vec<Span> {
+    let member = |alone: Alone<'_>| {
         let arrival = |messages: u64| {
-            let all = alone.arrivals(&part(messages), &shape, pairs);
+            let all = alone.arrivals(messages * bytes);
             all.into_iter().max().unwrap_or(Span::ZERO)
         };
         Member {
-            start: Time::ZERO + f.start,
+            start: Time::ZERO + alone.flow.start,
             message: arrival(1),
             step: arrival(2 * messages).saturating_sub(arrival(messages)),
-            last: alone.time(&part(messages), &shape, pairs),
+            last: alone.time(messages * bytes),
         }
     };
-    let members: Vec<Member> = list.iter().zip(pairs).map(member).collect();
+    let members: Vec<Member> = all.map(member).collect();
     let n = members.len();
     let mut begins: Vec<Time> = members.iter().map(|m| m.start).collect();
     // One step is begun already.

@@ -163,6 +163,7 @@ mod tests {
         let o = outcome(text, &["link=roce"]);
         assert!(note(&o).contains("1 met no link that was busy for long: losses"), "{}", note(&o));
     }
+
     /// Flows of one leaf to different hosts of another, over one link up and one down of the same
     /// rate: packets wait before the first, and the second is as busy without a queue.
     #[test]
