@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use doorbell_core::transport::{Initiator, MemError, Range};
+use doorbell_core::transport::{MemError, Range};
 use doorbell_core::units::{BitRate, Span, Time};
 
 use super::initiator::{Cause, Effect, StoreBytes};
@@ -100,21 +100,18 @@ impl SimTransport<'_> {
     }
 
     fn move_bytes(&mut self, from: RegionKind, to: RegionKind, bytes: u64) {
-        let stats = &mut self.init_mut().stats;
-        stats.copies += 1;
         match mover(from, to) {
             Mover::Initiator(place) => {
-                stats.copied_bytes += bytes;
+                self.count_copy(bytes);
                 let rate = self.costs().copy_rate;
                 self.work_on(place, bytes, rate, 2);
             }
             Mover::Engine(engine, kind, with) => {
+                let stats = &mut self.init_mut().stats;
+                stats.copies += 1;
                 stats.engine_bytes += bytes;
                 // A block moves its bytes by itself; a core asks the driver.
-                let launch = match self.init().who {
-                    Initiator::Cpu { .. } => self.costs().copy_launch,
-                    Initiator::GpuBlock { .. } => Span::ZERO,
-                };
+                let launch = if self.is_gpu() { Span::ZERO } else { self.costs().copy_launch };
                 self.spend(launch);
                 if bytes > 0 {
                     let copy = EngineCopy { engine, kind, with, bytes };

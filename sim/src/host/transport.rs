@@ -121,7 +121,7 @@ impl<'a> SimTransport<'a> {
         self.init_mut().handles.qps.get_mut(qp.index()).filter(|l| !l.closed)
     }
 
-    fn is_gpu(&self) -> bool {
+    pub(super) fn is_gpu(&self) -> bool {
         matches!(self.init().who, Initiator::GpuBlock { .. })
     }
 
@@ -335,19 +335,25 @@ impl<'a> SimTransport<'a> {
         }
     }
 
-    /// As [`Self::work_on`], in the initiator's own memory; counted.
-    fn work_on_memory(&mut self, bytes: u64, rate: BitRate, factor: u64) {
+    /// As [`Self::work_on`], in the initiator's own memory.
+    fn work_on_own(&mut self, bytes: u64, rate: BitRate, factor: u64) {
         let before = self.local;
         self.work_on(MemoryPlace(self.init().node.0), bytes, rate, factor);
         let spent = self.local.since(before);
+        self.init_mut().stats.copy += spent;
+    }
+
+    /// A copy between a region and the program's own variables.
+    fn copy_own(&mut self, bytes: u64) {
+        self.work_on_own(bytes, self.costs().copy_rate, 1);
+        self.count_copy(bytes);
+    }
+
+    /// The initiator has copied so many bytes by itself.
+    pub(super) fn count_copy(&mut self, bytes: u64) {
         let stats = &mut self.init_mut().stats;
-        stats.copy += spent;
-        if factor == 1 {
-            stats.copies += 1;
-            stats.copied_bytes += bytes;
-        } else {
-            stats.reduced_bytes += bytes;
-        }
+        stats.copies += 1;
+        stats.copied_bytes += bytes;
     }
 }
 
@@ -436,9 +442,7 @@ impl Transport for SimTransport<'_> {
             self.init_mut().stats.post += cost;
         }
         if let WqeData::Inline(b) = &wqe.data {
-            let bytes = b.as_slice().len() as u64;
-            let stats = &mut self.init_mut().stats;
-            (stats.copies, stats.copied_bytes) = (stats.copies + 1, stats.copied_bytes + bytes);
+            self.count_copy(b.as_slice().len() as u64);
         }
         let landing = self.host.draw_landing(self.me, self.local);
         let l = self.local_qp_mut(qp).ok_or(StageError::BadHandle)?;
@@ -639,7 +643,7 @@ impl Transport for SimTransport<'_> {
         if to.len != from.len() as u64 {
             return Err(MemError::LengthMismatch { range: to.len, buffer: from.len() as u64 });
         }
-        self.work_on_memory(to.len, self.costs().copy_rate, 1);
+        self.copy_own(to.len);
         self.effect(Effect::Store { region, addr, bytes: StoreBytes::Many(from.into()) });
         Ok(())
     }
@@ -650,7 +654,7 @@ impl Transport for SimTransport<'_> {
         if from.len != to.len() as u64 {
             return Err(MemError::LengthMismatch { range: from.len, buffer: to.len() as u64 });
         }
-        self.work_on_memory(from.len, self.costs().copy_rate, 1);
+        self.copy_own(from.len);
         self.observe(place, to)
     }
 
@@ -681,7 +685,8 @@ impl Transport for SimTransport<'_> {
         self.observe(a, &mut sum)?;
         self.observe(b, &mut more)?;
         op.apply(&mut sum, &more);
-        self.work_on_memory(to.len, self.costs().reduce_rate, 3);
+        self.work_on_own(to.len, self.costs().reduce_rate, 3);
+        self.init_mut().stats.reduced_bytes += to.len;
         let bytes = StoreBytes::Many(sum.into());
         self.effect(Effect::Store { region: a.0, addr: a.1, bytes });
         Ok(())

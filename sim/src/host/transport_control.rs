@@ -68,8 +68,7 @@ impl SimTransport<'_> {
 
     /// Why this initiator may not hold a queue pair, if it may not.
     fn no_doorbell(&self) -> Option<Unsupported> {
-        let gpu = matches!(self.init().who, Initiator::GpuBlock { .. });
-        (gpu && !self.host.caps.gpu_doorbell).then_some(Unsupported {
+        (self.is_gpu() && !self.host.caps.gpu_doorbell).then_some(Unsupported {
             capability: "a doorbell rung by a GPU",
             reason: "the device or its firmware takes none; let a CPU core post for the GPU",
         })
@@ -88,7 +87,6 @@ impl SimTransport<'_> {
         limit("max_recv_wr", init.size.max_recv_wr, c.max_qp_wr, true)?;
         limit("max_send_sge", init.size.max_send_sge, c.max_sge, true)?;
         limit("max_inline_data", init.size.max_inline, c.max_inline, true)?;
-        let gpu = matches!(self.initiator(), Initiator::GpuBlock { .. });
         // Room for the largest WQE in every slot, as mlx5 sizes its ring (protocol.md §6.1).
         let blocks = max_wqe_bytes(init.size.max_send_sge, init.size.max_inline).div_ceil(WQEBB);
         Ok(QpCaps {
@@ -98,7 +96,7 @@ impl SimTransport<'_> {
             max_staged: MAX_STAGED.min(init.size.max_send_wr),
             max_sge: init.size.max_send_sge,
             max_inline: init.size.max_inline,
-            bf_bytes: if gpu { 0 } else { self.host.cfg.nic.bf_bytes },
+            bf_bytes: if self.is_gpu() { 0 } else { self.host.cfg.nic.bf_bytes },
             ring_orders_stores: self.costs().ring_orders(),
             ring_choice: true,
             shareable: true,

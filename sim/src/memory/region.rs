@@ -261,11 +261,10 @@ impl RegionTable {
             contents,
         };
         slot.region = Some(region);
+        slot.bytes = (contents == Contents::Data).then(|| Pages::new(len));
         if access.contains(AccessFlags::ON_DEMAND) {
             self.paging.add(addr, len);
         }
-        let slot = &mut self.slots[index as usize];
-        slot.bytes = (contents == Contents::Data).then(|| Pages::new(len));
         Ok(region)
     }
 

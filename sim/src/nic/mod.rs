@@ -10,6 +10,7 @@
 //! | File | Stage |
 //! |---|---|
 //! | `doorbell.rs` | doorbell unit, QP context, WQE fetch, staleness |
+//! | `ready.rs` | QPs with work, in turn, by what of the port they wait for |
 //! | `transmit.rs` | processing units, payload fetch, order, transmit port |
 //! | `receive.rs` | receive units, receive WQEs, payload writes, ATOMICs |
 //! | `complete.rs` | completions, errors, flush |
@@ -37,6 +38,7 @@ mod paging;
 mod postmortem;
 mod qp;
 mod queues;
+mod ready;
 mod receive;
 mod regions;
 mod retry;
@@ -72,6 +74,7 @@ use congestion::Pace;
 use env::{QP_BITS, Tag};
 use paging::Held;
 use postmortem::Drops;
+use ready::Ready;
 use receive::{AtomicJob, RxWrite};
 
 /// What a processing unit works on.
@@ -90,7 +93,7 @@ struct Running {
 struct Pu {
     busy: Busy,
     /// QPs with work, in turn.
-    ready: VecDeque<u32>,
+    ready: Ready,
     running: Option<Running>,
 }
 

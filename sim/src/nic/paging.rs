@@ -65,7 +65,7 @@ impl Nic {
     }
 
     /// When all pages of a payload that is to be read are there, if they are not.
-    pub(super) fn missing(env: &mut Env<'_>, pieces: &[(RegionKind, u64, u32)]) -> Option<Time> {
+    fn missing(env: &mut Env<'_>, pieces: &[(RegionKind, u64, u32)]) -> Option<Time> {
         let (paging, now) = (&mut env.regions.paging, env.now);
         if paging.is_empty() {
             return None;

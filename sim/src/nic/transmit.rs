@@ -14,6 +14,13 @@ use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::codec::Ecn;
 use crate::wire::{Packet, PacketId, Packets, Payload, Remark};
 
+/// What of the port a QP waits for: the room of its traffic class, from 1 on. 0: all that waits
+/// there counts, since the class of a datagram is a matter of its address handle.
+fn room(env: &Env<'_>, q: &NicQp) -> usize {
+    let class = env.port.class_of(q.attr.path.sl.code());
+    if q.ty == QpType::Ud { 0 } else { 1 + usize::from(class) }
+}
+
 impl Nic {
     /// Puts a QP with work into the turn of its processing unit.
     pub(super) fn schedule(&mut self, env: &mut Env<'_>, qp: u32) {
@@ -24,7 +31,7 @@ impl Nic {
         }
         q.in_pu = true;
         let pu = q.pu;
-        self.pus[usize::from(pu)].ready.push_back(qp);
+        self.pus[usize::from(pu)].ready.push(room(env, q), qp);
         self.kick(env, pu);
     }
 
@@ -55,44 +62,30 @@ impl Nic {
 
     /// Takes the first QP whose traffic class has room out of the turn of a processing unit.
     fn next_ready(&mut self, env: &mut Env<'_>, unit: usize) -> Option<u32> {
-        let waiting = env.port.egress(self.port).waiting_bytes();
-        for at in 0..self.pus[unit].ready.len() {
-            let in_class = match env.port.classes() {
-                1 => waiting,
-                _ => self.waiting_beside(env, self.pus[unit].ready[at]),
-            };
-            if !self.tx_full(env, in_class) {
-                return self.pus[unit].ready.remove(at);
-            }
-            self.tx_blocked = true;
-            if env.port.classes() == 1 {
-                break;
-            }
-        }
-        None
-    }
-
-    /// Bytes that wait in the port in the traffic class of a QP. That of a datagram is a matter of
-    /// its address handle: there all that waits counts.
-    fn waiting_beside(&self, env: &Env<'_>, qp: u32) -> u64 {
-        let port = env.port.egress(self.port);
-        match self.qps[qp as usize].as_deref() {
-            Some(q) if q.ty != QpType::Ud => {
-                port.waiting_bytes_of(env.port.class_of(q.attr.path.sl.code()))
-            }
-            _ => port.waiting_bytes(),
-        }
+        let mut ready = std::mem::take(&mut self.pus[unit].ready);
+        let next = ready.take(|room| {
+            let full = self.tx_full(env, room);
+            self.tx_blocked |= full;
+            full
+        });
+        self.pus[unit].ready = ready;
+        next
     }
 
     /// Whether the bytes between memory and wire have reached the buffer's size: those on their way
     /// to the port, and of those that wait there one class, so that a class that is held back does
     /// not hold back another. Then a wake-up is certain: from the port, or from a payload that is
     /// still on its way to it.
-    fn tx_full(&self, env: &mut Env<'_>, in_class: u64) -> bool {
-        if u64::from(self.tx_bytes) + in_class < u64::from(self.cfg.tx_buffer) {
+    fn tx_full(&self, env: &mut Env<'_>, room: usize) -> bool {
+        let port = env.port.egress(self.port);
+        let waiting = port.waiting_bytes();
+        let in_room = match room.checked_sub(1) {
+            None => waiting,
+            Some(class) => port.waiting_bytes_of(class as u8),
+        };
+        if u64::from(self.tx_bytes) + in_room < u64::from(self.cfg.tx_buffer) {
             return false;
         }
-        let waiting = env.port.egress(self.port).waiting_bytes();
         if waiting > 0 {
             let ready = env.port.arm_tx_ready(self.port, waiting - 1);
             debug_assert!(!ready, "more waits than was asked for");
@@ -193,7 +186,7 @@ impl Nic {
         }
         let q = self.qps[qp as usize].as_deref_mut().expect("still there");
         if q.has_work() && may_transmit(q.state) != OutboundVerdict::Nothing {
-            self.pus[usize::from(pu)].ready.push_back(qp);
+            self.pus[usize::from(pu)].ready.push(room(env, q), qp);
         } else {
             q.in_pu = false;
         }

@@ -23,8 +23,9 @@ pub struct PcieConfig {
     pub nodes: Vec<NodeConfig>,
 }
 
-/// Rates at which a root complex forwards TLPs from one device to another, in each direction. Hosts
-/// forward them slower than their own memory takes them. Devices below one switch meet there and
+/// Rates at which a root complex forwards TLPs from one device to another, in each direction, their
+/// headers included (published rates are of payload). Hosts forward them slower than their own
+/// memory takes them. Devices below one switch meet there and
 /// are not limited; a rate that no link reaches limits nobody.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct PeerConfig {
