@@ -27,7 +27,8 @@ pub struct AllToAllConfig {
     pub hop_deadline: Span,
     /// How long the members may take to find each other. Default 1 s.
     pub connect_deadline: Span,
-    /// Where outbox and inboxes are.
+    /// Where outbox and inboxes are: in the memory of who polls. A completion says nothing of bytes
+    /// that go to another one, and may come in front of them.
     pub memory: MemKind,
     /// Whether they have bytes, or only lengths (simulator).
     pub contents: Contents,
