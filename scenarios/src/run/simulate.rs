@@ -208,8 +208,10 @@ fn collect(
             if let Some(error) = failure(p, f) {
                 return Err(error);
             }
-            let (program, rank, role, host) = (p.program, p.rank, role_word(p.role), p.host);
-            failures.push(format!("program {program} (rank {rank}, {role} on host {host}): {f}"));
+            failures.push(format!("{}: {f}", who(p)));
+        }
+        if let Some(wrong) = results.and_then(Results::wrong_rounds) {
+            failures.push(format!("{}: {wrong}", who(p)));
         }
     }
     let all: Vec<(&Placed, &Results)> =
@@ -252,6 +254,12 @@ fn collect(
         draw_timeline(point, world, placed, &mut out);
     }
     Ok(out)
+}
+
+/// A program in words.
+fn who(p: &Placed) -> String {
+    let (program, rank, role, host) = (p.program, p.rank, role_word(p.role), p.host);
+    format!("program {program} (rank {rank}, {role} on host {host})")
 }
 
 fn draw_timeline(point: &Point, world: &World, placed: &[Placed], out: &mut Outcome) {
