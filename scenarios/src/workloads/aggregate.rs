@@ -116,6 +116,8 @@ pub struct Summand {
     step_from: Time,
     /// What it had before the last round that is complete.
     before: Before,
+    /// Messages and rings of aggregations that it has left behind.
+    behind: (u64, u64),
     results: Results,
 }
 
@@ -134,7 +136,8 @@ impl Summand {
         let step_from = config.epoch;
         let (stage, state, failed, round) = (Stage::Start, None, None, 0);
         let before = Before { sums: Sums::default(), bytes: 0, step_from };
-        Self { config, stage, state, failed, round, step_from, before, results }
+        let behind = (0, 0);
+        Self { config, stage, state, failed, round, step_from, before, behind, results }
     }
 
     /// What was measured.
@@ -246,7 +249,10 @@ impl Summand {
             self.stage = Stage::Done;
             return Ok(Next::Again);
         }
-        let (Some(plan), Some(state)) = (left, self.state.take()) else { return Err(error) };
+        let Some(plan) = left else { return Err(error) };
+        let state = self.state.take().expect("a round was under way");
+        self.behind.0 += state.stats().sent;
+        self.behind.1 += state.rings();
         c.aggregate = c.aggregate.after(state.stats().rounds);
         c.plan = Arc::new(plan);
         self.failed = Some(state);
@@ -272,10 +278,32 @@ impl Summand {
         if self.stage == Stage::Ready { self.fill(t) } else { Ok(()) }
     }
 
+    /// What it has sent so far.
+    fn sent(&mut self) {
+        let state = self.state.as_ref();
+        let (sent, rings) = state.map_or((0, 0), |s| (s.stats().sent, s.rings()));
+        self.results.messages = self.behind.0 + sent;
+        self.results.rings = self.behind.1 + rings;
+    }
+
+    /// Bytes of the sum that this member has of a round: all, or of the lanes whose root it is.
+    fn bytes_of_sum<T: Control>(&self, t: &T) -> u64 {
+        let (c, plan) = (&self.config.aggregate, &self.config.plan);
+        if c.broadcast {
+            return c.bytes;
+        }
+        let me = t.rank() - c.first_rank;
+        let cut = self.state.as_ref().expect("opened").cut();
+        let its = (0..plan.lanes()).filter(|lane| plan.root(*lane) == me);
+        its.map(|lane| cut.bytes_of_lane(lane)).sum()
+    }
+
     /// Checks the sum of the round, and counts it.
     fn count<T: Control>(&mut self, t: &mut T, from: Time) -> Result<(), AggregateError> {
         let now = t.now();
         let wrong = self.is_wrong(t)?;
+        let bytes = self.bytes_of_sum(t);
+        self.sent();
         let (stats, r) = (self.state.as_ref().expect("opened").stats(), &mut self.results);
         let sums = r.sums.get_or_insert_default();
         self.before = Before { sums: *sums, bytes: r.bytes, step_from: self.step_from };
@@ -283,8 +311,7 @@ impl Summand {
         sums.of_survivors += u64::from(sums.absent > 0);
         sums.wrong += u64::from(wrong);
         sums.added_bytes = stats.added_bytes;
-        r.messages = stats.sent;
-        r.bytes += self.config.aggregate.bytes;
+        r.bytes += bytes;
         r.last = Some(now);
         let from = r.first.unwrap_or(from);
         r.window = Some(Window { from, to: now, messages: r.messages, bytes: r.bytes });
@@ -385,6 +412,7 @@ impl Program for Summand {
     fn step<T: Control>(&mut self, t: &mut T) -> Next {
         let next = self.run(t).or_else(|e| self.go_on_without(t, e));
         next.unwrap_or_else(|e| {
+            self.sent();
             self.results.last = Some(t.now());
             self.results.failure = Some(Failure::Aggregate(e));
             Next::Done
@@ -474,6 +502,33 @@ mod tests {
             run_all(&mut all);
             let wrong: Vec<u64> = all.iter().map(|p| p.results().sums.unwrap().wrong).collect();
             assert_eq!(wrong, if broadcast { [1, 1, 1] } else { [1, 0, 0] });
+        }
+    }
+
+    #[test]
+    fn what_is_delivered_is_each_sum_once() {
+        for (broadcast, rounds) in [(true, 2), (false, 2)] {
+            let aggregate = AggregateConfig { broadcast, ..config(Reduce::SumI64) };
+            let mut all = summands(Plan::direct(3, 3).unwrap(), aggregate, rounds);
+            run_all(&mut all);
+            let bytes: u64 = all.iter().map(|p| p.results().bytes).sum();
+            // Three roots have a share each, or three hosts the whole.
+            assert_eq!(bytes, 4000 * rounds * if broadcast { 3 } else { 1 });
+            for r in all.iter().map(Summand::results) {
+                assert!(r.rings > 0 && r.rings <= r.messages, "{} of {}", r.rings, r.messages);
+            }
+        }
+    }
+
+    #[test]
+    fn who_ends_with_an_error_says_what_it_has_sent() {
+        let mut all = summands(Plan::ring(3).unwrap(), config(Reduce::SumI64), 2);
+        // Rank 2 takes part in the first round only.
+        all[2].config.rounds = 1;
+        run_all(&mut all);
+        for r in all[..2].iter().map(Summand::results) {
+            assert!(r.failure.is_some() && r.messages > 0 && r.rings > 0);
+            assert_eq!(r.bytes, 4000, "the sum of the first round");
         }
     }
 

@@ -305,6 +305,11 @@ impl Aggregate {
         self.stats
     }
 
+    /// How often it has rung for what it has sent.
+    pub fn rings(&self) -> u64 {
+        self.mesh.rings()
+    }
+
     /// Whether the sum of the round is here, though peers may not have confirmed what they got of
     /// it. So it is after an error too: the region holds the sum until the member is closed. At a
     /// member without the sum: whether it knows that it is complete.

@@ -152,6 +152,11 @@ impl AllToAll {
         self.stats
     }
 
+    /// How often it has rung for what it has sent.
+    pub fn rings(&self) -> u64 {
+        self.mesh.rings()
+    }
+
     /// Starts a round with what the outbox holds. Nothing is sent before the next step.
     ///
     /// # Errors

@@ -349,6 +349,11 @@ impl Mesh {
         channel.filter(|c| *c < self.channels.len()).ok_or(AggregateError::BadHandle)
     }
 
+    /// Rings for what was sent, last words apart.
+    pub fn rings(&self) -> u64 {
+        self.channels.iter().fold(0, |n: u64, c| n.saturating_add(c.batcher.stats().rings))
+    }
+
     /// Whether no work request names the region any more.
     pub fn is_idle(&self) -> bool {
         self.channels.iter().all(|c| c.outstanding == 0)

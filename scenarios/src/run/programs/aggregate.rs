@@ -9,7 +9,7 @@ use doorbell_sim::engine::SimRng;
 use doorbell_sim::fabric::End;
 
 use super::{Planner, Role, bad};
-use crate::format::{self, Aggregate, AggregatePlan, InsidePlan, Program, SumOrder};
+use crate::format::{self, AggregatePlan, InsidePlan, Program, SumOrder};
 use crate::run::{Point, RunError, network};
 use crate::workloads::{Summand, SummandConfig, Training};
 
@@ -30,10 +30,10 @@ pub(crate) fn plan_of(point: &Point, index: usize) -> Result<Plan, RunError> {
         AggregatePlan::Direct => Plan::direct(n, lanes(1)),
         AggregatePlan::Ring => Plan::ring(n),
         AggregatePlan::TwoHop => {
-            Plan::two_hop(&groups(point, p, a)?, lanes(a.aggregators.value() as u32))
+            Plan::two_hop(&groups(point, index)?, lanes(a.aggregators.value() as u32))
         }
         AggregatePlan::TwoLevel => {
-            let (groups, sums) = (groups(point, p, a)?, a.aggregators.value() as u32);
+            let (groups, sums) = (groups(point, index)?, a.aggregators.value() as u32);
             let inside = match a.inside {
                 Some(InsidePlan::Ring) => Inside::Ring,
                 Some(InsidePlan::Direct) | None => Inside::Direct,
@@ -44,13 +44,23 @@ pub(crate) fn plan_of(point: &Point, index: usize) -> Result<Plan, RunError> {
     plan.map_err(|e| bad(index, "aggregate", e.to_string(), "change `hosts` or `lanes`"))
 }
 
-/// Groups of a size, or those of the switches.
-fn groups(point: &Point, p: &Program, a: &Aggregate) -> Result<Vec<Group>, RunError> {
+/// Groups of a size, or those of the switches. Of a group that is smaller than others all hosts
+/// add, if need be.
+fn groups(point: &Point, index: usize) -> Result<Vec<Group>, RunError> {
+    let p = &point.scenario.program[index];
+    let a = p.aggregate.as_ref().expect("checked when loaded");
     let (n, sums) = (p.hosts.value() as u32, a.aggregators.value() as u32);
-    Ok(match a.group {
+    let groups = match a.group {
         Some(size) => Group::by_place(&vec![0; n as usize], size.value() as u32, sums),
         None => Group::by_place(&switches(point, p)?, n, sums),
-    })
+    };
+    let largest = groups.iter().map(|g| g.members.len()).max().unwrap_or(0);
+    if sums as usize > largest {
+        let text = format!("{sums} aggregators, and no group has more than {largest} hosts");
+        let help = "at most all hosts of a group; without `group` those at one switch are one";
+        return Err(bad(index, "aggregate.aggregators", text, help));
+    }
+    Ok(groups)
 }
 
 /// The switch at which the NIC of each member is; 0 on a cable.
