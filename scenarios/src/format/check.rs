@@ -295,7 +295,9 @@ fn check_kind(p: &Program, given: &Given) -> Checked {
         let help = "write for example steps = [\"post write 16B\", \"ring\", \"wait\"]";
         return refuse(given.path("steps"), "a script without `steps`".to_owned(), help);
     }
-    if p.batch_delay.is_some() && p.batch.value() == 1 {
+    let batch = |own: Option<_>| own.unwrap_or(p.batch).value();
+    let fills = p.lanes.iter().map(|l| batch(l.batch)).max().unwrap_or(batch(None));
+    if p.batch_delay.is_some() && fills == 1 {
         let text = "`batch_delay` waits for a batch to fill, and `batch` is 1".to_owned();
         return refuse(given.path("batch_delay"), text, "raise `batch`, or leave the delay out");
     }

@@ -46,6 +46,21 @@ fn a_pace_and_its_burst() {
 }
 
 #[test]
+fn a_delay_needs_a_batch_of_any_lane() {
+    let lanes = |first: u32, second: u32| {
+        let list =
+            format!("[{{ name = 'a', batch = {first} }}, {{ name = 'b', batch = {second} }}]");
+        format!("{RATE}lanes = {list}\nbatch_delay = '3us'")
+    };
+    good(&lanes(1, 2));
+    refused(&lanes(1, 1), "9:15", "waits for a batch to fill", "raise `batch`");
+    good(&format!("{RATE}batch = 2\nlanes = [{{ name = 'a' }}]\nbatch_delay = '3us'"));
+    let one =
+        format!("{RATE}batch = 2\nlanes = [{{ name = 'a', batch = 1 }}]\nbatch_delay = '3us'");
+    refused(&one, "10:15", "waits for a batch to fill", "raise `batch`");
+}
+
+#[test]
 fn what_does_not_go_with_lanes() {
     for key in ["pace = '1Gbps'", "spread = 'round-robin'", "lanes = [{ name = 'a' }]"] {
         let with = |other: &str| format!("{RATE}{key}\n{other}");
