@@ -12,6 +12,7 @@ use super::check_flows::check_flows;
 use super::check_hosts::{OTHER_NIC, check_hosts, no_such_nic};
 use super::check_initiator::check_initiator;
 use super::check_kinds::{check_kind_limits, has_use};
+use super::check_lanes::check_entries;
 use super::check_link::check_link;
 use super::check_srq::{check_receiver, check_srq};
 use super::check_switch::check_switch;
@@ -323,7 +324,7 @@ fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> 
         let text = format!("{qps} queue pairs, and the profile allows {}", profile.nic.max_qp);
         return refuse(given.path("qps"), text, "lower `qps` or `threads`");
     }
-    Ok(())
+    check_entries(s, profile, p, given)
 }
 
 /// Largest message of the InfiniBand architecture.

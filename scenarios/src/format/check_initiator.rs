@@ -3,7 +3,7 @@
 use doorbell_core::units::Bytes;
 
 use super::check::{Checked, Given, refuse};
-use super::{Fallback, Initiator, Memory, Program, ProgramKind, RingMode};
+use super::{Fallback, Initiator, Memory, Poll, Program, ProgramKind, RingMode};
 use crate::profile::Profile;
 
 pub(super) fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> Checked {
@@ -21,6 +21,11 @@ pub(super) fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> 
     if given.has("ring_by") && p.kind != ProgramKind::Produce {
         let text = format!("`ring_by` has no use in `{}`", p.kind.word());
         return refuse(given.path("ring_by"), text, "`batch` says how many messages a ring has");
+    }
+    let sleeps = p.poll == Poll::Event && p.initiator == Initiator::Gpu;
+    if given.has("poll") && sleeps && p.fallback == Fallback::Refuse {
+        let text = "`poll = \"event\"` of a GPU: its threads cannot sleep".to_owned();
+        return refuse(given.path("poll"), text, "leave it out: they look all the time");
     }
     if given.has("numa") && p.initiator == Initiator::Gpu {
         let text = "`numa` is about CPU cores, and the initiator is a GPU".to_owned();

@@ -222,6 +222,10 @@ fn check_produce(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Ch
             return refuse(path("per_round"), text, "lower it, or raise the other");
         }
     }
+    if p.qps.value() > 1 {
+        let text = format!("{} queue pairs of a producer", p.qps.value());
+        return refuse(path("qps"), text, "it posts on one: raise `threads`, or leave it out");
+    }
     if !p.iterations.value().is_multiple_of(round) {
         let text = format!("{} messages are no whole rounds of {round}", p.iterations.value());
         return refuse(path("iterations"), text, "a multiple of `per_round`");

@@ -43,6 +43,21 @@ fn a_device_without_gpu_doorbells_is_no_matter_of_silence() {
 }
 
 #[test]
+fn threads_of_a_gpu_do_not_sleep() {
+    let event = "program.0.poll=event";
+    says(GPU, &[event], "`poll = \"event\"` of a GPU: its threads cannot sleep", "leave it out");
+    assert!(expanded(GPU, &["program.0.poll=busy"]).is_ok());
+    assert!(expanded(GPU, &[event, "program.0.fallback=cpu-proxy"]).is_ok(), "of the proxy");
+    assert!(expanded(GPU, &[event, "program.0.initiator=cpu"]).is_ok());
+}
+
+#[test]
+fn a_producer_posts_on_one_queue_pair() {
+    says(GPU, &["program.0.qps=2"], "2 queue pairs of a producer", "raise `threads`");
+    assert!(expanded(GPU, &["program.0.qps=1"]).is_ok());
+}
+
+#[test]
 fn a_fallback_needs_a_gpu_and_a_kind_with_a_proxy() {
     let fallback = "program.0.fallback=cpu-proxy";
     let other = "`fallback` is about a GPU that posts, and the initiator is another";

@@ -143,6 +143,24 @@ fn the_completion_of_a_read_overtakes_as_well() {
     assert_eq!(early("program.0.memory=host"), 0.0);
 }
 
+/// However seldom a producer signals, the slots that its next round needs come back.
+#[test]
+fn a_producer_finds_room_for_each_round() {
+    for (slots, round) in [(1, 1), (4, 1), (4, 3), (4, 4), (7, 3), (33, 33)] {
+        for every in 1..=slots {
+            let program = format!(
+                "[[program]]\nkind = 'produce'\nop = 'write'\nsize = '64B'\nslots = {slots}\n\
+                 per_round = {round}\nsignal_every = {every}\niterations = {}\n",
+                round * 4
+            );
+            let o = outcome(&program, &[]);
+            let at = (slots, round, every);
+            assert_eq!(o.exit.kind, ExitKind::Ok, "{at:?}: {}", o.exit.reason);
+            assert_eq!(number(&o, "messages"), f64::from(round * 4), "{at:?}");
+        }
+    }
+}
+
 /// A buffer that is changed before the NIC has read it.
 #[test]
 fn data_that_came_wrong_are_a_warning() {
