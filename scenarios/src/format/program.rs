@@ -151,7 +151,7 @@ pub struct Program {
     /// Rights of the region of the posting host; without it, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Vec<Right>>,
-    /// Rights of the region that the peer offers; without it, all.
+    /// Rights of the regions that the peer offers and receives into; without it, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_access: Option<Vec<Right>>,
     /// Receives that the peer posts for sends.

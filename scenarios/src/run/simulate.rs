@@ -327,7 +327,7 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
         let circle = world.fabric().deadlock(world.now(), Span::ZERO, &BTreeSet::new());
         let circle = circle.iter().map(ToString::to_string);
         let lines: Vec<_> = circle.chain(unmet.iter().cloned()).chain(stalls).collect();
-        losses(world) + &lines.join("\n")
+        losses(world) + &lines.join("\n") + &faults::dead_hosts(world)
     };
     match end {
         _ if !failures.is_empty() => {
