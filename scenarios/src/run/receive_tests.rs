@@ -181,11 +181,13 @@ fn what_was_rung_before_a_destroy_is_executed_and_its_completions_are_lost() {
     let o = script("'post write 64KiB x10', 'ring', 'compute 100us', 'destroy'");
     let both = [number(&o, "wqes_executed"), number(&o, "note.completions-lost")];
     assert_eq!(both, [10.0, 10.0]);
+    assert_eq!(number(&o, "wqes_posted"), 10.0, "also by a queue pair that is gone");
     assert_eq!(number(&o, "delivered_bytes"), 655_360.0);
     // At once: they are the NIC's, and it has done none of them.
     let o = script("'post write 64KiB x10', 'ring', 'destroy', 'destroy'");
     let both = [number(&o, "wqes_executed"), number(&o, "note.completions-lost")];
     assert_eq!(both, [0.0, 10.0]);
+    assert_eq!(number(&o, "wqes_posted"), 10.0);
     assert_eq!(o.find("step.3.result").unwrap().text(), "bad-handle");
 }
 

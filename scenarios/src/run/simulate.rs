@@ -426,7 +426,7 @@ fn host_metrics(world: &World, out: &mut Outcome) {
             doorbells += s.doorbells;
             blueflames += s.blueflames;
             wqes += s.wqes;
-            posted += nic.qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
+            posted += nic.wqes_posted();
             deaths::port_counters(nic).into_iter().for_each(|(name, n)| sum(name, n));
             sum("wqe_fetches", s.wqe_fetches);
             sum("wqe_refetches", s.wqe_refetches);
