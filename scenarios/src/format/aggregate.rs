@@ -65,15 +65,20 @@ pub struct Aggregate {
     /// bytes during the backward pass; without it each is one sum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<Training>,
-    /// How long the oldest chunk may take per hop, before who waits for it gives up.
+    /// How long the oldest chunk may take per hop, before who waits for it gives up, and how long a
+    /// peer may take to confirm what was sent to it. Lower: a dead host is named sooner, and one
+    /// that is slow or behind a loss is taken for dead.
     #[serde(default = "default_chunk_deadline")]
     pub chunk_deadline: Positive<Span>,
-    /// How long a round may take.
+    /// How long a round may take. Every host that lives ends it by then with the sum or an error
+    /// that names another host. Before the first round hosts have 1 s to connect.
     #[serde(default = "default_round_deadline")]
     pub round_deadline: Positive<Span>,
     /// Whether hosts go on without one that an error names: they connect anew, and do the round
-    /// again by themselves. Such sums are counted apart (`sums_of_survivors`). Otherwise an error
-    /// is the end.
+    /// again by themselves. Such sums are counted apart (`sums_of_survivors`). Who had the sum of
+    /// that round already does it again with the others (`sums_replaced`). It takes 1 s at the most
+    /// until they are connected or end with an error, as they do where one of them had its last sum
+    /// and has ended, or where they do not name the same host. Otherwise an error is the end.
     #[serde(default, skip_serializing_if = "super::switch::is_false")]
     pub goes_on: bool,
 }

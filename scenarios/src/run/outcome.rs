@@ -40,6 +40,7 @@
 //! | `victims` | count | flows that were slow though they shared neither end, see docs/flows.md |
 //! | `sums`, `sums_wrong` | count | of aggregations: rounds of all members that are complete, and of these wrong |
 //! | `sums_of_survivors` | count | of the complete ones: sums of some members only, as they say |
+//! | `sums_replaced` | count | sums that a member gave up for one without a dead member, since others lacked it |
 //! | `members_absent` | count | members that any other one went on without, at the most |
 //! | `members_failed` | count | members that ended with an error instead |
 //! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |

@@ -48,6 +48,7 @@ fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
     put("sums_of_survivors", Metric::count(sum(|s| s.of_survivors)));
     let absent = results().filter_map(|r| r.sums.as_ref()).map(|s| s.absent).max();
     put("members_absent", Metric::count(absent.unwrap_or(0)));
+    put("sums_replaced", Metric::count(sum(|s| s.replaced)));
     put("added_bytes", Metric::bytes(sum(|s| s.added_bytes)));
     put("members_failed", Metric::count(failed));
     training(group, &mut put);

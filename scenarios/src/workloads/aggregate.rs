@@ -81,6 +81,9 @@ pub struct Sums {
     pub of_survivors: u64,
     /// Members that it went on without.
     pub absent: u64,
+    /// Sums that took the place of one that others had not: it was a round ahead of those with
+    /// whom it went on.
+    pub replaced: u64,
     /// Training steps, where rounds are their buckets.
     pub training: Option<StepTimes>,
 }
@@ -111,7 +114,17 @@ pub struct Summand {
     round: u64,
     /// When the training step began.
     step_from: Time,
+    /// What it had before the last round that is complete.
+    before: Before,
     results: Results,
+}
+
+/// What a member goes back to when others have not completed its last round.
+#[derive(Copy, Clone, Debug)]
+struct Before {
+    sums: Sums,
+    bytes: u64,
+    step_from: Time,
 }
 
 impl Summand {
@@ -120,7 +133,8 @@ impl Summand {
         let results = Results { sums: Some(Sums::default()), ..Results::default() };
         let step_from = config.epoch;
         let (stage, state, failed, round) = (Stage::Start, None, None, 0);
-        Self { config, stage, state, failed, round, step_from, results }
+        let before = Before { sums: Sums::default(), bytes: 0, step_from };
+        Self { config, stage, state, failed, round, step_from, before, results }
     }
 
     /// What was measured.
@@ -134,14 +148,22 @@ impl Summand {
                 let c = &self.config;
                 let state = Aggregate::open(t, c.aggregate, &c.plan)?;
                 self.state = Some(state);
-                self.fill(t)?;
+                if self.round < self.config.rounds {
+                    self.fill(t)?;
+                }
                 self.stage = Stage::Connecting;
                 Ok(Next::Again)
             }
             Stage::Connecting => {
-                let next = self.state.as_mut().expect("opened").connect(t)?.next();
+                let state = self.state.as_mut().expect("opened");
+                let next = state.connect(t)?.next();
                 if next.is_none() {
                     self.stage = Stage::Ready;
+                    if state.first_round() < self.round {
+                        self.go_back(t)?;
+                    } else if self.round == self.config.rounds {
+                        self.stage = Stage::Done;
+                    }
                     if let Some(failed) = self.failed.take() {
                         // What cannot be destroyed is no hindrance to the new one.
                         let _others_use_it = failed.close(t);
@@ -206,12 +228,23 @@ impl Summand {
     /// leave it out too: others may see it.
     fn go_on_without<T: Control>(
         &mut self,
-        t: &T,
+        t: &mut T,
         error: AggregateError,
     ) -> Result<Next, AggregateError> {
-        let c = &mut self.config;
-        let may = c.goes_on && matches!(self.stage, Stage::Running { .. } | Stage::Ready);
+        let may = self.config.goes_on && matches!(self.stage, Stage::Running { .. } | Stage::Ready);
         let gone = error.culprit().filter(|rank| may && *rank != t.rank());
+        if let (Some(_), Stage::Running { from, .. }) = (gone, self.stage)
+            && self.state.as_ref().is_some_and(Aggregate::has_sum)
+        {
+            // The sum is here, and only that somebody has got it is not known.
+            self.count(t, from)?;
+        }
+        if self.round == self.config.rounds && self.failed.is_some() {
+            // It has all sums, and would have helped others with their last.
+            self.stage = Stage::Done;
+            return Ok(Next::Again);
+        }
+        let c = &mut self.config;
         let left = gone.and_then(|rank| c.plan.without(&[rank - c.aggregate.first_rank]).ok());
         let (Some(plan), Some(state)) = (left, self.state.take()) else { return Err(error) };
         c.aggregate = c.aggregate.after(state.stats().rounds);
@@ -222,12 +255,30 @@ impl Summand {
         Ok(Next::Again)
     }
 
+    /// Others lack the last sum that this member has: it does that round again with them.
+    fn go_back<T: Control>(&mut self, t: &mut T) -> Result<(), AggregateError> {
+        let sums = self.results.sums.get_or_insert_default();
+        let (wrong, absent, replaced) = (sums.wrong, sums.absent, sums.replaced + 1);
+        *sums = Sums { wrong, absent, replaced, ..self.before.sums };
+        (self.results.bytes, self.step_from) = (self.before.bytes, self.before.step_from);
+        self.round -= 1;
+        self.config.aggregate.first_round -= 1;
+        self.fill(t)
+    }
+
     /// The round is over here.
     fn complete<T: Control>(&mut self, t: &mut T, from: Time) -> Result<(), AggregateError> {
+        self.count(t, from)?;
+        if self.stage == Stage::Ready { self.fill(t) } else { Ok(()) }
+    }
+
+    /// Checks the sum of the round, and counts it.
+    fn count<T: Control>(&mut self, t: &mut T, from: Time) -> Result<(), AggregateError> {
         let now = t.now();
         let wrong = self.is_wrong(t)?;
         let (stats, r) = (self.state.as_ref().expect("opened").stats(), &mut self.results);
         let sums = r.sums.get_or_insert_default();
+        self.before = Before { sums: *sums, bytes: r.bytes, step_from: self.step_from };
         sums.complete += 1;
         sums.of_survivors += u64::from(sums.absent > 0);
         sums.wrong += u64::from(wrong);
@@ -239,12 +290,8 @@ impl Summand {
         r.window = Some(Window { from, to: now, messages: r.messages, bytes: r.bytes });
         self.round += 1;
         self.end_step(now);
-        self.stage = Stage::Ready;
-        if self.round == self.config.rounds {
-            self.stage = Stage::Done;
-        } else {
-            self.fill(t)?;
-        }
+        let last = self.round == self.config.rounds;
+        self.stage = if last { Stage::Done } else { Stage::Ready };
         Ok(())
     }
 
