@@ -46,7 +46,7 @@ fn run(
             aggregate,
             plan: plan.clone(),
             rounds: ROUNDS,
-            epoch: epoch(),
+            epoch: Some(epoch()),
             interval: None,
             training: None,
             late: vec![],

@@ -38,7 +38,7 @@ fn run(
             schedule: schedule.clone(),
             share: Share { tokens: 0, traffic: Traffic::default() },
             rounds: ROUNDS,
-            epoch: epoch(),
+            epoch: Some(epoch()),
             interval: None,
         }))
     };

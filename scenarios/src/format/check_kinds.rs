@@ -102,6 +102,12 @@ impl ProgramKind {
         }
     }
 
+    /// Whether its hosts are members of a group, with a program on each.
+    #[cfg_attr(not(feature = "hw"), expect(dead_code, reason = "only hardware asks"))]
+    pub(crate) const fn is_group(self) -> bool {
+        matches!(self, Self::Aggregate | Self::AllToAll)
+    }
+
     /// Why a key of another kind has no use in this one.
     pub(super) fn remedy(self, key: &str) -> &'static str {
         match self {

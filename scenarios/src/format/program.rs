@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Aggregate, AllToAll, Entropy, Fence, Flows, Lane, Right, Spread, Step, Transfer, TunerTable,
+    Aggregate, AggregatePlan, AllToAll, Entropy, Fence, Flows, Lane, Right, Spread, Step, Transfer,
+    TunerTable,
 };
 use crate::profile::Profile;
 use crate::quantity::{Count, Positive, Quantity};
@@ -290,6 +291,16 @@ impl Program {
     pub fn falls_back(&self, profile: &Profile) -> bool {
         let gpu = self.initiator == Initiator::Gpu && self.kind == ProgramKind::Produce;
         gpu && self.fallback == Fallback::CpuProxy && !profile.nic.gpu_doorbell
+    }
+
+    /// Whether the switches say which hosts are together.
+    #[cfg_attr(not(feature = "hw"), expect(dead_code, reason = "the simulator needs them anyway"))]
+    pub(crate) fn is_grouped_by_switch(&self) -> bool {
+        let grouped = |a: &Aggregate| {
+            a.group.is_none() && matches!(a.plan, AggregatePlan::TwoHop | AggregatePlan::TwoLevel)
+        };
+        self.aggregate.as_ref().is_some_and(grouped)
+            || self.all_to_all.as_ref().is_some_and(|a| a.group.is_none())
     }
 
     /// NIC of the peer.

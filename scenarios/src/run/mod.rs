@@ -11,7 +11,7 @@ mod effective;
 #[cfg(test)]
 mod end_tests;
 mod error;
-mod exchanges;
+pub(crate) mod exchanges;
 mod fallback;
 #[cfg(test)]
 mod fault_tests;
@@ -58,7 +58,7 @@ mod simulate;
 #[cfg(test)]
 mod simulate_tests;
 mod steps;
-mod sums;
+pub(crate) mod sums;
 mod switches;
 mod timeline;
 mod tuning;
@@ -86,7 +86,7 @@ pub use outcome::{
 };
 pub use ports::{MAX_NETWORK_PORTS, NetworkPort};
 #[cfg(feature = "hw")]
-pub(crate) use programs::{Placed, Planned, Role, plan};
+pub(crate) use programs::{Clock, Placed, Planned, Role, plan};
 pub use series::{SeriesTable, SeriesTrack};
 pub use simulate::{Simulator, SimulatorWith};
 

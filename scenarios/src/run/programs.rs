@@ -68,15 +68,26 @@ pub struct Planned {
     pub what: Workload,
 }
 
+/// Whose time rounds of several hosts follow.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// One for all hosts, as in the simulator: all begin at the same instant.
+    Common,
+    /// Each host its own, as on hardware: who is connected begins.
+    #[cfg_attr(not(feature = "hw"), expect(dead_code, reason = "only hardware has them"))]
+    OfEach,
+}
+
 /// Decides which programs a point has, rank by rank. Peers have `deadline` to find each other.
 ///
 /// # Errors
 /// What the profile cannot give.
-pub fn plan(point: &Point, deadline: Span) -> Result<Vec<Planned>, RunError> {
+pub fn plan(point: &Point, deadline: Span, clock: Clock) -> Result<Vec<Planned>, RunError> {
     let point = &with_fallback(point);
     let mut planner = Planner {
         point,
         deadline,
+        clock,
         cores: vec![0; point.scenario.topology.hosts.value() as usize],
         blocks: vec![0; point.scenario.topology.hosts.value() as usize],
         planned: Vec::new(),
@@ -167,7 +178,7 @@ pub fn place(point: &Point, world: &mut World) -> Result<Vec<Placed>, RunError> 
         debug_assert_eq!(rank, p.placed.rank);
         p.placed
     };
-    Ok(plan(point, DEADLINE)?.into_iter().map(add).collect())
+    Ok(plan(point, DEADLINE, Clock::Common)?.into_iter().map(add).collect())
 }
 
 /// Initiators of a host that a handle can name.
@@ -176,6 +187,7 @@ const MAX_INITIATORS: usize = 128;
 struct Planner<'a> {
     point: &'a Point,
     deadline: Span,
+    clock: Clock,
     /// Cores used, by host.
     cores: Vec<u16>,
     /// GPU blocks used, by host.

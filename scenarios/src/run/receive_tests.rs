@@ -2,7 +2,7 @@
 
 use doorbell_core::units::Span;
 
-use super::programs::{Role, plan};
+use super::programs::{Clock, Role, plan};
 use super::simulate_tests::{number, outcome};
 use super::{ExitKind, Outcome, Runner, Simulator};
 use crate::testing::expanded;
@@ -20,7 +20,7 @@ fn text(body: &str) -> String {
 /// Program and host of each sender, then of each peer.
 fn who(set: &[&str]) -> [Vec<(usize, u32)>; 2] {
     let points = expanded(&text(SENDS), set).unwrap_or_else(|e| panic!("{e}"));
-    let all = plan(&points[0].point, Span::from_ms(1)).unwrap();
+    let all = plan(&points[0].point, Span::from_ms(1), Clock::Common).unwrap();
     assert!((0..).zip(&all).all(|(rank, p)| p.placed.rank == rank));
     [Role::Sender, Role::Peer].map(|role| {
         let of_role = all.iter().map(|p| p.placed).filter(|p| p.role == role);

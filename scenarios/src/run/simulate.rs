@@ -217,8 +217,10 @@ fn collect(
     out.exit = exit(end, &failures, world, &receives::unmet(point, &all));
     let (first, last) = program_metrics(point, world, &all, &mut out);
     flow_figures::collect(point, world, &all, &mut out);
-    sums::collect(point, world, &all, &mut out);
-    exchanges::collect(point, &all, &mut out);
+    let members = || all.iter().map(|(p, r)| (p.program, (p.role, *r)));
+    sums::collect(point, members(), &mut out);
+    sums::byte_bounds(point, world, &mut out);
+    exchanges::collect(point, members(), &mut out);
     tuning::collect(point, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);

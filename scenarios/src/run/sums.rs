@@ -8,23 +8,25 @@ use doorbell_sim::world::World;
 
 use super::figures::{Member, by_name};
 use super::flow_figures::message_bytes;
-use super::programs::{Placed, plan_of};
+use super::programs::plan_of;
 use super::{Metric, Outcome, Point};
 use crate::format::{self, Program, ProgramKind};
-use crate::workloads::{Op, Results, StepTimes};
+use crate::workloads::{Op, StepTimes};
 
-/// Adds the figures of all aggregations of a run.
-pub(super) fn collect(
+/// Adds the figures of all aggregations of a run. Members come with the index of their program.
+pub(crate) fn collect<'a>(
     point: &Point,
-    world: &World,
-    all: &[(&Placed, &Results)],
+    all: impl Iterator<Item = (usize, Member<'a>)>,
     out: &mut Outcome,
 ) {
-    let ours = all.iter().filter(|(_, r)| r.sums.is_some());
-    let members = ours.map(|(p, results)| (p.program, (p.role, *results)));
-    for (prefix, group) in by_name(point, members) {
+    let ours = all.filter(|(_, (_, r))| r.sums.is_some());
+    for (prefix, group) in by_name(point, ours) {
         counts(&prefix, &group, out);
     }
+}
+
+/// Adds the bounds that the bytes of aggregations set on a simulated network.
+pub(super) fn byte_bounds(point: &Point, world: &World, out: &mut Outcome) {
     let programs = point.scenario.program.iter().enumerate();
     let bounds = programs.filter(|(_, p)| p.kind == ProgramKind::Aggregate).map(|(index, p)| {
         let plan = plan_of(point, index).expect("it was planned before the run");

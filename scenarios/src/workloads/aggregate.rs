@@ -21,8 +21,9 @@ pub struct SummandConfig {
     pub plan: Arc<Plan>,
     /// Rounds.
     pub rounds: u64,
-    /// When the first round starts. All have to be connected by then.
-    pub epoch: Time,
+    /// When the first round starts; all have to be connected by then. `None`: each member has a
+    /// clock of its own, which begins when it is connected.
+    pub epoch: Option<Time>,
     /// Time from one round's start to the next one's; `None`: each member goes on when it is done.
     pub interval: Option<Span>,
     /// How much later than the others it joins each round; none for rounds beyond the list.
@@ -112,6 +113,8 @@ pub struct Summand {
     /// One that has failed, until the next one is connected: its last words have to go out.
     failed: Option<Aggregate>,
     round: u64,
+    /// When the clock of rounds began; known once it is connected.
+    epoch: Time,
     /// When the training step began.
     step_from: Time,
     /// What it had before the last round that is complete.
@@ -131,10 +134,10 @@ impl Summand {
     /// A program that has not started.
     pub fn new(config: SummandConfig) -> Self {
         let results = Results { sums: Some(Sums::default()), ..Results::default() };
-        let step_from = config.epoch;
+        let epoch = config.epoch.unwrap_or(Time::ZERO);
         let (stage, state, failed, round) = (Stage::Start, None, None, 0);
-        let before = Before { sums: Sums::default(), bytes: 0, step_from };
-        Self { config, stage, state, failed, round, step_from, before, results }
+        let before = Before { sums: Sums::default(), bytes: 0, step_from: epoch };
+        Self { config, stage, state, failed, round, epoch, step_from: epoch, before, results }
     }
 
     /// What was measured.
@@ -159,6 +162,10 @@ impl Summand {
                 let next = state.connect(t)?.next();
                 if next.is_none() {
                     self.stage = Stage::Ready;
+                    if self.config.epoch.is_none() {
+                        let now = t.now();
+                        (self.config.epoch, self.epoch, self.step_from) = (Some(now), now, now);
+                    }
                     if state.first_round() < self.round {
                         self.go_back(t)?;
                     } else if self.round == self.config.rounds {
@@ -195,8 +202,8 @@ impl Summand {
             return (ready, ready + late);
         }
         let from = match c.interval {
-            Some(interval) => c.epoch + interval * self.round,
-            None if self.round == 0 => c.epoch,
+            Some(interval) => self.epoch + interval * self.round,
+            None if self.round == 0 => self.epoch,
             None => {
                 let at = self.results.last.unwrap_or(now) + late;
                 return (at.max(now), at);
@@ -403,7 +410,7 @@ mod tests {
             aggregate,
             plan: plan.clone(),
             rounds,
-            epoch: Time::ZERO + Span::from_us(10),
+            epoch: Some(Time::ZERO + Span::from_us(10)),
             interval: Some(Span::from_us(100)),
             late: vec![Span::from_us(5)],
             goes_on: false,

@@ -8,7 +8,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::SimRng;
 use doorbell_sim::fabric::End;
 
-use super::{Planner, Role, bad};
+use super::{Clock, Planner, Role, bad};
 use crate::format::{self, Aggregate, AggregatePlan, InsidePlan, Program, SumOrder};
 use crate::run::{Point, RunError, network};
 use crate::workloads::{Summand, SummandConfig, Training};
@@ -109,11 +109,12 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// When the clock of rounds begins: members are connected by then, and each has filled a buffer
-    /// of at most so many bytes.
-    pub(super) fn clock_of_rounds(&self, bytes: u64) -> Time {
+    /// When the clock of rounds begins, if there is one for all: members are connected by then, and
+    /// each has filled a buffer of at most so many bytes.
+    pub(super) fn clock_of_rounds(&self, bytes: u64) -> Option<Time> {
         let latency = self.point.profile.port.bootstrap_latency;
-        Time::ZERO + latency * 4 + FILL_PER_BYTE * bytes
+        let common = Time::ZERO + latency * 4 + FILL_PER_BYTE * bytes;
+        (self.clock == Clock::Common).then_some(common)
     }
 
     /// When a member joins each round: a stream of its own, so that more hosts draw nobody else's.
