@@ -6,10 +6,12 @@ mod config;
 mod flows;
 mod lanes;
 mod script;
+mod sparse;
 mod transfer;
 
 pub(crate) use aggregate::plan_of;
 pub(crate) use flows::{FlowShape, epoch, flow_shape};
+pub(crate) use sparse::sparse_of;
 
 use std::borrow::Cow;
 
