@@ -98,8 +98,8 @@ pub fn plan(point: &Point, deadline: Span) -> Result<Vec<Planned>, RunError> {
 fn with_fallback(point: &Point) -> Cow<'_, Point> {
     let mut point = Cow::Borrowed(point);
     for i in 0..point.scenario.program.len() {
-        if point.scenario.program[i].falls_back(&point.profile) {
-            point.to_mut().scenario.program[i].initiator = format::Initiator::CpuProxy;
+        if let Some(who) = point.scenario.program[i].falls_back(&point.profile) {
+            point.to_mut().scenario.program[i].initiator = who;
         }
     }
     point
