@@ -47,8 +47,8 @@ pub struct Aggregate {
     /// Sends sparse vectors: the so many elements of each with the greatest magnitude, with their
     /// places; the rest is added to the host's next vector (error feedback). Where that is no fewer
     /// bytes than the whole vector, the vector goes. All hosts get all of them, directly or, in the
-    /// plan `two-hop`, by way of one host of each group, and add them: a sum of what was sent. More:
-    /// more bytes, nearer to the whole sum.
+    /// plan `two-hop`, by way of one host of each group, and add them: a sum of what was sent.
+    /// More: more bytes, nearer to the whole sum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_k: Option<Count<1, 2147483647>>,
     /// Bytes that go over a hop together, a multiple of 8. Smaller: hops overlap better, more
@@ -203,9 +203,9 @@ pub enum Adder {
     /// The core that polls, at `cpu.reduce_rate` and no more than its memory gives.
     Cpu,
     /// The GPU that has the memory. With `initiator = "gpu"` the block that polls, at
-    /// `gpu.reduce_rate`. Where a core polls, a kernel for each contribution of a chunk, which takes
-    /// `gpu.kernel_launch` and three times the bytes at `gpu.kernel_bandwidth`; the core waits for
-    /// its end.
+    /// `gpu.reduce_rate`. Where a core polls, a kernel for each contribution of a chunk: it takes
+    /// `gpu.kernel_launch` and three times the bytes at `gpu.kernel_bandwidth`, and the core waits
+    /// for its end.
     Gpu,
 }
 

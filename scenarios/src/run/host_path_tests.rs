@@ -132,9 +132,10 @@ fn what_is_not_hidden_behind_the_backward_pass_is_exposed() {
 }
 
 /// A host's vector of 1 MiB goes to the other one in one piece, which adds it.
-const ONE_SUM: &str = "[topology]\nkind = 'switch'\nhosts = 2\n[[program]]\nname = 'a'\nkind = 'aggregate'\n\
-                       hosts = 2\nsize = '1MiB'\niterations = 1\nmemory = 'gpu'\naggregate = { plan = 'direct', \
-                       broadcast = false, chunk = '1MiB', reduce_on = 'gpu' }\n";
+const ONE_SUM: &str = "[topology]\nkind = 'switch'\nhosts = 2\n[[program]]\nname = 'a'\n\
+                       kind = 'aggregate'\nhosts = 2\nsize = '1MiB'\niterations = 1\n\
+                       memory = 'gpu'\naggregate = { plan = 'direct', broadcast = false, \
+                       chunk = '1MiB', reduce_on = 'gpu' }\n";
 
 #[test]
 fn a_kernel_adds_after_its_launch_at_the_bandwidth_of_its_memory() {

@@ -24,7 +24,8 @@ pub struct SparseSummandConfig {
     pub sparse: SparseConfig,
     /// What goes where; all members have the same.
     pub schedule: Arc<Schedule>,
-    /// The sums that all members are to have, of as many rounds as it runs: see [`sums_by_the_book`].
+    /// The sums that all members are to have, of as many rounds as it runs: those of
+    /// [`sums_by_the_book`].
     pub right: Arc<Vec<Vec<u8>>>,
     /// When the first round starts. All have to be connected by then.
     pub epoch: Time,
