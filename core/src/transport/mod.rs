@@ -171,6 +171,10 @@ pub trait Transport {
 
     /// `to[i] += from[i]`, element by element.
     ///
+    /// Where `to` is in a GPU's memory and the initiator is a core, a kernel of that GPU adds, and
+    /// the caller waits. The kernel finds what NICs wrote in front of completions that the caller
+    /// has polled; the caller's own loads may find neither that nor the sum before its next step.
+    ///
     /// # Errors
     /// See [`MemError`].
     fn reduce(&mut self, op: Reduce, to: Range, from: Range) -> Result<(), MemError>;

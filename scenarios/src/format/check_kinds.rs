@@ -61,7 +61,7 @@ const PRODUCE: &[&str] = &["per_round", "work", "proxy_work", "slots"];
 
 /// Keys of members that meet in rounds, each on a host of its own.
 const MEMBERS: &[&str] =
-    &["initiator", "gpu", "numa", "size", "iterations", "interval", "poll", "memory"];
+    &["initiator", "fallback", "gpu", "numa", "size", "iterations", "interval", "poll", "memory"];
 
 /// The keys that a kind has beside those of every kind.
 const fn keys(kind: ProgramKind) -> &'static [&'static [&'static str]] {

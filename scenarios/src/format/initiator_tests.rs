@@ -39,7 +39,13 @@ fn a_device_without_gpu_doorbells_is_no_matter_of_silence() {
     assert!(expanded(GPU, &[unable, "program.0.initiator=cpu-proxy"]).is_ok());
     let latency = GPU.replace("produce", "latency");
     assert!(expanded(&latency, &[]).is_ok());
-    says(&latency, &[unable], message, "write `initiator = \"cpu\"`");
+    says(&latency, &[unable], message, "write `fallback = \"cpu\"`");
+    for text in [GPU, &latency] {
+        assert!(expanded(text, &[unable, "program.0.fallback=cpu"]).is_ok());
+    }
+    let cpu = ["program.0.fallback=cpu", "program.0.initiator=cpu"];
+    let other = "`fallback` is about a GPU that posts, and the initiator is another";
+    says(&latency, &cpu, other, "initiator = \"gpu\"");
 }
 
 #[test]
@@ -63,7 +69,7 @@ fn a_fallback_needs_a_gpu_and_a_kind_with_a_proxy() {
     let other = "`fallback` is about a GPU that posts, and the initiator is another";
     says(GPU, &[fallback, "program.0.initiator=cpu"], other, "initiator = \"gpu\"");
     let latency = GPU.replace("produce", "latency");
-    says(&latency, &[fallback], "`fallback = \"cpu-proxy\"` in `latency`", "only `produce`");
+    says(&latency, &[fallback], "`fallback = \"cpu-proxy\"` in `latency`", "\"cpu\"");
     // What a proxy cannot do, a fallback cannot either.
     assert!(expanded(GPU, &[fallback, "program.0.threads=13"]).is_ok());
     says(GPU, &[fallback, "program.0.threads=14"], "a proxy for 14 producers", "at most 13");

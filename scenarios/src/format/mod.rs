@@ -75,7 +75,7 @@ mod topology_tests;
 #[cfg(test)]
 mod transfer_tests;
 
-pub use aggregate::{Aggregate, AggregatePlan, Element, InsidePlan, SumOrder, Training};
+pub use aggregate::{Adder, Aggregate, AggregatePlan, Element, InsidePlan, SumOrder, Training};
 pub use all_to_all::{AllToAll, ExchangeRoute, Tokens};
 pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
 pub use expect::{

@@ -287,10 +287,16 @@ impl Program {
 }
 
 impl Program {
-    /// Whether a core posts in the place of the GPU, since the device takes no doorbell of it.
-    pub fn falls_back(&self, profile: &Profile) -> bool {
-        let gpu = self.initiator == Initiator::Gpu && self.kind == ProgramKind::Produce;
-        gpu && self.fallback == Fallback::CpuProxy && !profile.nic.gpu_doorbell
+    /// Who posts in the place of the GPU, since the device takes no doorbell of it.
+    pub fn falls_back(&self, profile: &Profile) -> Option<Initiator> {
+        if self.initiator != Initiator::Gpu || profile.nic.gpu_doorbell {
+            return None;
+        }
+        match self.fallback {
+            Fallback::CpuProxy if self.kind == ProgramKind::Produce => Some(Initiator::CpuProxy),
+            Fallback::Refuse | Fallback::CpuProxy => None,
+            Fallback::Cpu => Some(Initiator::Cpu),
+        }
     }
 
     /// Whether the switches say which hosts are together.
@@ -374,6 +380,17 @@ pub enum Initiator {
     CpuProxy,
 }
 
+impl Initiator {
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::CpuProxy => "cpu-proxy",
+        }
+    }
+}
+
 /// What becomes of a GPU's posting where the device takes no doorbell of it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -383,6 +400,8 @@ pub enum Fallback {
     Refuse,
     /// A CPU core posts for the GPU (`produce` only), and the report says so.
     CpuProxy,
+    /// A CPU core runs the whole program, with its data where it is, and the report says so.
+    Cpu,
 }
 
 /// Socket of a core, seen from the NIC.

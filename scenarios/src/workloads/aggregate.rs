@@ -7,10 +7,13 @@
 use std::sync::Arc;
 
 use doorbell_core::policy::aggregate::{Aggregate, AggregateConfig, AggregateError, Plan};
-use doorbell_core::transport::{Control, Next, Program, Range, Reduce, WaitSet};
+use doorbell_core::transport::{
+    Control, Initiator, MemKind, Next, Program, Range, Reduce, WaitSet,
+};
 use doorbell_core::units::{Span, Time};
 
 use super::common::{Failure, Results, Window};
+use super::sparse::Kept;
 
 /// Configuration of a [`Summand`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,6 +88,8 @@ pub struct Sums {
     /// Sums that took the place of one that others had not: it was a round ahead of those with
     /// whom it went on.
     pub replaced: u64,
+    /// What was sent, where vectors are sparse.
+    pub kept: Option<Kept>,
     /// Training steps, where rounds are their buckets.
     pub training: Option<StepTimes>,
 }
@@ -100,6 +105,12 @@ enum Stage {
     Running {
         from: Time,
         has_sum: bool,
+    },
+    /// The round that began then was over at the second time, and what NICs and kernels wrote
+    /// before is there to be looked at.
+    Seen {
+        from: Time,
+        at: Time,
     },
     Done,
 }
@@ -189,6 +200,10 @@ impl Summand {
                 self.go_on(t, from, false)
             }
             Stage::Running { from, has_sum } => self.go_on(t, from, has_sum),
+            Stage::Seen { from, at } => {
+                self.complete(t, from, at)?;
+                Ok(Next::Again)
+            }
             Stage::Done => Ok(Next::Done),
         }
     }
@@ -222,8 +237,17 @@ impl Summand {
         // What the last step has added is there when the next one begins.
         has_sum = note(&mut self.results, state, t.now(), from, has_sum);
         let Some(next) = state.step(t)?.next() else {
-            note(&mut self.results, state, t.now(), from, has_sum);
-            self.complete(t, from)?;
+            let at = t.now();
+            note(&mut self.results, state, at, from, has_sum);
+            if by_kernels(t, &self.config.aggregate) {
+                // A core does not see what is on its way to a GPU. A kernel does, and that it has
+                // ended says that all is there.
+                let nothing = Range { len: 0, ..state.vector() };
+                t.reduce(self.config.aggregate.op, nothing, nothing)?;
+                self.stage = Stage::Seen { from, at };
+            } else {
+                self.complete(t, from, at)?;
+            }
             return Ok(Next::Again);
         };
         self.stage = Stage::Running { from, has_sum };
@@ -244,7 +268,8 @@ impl Summand {
             && self.state.as_ref().is_some_and(Aggregate::has_sum)
         {
             // The sum is here, and only that somebody has got it is not known.
-            self.count(t, from)?;
+            let now = t.now();
+            self.count(t, from, now)?;
         }
         if self.round == self.config.rounds && self.failed.is_some() {
             // It has all sums, and would have helped others with their last.
@@ -274,14 +299,23 @@ impl Summand {
     }
 
     /// The round is over here.
-    fn complete<T: Control>(&mut self, t: &mut T, from: Time) -> Result<(), AggregateError> {
-        self.count(t, from)?;
+    fn complete<T: Control>(
+        &mut self,
+        t: &mut T,
+        from: Time,
+        at: Time,
+    ) -> Result<(), AggregateError> {
+        self.count(t, from, at)?;
         if self.stage == Stage::Ready { self.fill(t) } else { Ok(()) }
     }
 
     /// Checks the sum of the round, and counts it.
-    fn count<T: Control>(&mut self, t: &mut T, from: Time) -> Result<(), AggregateError> {
-        let now = t.now();
+    fn count<T: Control>(
+        &mut self,
+        t: &mut T,
+        from: Time,
+        now: Time,
+    ) -> Result<(), AggregateError> {
         let wrong = self.is_wrong(t)?;
         let (stats, r) = (self.state.as_ref().expect("opened").stats(), &mut self.results);
         let sums = r.sums.get_or_insert_default();
@@ -322,7 +356,7 @@ impl Summand {
         let c = self.config.aggregate;
         let me = t.rank() - c.first_rank;
         let c = self.shown(c);
-        let bytes = vector(&c, |i| part(i, self.round) + share(me) * slope(i, self.round));
+        let bytes = contribution((c.bytes, c.op), me, self.round);
         let all = self.state.as_ref().expect("opened").vector();
         Ok(t.copy_in(Range { len: c.bytes, ..all }, &bytes)?)
     }
@@ -342,7 +376,9 @@ impl Summand {
         let (members, me) = (there().count() as u64, t.rank() - c.first_rank);
         let shares: u64 = there().map(share).sum();
         let c = self.shown(c);
-        let right = vector(&c, |i| members * part(i, self.round) + shares * slope(i, self.round));
+        let right = vector((c.bytes, c.op), |i| {
+            members * part(i, self.round) + shares * slope(i, self.round)
+        });
         let mut got = vec![0; right.len()];
         t.copy_out(Range { len: c.bytes, ..state.vector() }, &mut got)?;
         let cut = state.cut();
@@ -353,6 +389,11 @@ impl Summand {
             got[at.clone()] != right[at]
         }))
     }
+}
+
+/// Whether a core polls, and the vectors are in a GPU's memory.
+fn by_kernels<T: Control>(t: &T, c: &AggregateConfig) -> bool {
+    matches!((t.initiator(), c.memory), (Initiator::Cpu { .. }, MemKind::Gpu { .. }))
 }
 
 /// Takes the time when the sum is here for the first time; whether it is.
@@ -378,10 +419,15 @@ const fn share(member: u32) -> u64 {
     (member % 64) as u64
 }
 
-/// The vector whose element `i` is `value(i)`.
-fn vector(c: &AggregateConfig, value: impl Fn(u64) -> u64) -> Vec<u8> {
-    let elements = 0..c.bytes / c.op.element_bytes();
-    match c.op {
+/// What a member contributes to a round: so many bytes of elements of a type.
+pub(super) fn contribution(of: (u64, Reduce), member: u32, round: u64) -> Vec<u8> {
+    vector(of, |i| part(i, round) + share(member) * slope(i, round))
+}
+
+/// The vector of so many bytes whose element `i` is `value(i)`.
+fn vector((bytes, op): (u64, Reduce), value: impl Fn(u64) -> u64) -> Vec<u8> {
+    let elements = 0..bytes / op.element_bytes();
+    match op {
         Reduce::SumI64 => elements.flat_map(|i| value(i).to_le_bytes()).collect(),
         Reduce::SumF32 => elements.flat_map(|i| (value(i) as f32).to_le_bytes()).collect(),
         Reduce::SumF64 => elements.flat_map(|i| (value(i) as f64).to_le_bytes()).collect(),

@@ -95,7 +95,7 @@ impl SimTransport<'_> {
         Ok(())
     }
 
-    fn kind_of(&self, region: RegionId) -> Result<RegionKind, MemError> {
+    pub(super) fn kind_of(&self, region: RegionId) -> Result<RegionKind, MemError> {
         self.host.regions.get(region).map(|r| r.kind).ok_or(MemError::BadHandle)
     }
 

@@ -79,11 +79,14 @@ pub(super) fn switches(point: &Point, p: &Program) -> Result<Vec<u32>, RunError>
 impl Planner<'_> {
     /// One program on each host of an aggregation.
     pub(super) fn aggregate(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
+        let a = p.aggregate.as_ref().expect("checked when loaded");
+        if let Some(top) = a.top_k {
+            return self.sparse_sum(index, p, (a, top.value()));
+        }
         let plan = Arc::new(plan_of(self.point, index)?);
         let (first, n) = (self.next(), p.hosts.value() as u32);
         let aggregate = self.aggregate_config(index, p, first)?;
         let epoch = self.clock_of_rounds(p.size.0.0);
-        let a = p.aggregate.as_ref().expect("checked when loaded");
         let rounds = p.iterations.value() * a.training.map_or(1, |x| x.buckets.value());
         for member in 0..n {
             let host = p.host.value() as u32 + member;
@@ -118,7 +121,7 @@ impl Planner<'_> {
     }
 
     /// When a member joins each round: a stream of its own, so that more hosts draw nobody else's.
-    fn late(&self, index: usize, rounds: u64, jitter: Span, member: u32) -> Vec<Span> {
+    pub(super) fn late(&self, index: usize, rounds: u64, jitter: Span, member: u32) -> Vec<Span> {
         if jitter == Span::ZERO {
             return vec![];
         }

@@ -67,8 +67,8 @@ pub struct SparseStats {
 /// One member: it sends its largest elements to all others and adds everybody's, its own included,
 /// in the order of the ranks.
 ///
-/// Use it as an [`AllToAll`]: [`SparseSum::open`], [`SparseSum::connect`] until it is complete; then
-/// per round [`SparseSum::begin`], and [`SparseSum::step`] until it is complete. Then
+/// Use it as an [`AllToAll`]: [`SparseSum::open`], [`SparseSum::connect`] until it is complete;
+/// then per round [`SparseSum::begin`], and [`SparseSum::step`] until it is complete. Then
 /// [`SparseSum::sum`] is the sum of what all members have *sent*, with the same bits at each of
 /// them; what they have kept comes with later rounds. It ends as an exchange does: in bounded time,
 /// with that or with an error that names a member. Nothing but the copies from and to the region

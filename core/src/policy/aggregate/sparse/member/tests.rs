@@ -189,8 +189,8 @@ fn another_schedule_or_length_is_refused() {
 }
 
 proptest! {
-    /// All members have the bits of the sequential sum; and of integers every contribution is, once,
-    /// in a sum or in what its member has kept.
+    /// All members have the bits of the sequential sum; and of integers every contribution is in a
+    /// sum or in what its member has kept, once.
     #[test]
     fn sums_are_those_of_the_sequential_reference(
         places in proptest::collection::vec(0_u32..3, 2..6), op in 0_u8..3, two_hop: bool,
