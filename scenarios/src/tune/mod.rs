@@ -9,6 +9,7 @@ mod knobs;
 mod runs;
 mod search;
 mod step;
+mod surface;
 #[cfg(test)]
 mod tests;
 
