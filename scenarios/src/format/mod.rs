@@ -47,6 +47,7 @@ mod sweep;
 mod switch;
 mod topology;
 mod transfer;
+mod tune;
 mod tuner;
 mod variant;
 
@@ -111,5 +112,7 @@ pub use topology::{
     TopologyRoute,
 };
 pub use transfer::{Transfer, TransferPath};
+pub use tune::{Tune, TunePlan};
+pub(crate) use tune::{check_knobs, variant};
 pub use tuner::TunerTable;
 pub use variant::Variant;
