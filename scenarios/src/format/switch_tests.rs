@@ -2,8 +2,8 @@
 
 use doorbell_core::units::{Ratio, Span};
 use doorbell_sim::fabric::{
-    Buffering, EcnConfig, FabricConfig, Headroom, MarkAt, PauseAt, Service, SharedConfig, Sharing,
-    StormAction, Watchdog,
+    Buffering, EcnConfig, FabricConfig, Headroom, MarkAt, PauseAt, Serve, Service, SharedConfig,
+    Sharing, StormAction, Watchdog,
 };
 use doorbell_sim::wire::PortId;
 
@@ -62,8 +62,8 @@ fn refused(rest: &str, place: &str, message: &str, help: &str) {
 fn every_key_arrives_at_the_switch() {
     let c = good(
         "buffer = '4MB'\nalpha = '1/8'\nreserved = '1KB'\nheadroom = '40KB'\nxoff = '100KB'\n\
-         xon = '80KB'\nreaction = '500ns'\nquanta = 977\nlapse = true\nwatchdog = '10ms'\n\
-         storm = 'ignore'",
+         xon = '80KB'\nserve = 'inputs'\nreaction = '500ns'\nquanta = 977\nlapse = true\n\
+         watchdog = '10ms'\nstorm = 'ignore'",
     );
     let expected = SharedConfig {
         total_bytes: 4_000_000,
@@ -71,6 +71,7 @@ fn every_key_arrives_at_the_switch() {
         reserved_bytes: 1_000,
         headroom: Headroom::Bytes(40_000),
         pause_at: PauseAt::Fixed { xoff: 100_000, xon: 80_000 },
+        serve: Serve::Inputs,
         reaction: Some(Span::from_ns(500)),
         quanta: 977,
         lapse: true,
@@ -322,6 +323,7 @@ fn keys_of_a_shared_buffer_are_refused_elsewhere() {
         ("headroom = '40KB'", "10:12"),
         ("xoff = '100KB'", "10:8"),
         ("xon = '80KB'", "10:7"),
+        ("serve = 'arrival'", "10:9"),
         ("reaction = '500ns'", "10:12"),
         ("quanta = 7", "10:10"),
         ("lapse = true", "10:9"),
@@ -405,6 +407,7 @@ fn the_schema_has_every_key_with_a_description() {
                 "reaction",
                 "reserved",
                 "restore",
+                "serve",
                 "sharing",
                 "storm",
                 "watchdog",

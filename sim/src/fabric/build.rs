@@ -19,6 +19,7 @@ use super::event::{Drops, Tally};
 use super::host::{HostNode, HostPort};
 use super::ingress::Ingress;
 use super::lanes::{CreditConfig, Receivers, Senders};
+use super::line::Serve;
 use super::link::Link;
 use super::mmu::{Mmu, Pausing};
 use super::noise::IngressNoise;
@@ -543,16 +544,17 @@ impl Builder<'_> {
             marking: self.marking(end, port),
             pauses: self.pauses(end, plug),
         };
-        EgressPort::new(wiring, self.queues())
+        EgressPort::new(wiring, self.queues(end))
     }
 
-    fn queues(&self) -> Queues {
+    fn queues(&self, end: End) -> Queues {
         let each = &self.c.classes.each;
+        let serve = self.shared(end).map_or(Serve::Arrival, |shared| shared.serve);
         if each.len() == 1 {
-            return Queues::one();
+            return Queues::one(serve);
         }
         let services: Vec<_> = each.iter().map(|c| c.service).collect();
-        Queues::many(each.len(), Schedule::new(&services, self.c.max_packet_bytes))
+        Queues::many(each.len(), Schedule::new(&services, self.c.max_packet_bytes), serve)
     }
 
     /// Whether a node takes part in priority flow control.
