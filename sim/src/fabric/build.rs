@@ -219,16 +219,17 @@ pub(super) fn headroom_of(
     shared: &SharedConfig,
     link: &Link,
 ) -> HeadroomOf {
+    let max_packet_bytes = c.largest_on(link);
     let stored = match switch.forwarding {
         Forwarding::CutThrough => Span::ZERO,
-        Forwarding::StoreAndForward => link.rate.time_for(u64::from(c.max_packet_bytes)),
+        Forwarding::StoreAndForward => link.rate.time_for(u64::from(max_packet_bytes)),
     };
     HeadroomOf {
         rate: link.rate,
         propagation: link.propagation,
         reaction: reaction(shared, link.rate),
         pipeline: switch.transit + noise_bound(c, link.rate) + stored,
-        max_packet_bytes: c.max_packet_bytes.min(link.limit()),
+        max_packet_bytes,
     }
 }
 
@@ -294,8 +295,7 @@ fn check_shares(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
         let Buffering::Shared(shared) = &switch.buffering else { continue };
         let sizes = sizes(c, plugs, switch, shared);
         let deaf = plugs.iter().any(|plug| !plug.link.pfc);
-        let largest = plugs.iter().map(|plug| plug.link.limit()).max().unwrap_or(0);
-        let needed = c.max_packet_bytes.min(largest);
+        let needed = plugs.iter().map(|plug| c.largest_on(&plug.link)).max().unwrap_or(0);
         for (class, config) in (0..).zip(&c.classes.each) {
             let share = sizes.largest_queue(usize::from(class), false);
             if (deaf || !config.lossless) && share < u64::from(needed) {
