@@ -259,3 +259,17 @@ fn flows_start_and_end_before_the_run_does() {
     let text = refused(&among("poisson"), &longer.each_ref().map(String::as_str));
     assert!(text.starts_with("flows go on starting for that long"), "{text}");
 }
+
+/// What a full queue drops was somebody's: of two equal senders both lose, and together all of it.
+#[test]
+fn each_flow_says_what_the_network_lost_of_it() {
+    let text = format!(
+        "{SWITCH}host = 1\nhosts = 2\npeer = 0\nsize = '1MB'\nflows = {{ pattern = 'incast' }}\n"
+    );
+    let noise = ["run.noise=on", "topology.switch=tail-drop", "topology.buffer=100KB"];
+    let o = outcome(&text, &noise);
+    let lost: Vec<u64> = o.flows.as_ref().expect("flows").flows.iter().map(|f| f.lost).collect();
+    let dropped = number(&o, "counter.tail_drop");
+    assert_eq!((lost[0] + lost[1]) as f64, dropped);
+    assert!(lost.iter().all(|n| *n > 0), "{lost:?}");
+}
