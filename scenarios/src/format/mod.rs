@@ -104,7 +104,7 @@ pub use state_step::{StateAttributes, StateStep, StepPsn};
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
 pub(crate) use sweep::{axes, scalar};
 pub use switch::{
-    Ecn, EcnAt, EcnException, HeadroomText, SharingMode, StormMode, Switch, TrafficClass,
+    Ecn, EcnAt, EcnException, HeadroomText, ServeMode, SharingMode, StormMode, Switch, TrafficClass,
 };
 pub(crate) use topology::MAX_LINKS;
 pub use topology::{

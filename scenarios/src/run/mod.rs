@@ -85,6 +85,7 @@ pub use outcome::{
     PcieBytes, ResourceUse, TimelineRow,
 };
 pub use ports::{MAX_NETWORK_PORTS, NetworkPort};
+pub(crate) use programs::epoch;
 #[cfg(feature = "hw")]
 pub(crate) use programs::{Clock, Placed, Planned, Role, plan};
 pub use series::{SeriesTable, SeriesTrack};
