@@ -42,7 +42,7 @@ fn run(
             interval: None,
         }))
     };
-    let round = all_to_all.hop_deadline * u64::from(schedule.hops());
+    let round = all_to_all.hop_deadline * (u64::from(schedule.hops()) + 1);
     groups::run(seed, exchange.members(), faults, bound(round), member)
 }
 

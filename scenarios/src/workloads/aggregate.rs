@@ -271,13 +271,13 @@ impl Summand {
             let now = t.now();
             self.count(t, from, now)?;
         }
-        if self.round == self.config.rounds && self.failed.is_some() {
+        let c = &mut self.config;
+        let left = gone.and_then(|rank| c.plan.without(&[rank - c.aggregate.first_rank]).ok());
+        if self.round == c.rounds && (self.failed.is_some() || left.is_none()) {
             // It has all sums, and would have helped others with their last.
             self.stage = Stage::Done;
             return Ok(Next::Again);
         }
-        let c = &mut self.config;
-        let left = gone.and_then(|rank| c.plan.without(&[rank - c.aggregate.first_rank]).ok());
         let (Some(plan), Some(state)) = (left, self.state.take()) else { return Err(error) };
         c.aggregate = c.aggregate.after(state.stats().rounds);
         c.plan = Arc::new(plan);

@@ -30,11 +30,13 @@
 //!   byte once, and no work request names outbox or inbox any more.
 //! - Otherwise a step returns an [`AggregateError`] that names a member and a cause, at the latest
 //!   when the program steps at the deadline that [`Progress::Wait`] has named, never later than
-//!   `hop_deadline` times the hops after [`AllToAll::begin`]. What is in the inbox then means
-//!   nothing, and every later call returns the same error.
+//!   `hop_deadline` times the hops, and one more, after [`AllToAll::begin`]. What is in the inbox
+//!   then means nothing, and every later call returns the same error.
 //!
 //! Members may end differently: who has all that is for it is done, though another one may miss
-//! something of a member that died.
+//! something of a member that died. All that end with an error name a host that died, since
+//! confirming what came takes no program there: its peers miss that first. A program that stops
+//! between two pieces of one round, on a host that lives, may have another one of its peers named.
 //!
 //! # Use
 //!
@@ -68,7 +70,7 @@ use crate::policy::mesh::{Heard, Mesh, Tag};
 use crate::transport::{
     Control, Data, DestroyError, Range, RecvQueue, SendOp, SendWr, Sge, Transport, WaitSet,
 };
-use crate::units::Time;
+use crate::units::{Span, Time};
 use crate::verbs::SendFlags;
 
 /// What a member has done. Counters saturate.
@@ -219,6 +221,9 @@ impl AllToAll {
             return Ok(Progress::Complete);
         }
         let until = self.check_deadlines(now)?;
+        let after = Span::from_ps(self.config.hop_deadline.as_ps() / 2);
+        let probe = self.mesh.probe(t, (now, self.began), after)?;
+        let until = probe.map_or(until, |probe| probe.min(until));
         match added || self.mesh.has_more() {
             true => Ok(Progress::Again),
             false => Ok(Progress::Wait { on: WaitSet::cq(self.mesh.cq), until }),
@@ -331,33 +336,37 @@ impl AllToAll {
 
     /// The next deadline, if none has passed.
     fn check_deadlines(&self, now: Time) -> Result<Time, AggregateError> {
-        let first = self.began + self.config.hop_deadline;
-        let last = self.began + self.config.hop_deadline * u64::from(self.hops);
-        let late = |at: &usize| self.peers[*at].missing(self.rounds) > 0;
-        let error = |at: usize| {
-            let (rank, chunk) = (self.mesh.channels[at].peer, self.peers[at].next_piece());
-            AggregateError::Late { rank, chunk, round: self.rounds - 1 }
-        };
+        let hop = self.config.hop_deadline;
+        let last = self.began + hop * (u64::from(self.hops) + 1);
         let all = 0..self.peers.len();
-        // A relay gives up before those that wait for what it would pass on, and names the cause.
-        if let Some(at) = all.clone().filter(|at| self.peers[*at].passed_on).find(late) {
-            return if now < first { Ok(first) } else { Err(error(at)) };
+        let late = all.filter(|at| self.peers[*at].missing(self.rounds) > 0);
+        let late = late.map(|at| (self.began + hop * self.patience(at), at)).min();
+        // Its host gives no sign, whatever else is missing.
+        let silent = self.mesh.silent(|_| true);
+        let silent = silent.map(|(since, at)| ((since + hop).min(last), at));
+        let first = [silent, late].into_iter().flatten().min_by_key(|(until, _)| *until);
+        // With nobody to wait for it is the adding here that is late.
+        let (until, at) = first.map_or((last, None), |(until, at)| (until, Some(at)));
+        if now < until {
+            return Ok(until);
         }
-        if now < last {
-            return Ok(last);
+        let (rank, chunk) = match at {
+            Some(at) => (self.mesh.channels[at].peer, self.peers[at].next_piece()),
+            None => (self.mesh.rank, self.first_add as u32),
+        };
+        Err(AggregateError::Late { rank, chunk, round: self.rounds - 1 })
+    }
+
+    /// Hops for which a peer is waited for. A relay gives up before those that wait for what it
+    /// would pass on, and names the cause. But a peer that has sent nothing in a later round may
+    /// still be in the one before, and wait there for somebody itself: one hop more for it, and for
+    /// those that wait for what it would have sent to a relay.
+    fn patience(&self, at: usize) -> u64 {
+        let (p, later) = (&self.peers[at], self.rounds > 1);
+        match p.passed_on {
+            true => 1 + u64::from(later && !p.has_begun(self.rounds)),
+            false => u64::from(self.hops) + u64::from(later),
         }
-        let open = |at: &usize| {
-            let p = &self.peers[*at];
-            p.sent < p.out.len() || self.mesh.channels[*at].outstanding > 0
-        };
-        let at = all.clone().find(late).or_else(|| all.clone().find(open));
-        // Else it is the adding here that is late.
-        let own = AggregateError::Late {
-            rank: self.mesh.rank,
-            chunk: self.first_add as u32,
-            round: self.rounds - 1,
-        };
-        Err(at.map_or(own, error))
     }
 
     /// Destroys the objects. Peers that still send get errors.
@@ -389,6 +398,11 @@ impl Peer {
     /// Whether so many pieces of the last of so many rounds have come.
     fn has(&self, rounds: u64, count: u32) -> bool {
         self.arrived >= (rounds - 1) * self.lens.len() as u64 + u64::from(count)
+    }
+
+    /// Whether something of the `rounds`th round has come from it.
+    fn has_begun(&self, rounds: u64) -> bool {
+        self.arrived > (rounds - 1) * self.lens.len() as u64
     }
 
     /// Number of the piece that is due, in its round.

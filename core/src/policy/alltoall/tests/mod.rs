@@ -92,7 +92,7 @@ impl Party for Exchanging {
 
     fn deadlines(&self) -> (Span, Span) {
         let hops = u64::from(self.schedule.hops());
-        (self.config.hop_deadline * hops, self.config.connect_deadline)
+        (self.config.hop_deadline * (hops + 1), self.config.connect_deadline)
     }
 }
 
