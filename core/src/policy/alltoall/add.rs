@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use super::{AggregateError, AllToAll};
 use crate::transport::{Range, Reduce, Transport};
 
-/// Additions that are looked at for one that can be done: parts of the oldest may be late while those
-/// of later ones are here. More: nothing waits for its turn, and each step looks at more.
+/// Additions that are looked at for one that can be done: parts of the oldest may be late while
+/// those of later ones are here. More: nothing waits for its turn, and each step looks at more.
 const LOOK_AHEAD: usize = 64;
 
 /// Bytes that are added: where they are, and how many pieces of which peer have to have come first;
