@@ -5,9 +5,9 @@
 //! cargo bench -p doorbell-core --bench policy_cost -- WAY BATCH WQES
 //! ```
 //!
-//! `WAY` is `stage`, `batcher`, `adaptive`, `sender` or `lanes`. `.ci/instructions` runs it under callgrind
-//! with N and 2N work requests and prints the differences. All ways signal one of 16 and poll for
-//! it when the queue is full.
+//! `WAY` is `stage`, `batcher`, `adaptive`, `sender` or `lanes`. `.ci/instructions` runs it under
+//! callgrind with N and 2N work requests and prints the differences. All ways signal one of 16 and
+//! poll for it when the queue is full.
 
 use std::process::ExitCode;
 

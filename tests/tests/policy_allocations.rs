@@ -192,7 +192,7 @@ fn sum(method: Method, order: Order) -> (u64, usize) {
     (members.iter().map(|m| m.steps).sum(), members.iter().map(|m| m.allocated).sum())
 }
 
-/// What the policies of one queue pair and of lanes allocate in 10,000 rounds, after they were made.
+/// What the policies of one queue pair and of lanes allocate in 10,000 rounds, once they are made.
 fn rounds() -> usize {
     let mut t = NoOp::new(4 * DEPTH);
     t.hold_completions();

@@ -29,8 +29,8 @@ pub struct Tune {
     /// The variant to tune; a file without variants has none to name.
     #[serde(default)]
     pub variant: Option<String>,
-    /// Values by path that hold while tuning, such as fewer iterations. Without any the file is tuned
-    /// as it stands.
+    /// Values by path that hold while tuning, such as fewer iterations. Without any the file is
+    /// tuned as it stands.
     #[serde(default)]
     pub set: BTreeMap<String, SettingValue>,
     /// Most runs, the file as it stands included. Without it a tenth of all combinations, at least

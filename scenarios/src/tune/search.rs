@@ -236,8 +236,8 @@ fn nearest<'a>(place: &Place, others: impl Iterator<Item = &'a Place>) -> f64 {
     others.map(|other| distance(place, other)).fold(f64::INFINITY, f64::min)
 }
 
-/// The one with the least sum of what is expected, by this weight, and of how near it is to what was
-/// seen, by the rest of 1; each in parts of its range over all of them.
+/// The one with the least sum of what is expected, by this weight, and of how near it is to what
+/// was seen, by the rest of 1; each in parts of its range over all of them.
 fn widest(all: Vec<Candidate>, weight: f64) -> Option<Place> {
     let range = |of: fn(&Candidate) -> f64| {
         let least = all.iter().map(of).fold(f64::INFINITY, f64::min);

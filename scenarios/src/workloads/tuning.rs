@@ -152,9 +152,9 @@ impl Tuning {
         self.meter.due()
     }
 
-    /// Closes the window, which is over. Gives the step to make, if there is one. `counters` are the
-    /// port's as they stand; `done`: messages that have completed. A proposal for the next queue
-    /// pair waits for ever, since this program keeps those that it has.
+    /// Closes the window, which is over. Gives the step to make, if there is one. `counters` are
+    /// the port's as they stand; `done`: messages that have completed. A proposal for the next
+    /// queue pair waits for ever, since this program keeps those that it has.
     pub(super) fn look(
         &mut self,
         now: Time,
