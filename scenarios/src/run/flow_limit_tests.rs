@@ -122,6 +122,6 @@ fn starts_at_the_end_of_time_are_beyond_the_limit() {
     assert_eq!(number(&o, "flows_unfinished"), 7.0);
     assert_eq!(o.exit.kind, ExitKind::NoProgress);
     let text = format!("title = 't'\nprofile = 'generic-400g'\n[run]\n{INCAST}");
-    let e = expanded(&text, &["program.0.flows.start=18446743s"]).err().expect("it is refused");
+    let e = expanded(&text, &["program.0.flows.start=18446743s"]).expect_err("refused");
     assert!(e.to_string().contains("flows start at 18446743s, and the run ends at 10s"), "{e}");
 }
