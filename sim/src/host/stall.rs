@@ -4,10 +4,11 @@ use std::fmt;
 
 use doorbell_core::transport::Initiator;
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{QpState, Qpn};
+use doorbell_core::verbs::{QpState, Qpn, RetryCnt};
 
 use super::initiator::Activity;
 use super::island::Host;
+use crate::nic::NicQp;
 
 /// One reason, with the object and what is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,6 +68,17 @@ pub enum StallReason {
         qpn: Qpn,
         /// Packets without an answer.
         packets: u32,
+        /// Oldest PSN.
+        psn: u32,
+    },
+    /// A QP sends again and again, nothing answers, and its `retry_cnt` has no limit.
+    ResendsWithoutEnd {
+        /// Host.
+        host: u32,
+        /// Queue pair.
+        qpn: Qpn,
+        /// Times that its ack timer has expired since the last progress.
+        expired: u32,
         /// Oldest PSN.
         psn: u32,
     },
@@ -174,6 +186,14 @@ impl fmt::Display for StallReason {
                  or `timeout` is 0 and nothing sends them again",
                 qpn.value()
             ),
+            Self::ResendsWithoutEnd { host, qpn, expired, psn } => write!(
+                f,
+                "host {host}, QP {}: the ack timer has expired {expired} times for PSN {psn:#x}, \
+                 nothing answers, and `retry_cnt` {} is without limit (`rc.retry_seven`), so it \
+                 goes on for ever; a smaller `retry_cnt` ends it",
+                qpn.value(),
+                RetryCnt::MAX_CODE
+            ),
             Self::NothingSignalled { host, qpn, executed } => write!(
                 f,
                 "host {host}, QP {}: none of the executed WQEs ({executed}) was signalled, so no \
@@ -238,7 +258,7 @@ impl StallReason {
             | Self::NothingSignalled { .. }
             | Self::Draining { .. }
             | Self::QpInError { .. } => 3,
-            Self::Unanswered { .. } => 4,
+            Self::Unanswered { .. } | Self::ResendsWithoutEnd { .. } => 4,
             Self::BlockedInStep { .. } | Self::Waiting { .. } => 5,
         }
     }
@@ -294,8 +314,7 @@ impl Host {
             }
             let unanswered = q.requester.as_ref().map_or(0, |r| r.outstanding());
             if unanswered > 0 && q.state == QpState::Rts && q.has_awaited_answers() {
-                let psn = q.requester.as_ref().map_or(0, |r| r.unacked_psn().value());
-                out.push(StallReason::Unanswered { host, qpn, packets: unanswered, psn });
+                out.push(unanswered_of(host, q));
             }
             let used = q.sq.used;
             let untold = q.sq.untold();
@@ -323,6 +342,17 @@ impl Host {
             }
         }
     }
+}
+
+/// A QP waits for answers: those that it has asked for again without limit are a reason of their
+/// own.
+fn unanswered_of(host: u32, q: &NicQp) -> StallReason {
+    let (qpn, r) = (q.qpn, q.requester.as_ref().expect("it has sent requests"));
+    let psn = r.unacked_psn().value();
+    if r.silent_without_limit() && !r.refused_without_limit() {
+        return StallReason::ResendsWithoutEnd { host, qpn, expired: r.standing().expired, psn };
+    }
+    StallReason::Unanswered { host, qpn, packets: r.outstanding(), psn }
 }
 
 fn describe(on: doorbell_core::transport::WaitSet) -> String {
