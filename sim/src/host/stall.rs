@@ -4,7 +4,7 @@ use std::fmt;
 
 use doorbell_core::transport::Initiator;
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{QpState, Qpn, RetryCnt};
+use doorbell_core::verbs::{QpState, Qpn};
 
 use super::initiator::Activity;
 use super::island::Host;
@@ -159,8 +159,7 @@ impl fmt::Display for StallReason {
             ),
             Self::StaleWqes { host, qpn, count } => write!(
                 f,
-                "host {host}, QP {}: {count} WQEs were read before their stores had landed, so \
-                 something else was executed in their place; fence before the ring",
+                "host {host}, QP {}: {count} WQEs were read before their stores {LATE}",
                 qpn.value()
             ),
             Self::NoReceivePosted { host, qpn, rnr_naks } => write!(
@@ -171,9 +170,7 @@ impl fmt::Display for StallReason {
             ),
             Self::FullUnsignalled { host, qpn, used } => write!(
                 f,
-                "host {host}, QP {}: all {used} slots of the send queue are in use and none of \
-                 them was signalled, so no completion can free one; signal at least one WQE per \
-                 queue depth",
+                "host {host}, QP {}: all {used} slots of the send queue are in use {UNFREED}",
                 qpn.value()
             ),
             Self::QpInError { host, qpn } => {
@@ -181,18 +178,14 @@ impl fmt::Display for StallReason {
             }
             Self::Unanswered { host, qpn, packets, psn } => write!(
                 f,
-                "host {host}, QP {}: {packets} packets from PSN {psn:#x} on have no answer; the \
-                 peer has no receive for them and `rnr_retry` 7 repeats for ever, it refuses them, \
-                 or `timeout` is 0 and nothing sends them again",
+                "host {host}, QP {}: {packets} packets from PSN {psn:#x} on {UNANSWERED}",
                 qpn.value()
             ),
             Self::ResendsWithoutEnd { host, qpn, expired, psn } => write!(
                 f,
                 "host {host}, QP {}: the ack timer has expired {expired} times for PSN {psn:#x}, \
-                 nothing answers, and `retry_cnt` {} is without limit (`rc.retry_seven`), so it \
-                 goes on for ever; a smaller `retry_cnt` ends it",
-                qpn.value(),
-                RetryCnt::MAX_CODE
+                 {UNLIMITED}",
+                qpn.value()
             ),
             Self::NothingSignalled { host, qpn, executed } => write!(
                 f,
@@ -231,6 +224,23 @@ impl fmt::Display for StallReason {
 /// What a program that does not return did, and what to do.
 const ENDLESS: &str = "made more than a million calls in one step: a loop that waits inside a step \
                        never ends; return Next::Wait";
+
+/// What becomes of WQEs that are read too early, and what to do.
+const LATE: &str = "had landed, so something else was executed in their place; fence before the \
+                    ring";
+
+/// Why a send queue stays full, and what to do.
+const UNFREED: &str = "and none of them was signalled, so no completion can free one; signal at \
+                       least one WQE per queue depth";
+
+/// Why answers never come.
+const UNANSWERED: &str = "have no answer; the peer has no receive for them and `rnr_retry` 7 \
+                          repeats for ever, it refuses them, or `timeout` is 0 and nothing sends \
+                          them again";
+
+/// Why an ack timer expires again and again, and what to do.
+const UNLIMITED: &str = "nothing answers, and `retry_cnt` 7 is without limit (`rc.retry_seven`), \
+                         so it goes on for ever; a smaller `retry_cnt` ends it";
 
 /// Why a turn never comes, and what to do.
 const BYPASSED: &str = "the slots between were taken by a poster that does not submit in order, so \
