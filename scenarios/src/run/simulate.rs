@@ -309,7 +309,7 @@ fn refused(world: &World) -> String {
     let most = u32::from(RnrRetry::MAX_CODE);
     let refused = qps.filter_map(|(host, q)| {
         let s = q.requester.as_ref().filter(|r| r.refused_without_limit())?.standing();
-        (s.rnr_retries > most).then(|| (host, q, s.rnr_retries))
+        (s.rnr_retries > most).then_some((host, q, s.rnr_retries))
     });
     let line = |(host, q, n): (u32, &NicQp, u32)| {
         format!(
