@@ -76,7 +76,7 @@ fn a_limit_behind_the_end_of_a_finished_run_is_not_reached() {
 fn what_resends_without_limit_is_named_at_both_limits() {
     let program = "[qp]\ntimeout = 4\nretry_cnt = 7\n[[program]]\nkind = 'latency'\n\
                    size = '64B'\niterations = 2\n[[fault]]\nid = 'f0'\nkind = 'drop'\n\
-                   class = 'write'\n";
+                   class = 'write'\nbefore = '10s'\n";
     let reason = |set: &[&str]| {
         let o = outcome(program, &[&["rc.retry_seven=infinite"], set].concat());
         assert_eq!(o.exit.kind, ExitKind::NoProgress, "{}", o.exit.reason);

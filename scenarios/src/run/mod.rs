@@ -10,6 +10,8 @@ mod drops;
 mod effective;
 #[cfg(test)]
 mod end_tests;
+#[cfg(test)]
+mod endless_tests;
 mod error;
 pub(crate) mod exchanges;
 mod fallback;

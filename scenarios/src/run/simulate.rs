@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::transport::CreateError;
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{Opcode, QpState, RetryCnt};
+use doorbell_core::verbs::{Opcode, QpState, RetryCnt, RnrRetry};
 use doorbell_sim::fabric::{DropCause, FabricConfig};
 use doorbell_sim::fault::FaultUse;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
@@ -304,6 +304,27 @@ fn still_held(world: &World) -> String {
     uses.map(line).collect()
 }
 
+/// QPs that were refused for want of a receive more often than any `rnr_retry` with a limit allows,
+/// a line for each.
+fn refused(world: &World) -> String {
+    let qps = (0..).zip(world.hosts()).flat_map(|(host, h)| h.qps().map(move |(_, q)| (host, q)));
+    let most = u32::from(RnrRetry::MAX_CODE);
+    let refused = qps.filter_map(|(host, q)| {
+        let s = q.requester.as_ref().filter(|r| r.refused_without_limit())?.standing();
+        (s.rnr_retries > most).then_some((host, q, s.rnr_retries))
+    });
+    let line = |(host, q, n): (u32, &NicQp, u32)| {
+        format!(
+            "\n{} was told {n} times since its last progress that host {}, QP {} has no receive, \
+             and rnr_retry {most} is without limit: post receives before it sends",
+            deaths::qp_name(host, q.qpn),
+            q.peer.0,
+            q.attr.dest_qpn.value()
+        )
+    };
+    refused.map(line).collect()
+}
+
 /// QPs that have resent more often than any `retry_cnt` with a limit allows, a line for each.
 fn resending(world: &World) -> String {
     let qps = (0..).zip(world.hosts()).flat_map(|(host, h)| h.qps().map(move |(_, q)| (host, q)));
@@ -345,8 +366,9 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
             // To raise it helps what has an end.
             let raise = if endless.is_empty() { "; raise run.limit or ask for less" } else { "" };
             let reason = format!(
-                "the time limit of the run was reached{raise}{}{endless}",
-                still_held(world)
+                "the time limit of the run was reached{raise}{}{endless}{}",
+                still_held(world),
+                refused(world)
             );
             Exit { kind: ExitKind::NoProgress, reason }
         }
@@ -357,6 +379,7 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
                         again do that"
                     .to_owned();
             }
+            more += &refused(world);
             let what = format!("{most} events were handled and the run had not ended{more}");
             Exit { kind: ExitKind::NoProgress, reason: losses(world) + &what }
         }
