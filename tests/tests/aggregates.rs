@@ -57,7 +57,7 @@ fn run_until(
             aggregate,
             plan: plan.clone(),
             rounds,
-            epoch: epoch(),
+            epoch: Some(epoch()),
             interval: None,
             training: None,
             late: vec![],

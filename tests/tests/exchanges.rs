@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use doorbell::workloads::{Failure, Exchanger, ExchangerConfig, Results, Share, Workload};
+use doorbell::workloads::{Exchanger, ExchangerConfig, Failure, Results, Share, Workload};
 use doorbell_core::policy::alltoall::{
     AggregateError, AllToAllConfig, Exchange, Route, Schedule, Traffic,
 };
@@ -38,7 +38,7 @@ fn run(
             schedule: schedule.clone(),
             share: Share { tokens: 0, traffic: Traffic::default() },
             rounds: ROUNDS,
-            epoch: epoch(),
+            epoch: Some(epoch()),
             interval: None,
         }))
     };

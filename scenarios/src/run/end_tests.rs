@@ -77,7 +77,7 @@ fn a_limit_behind_the_end_of_a_finished_run_is_not_reached() {
 fn what_resends_without_limit_is_named_at_both_limits() {
     let program = "[qp]\ntimeout = 4\nretry_cnt = 7\n[[program]]\nkind = 'latency'\n\
                    size = '64B'\niterations = 2\n[[fault]]\nid = 'f0'\nkind = 'drop'\n\
-                   class = 'write'\n";
+                   class = 'write'\nbefore = '10s'\n";
     let reason = |set: &[&str]| {
         let o = outcome(program, &[&["rc.retry_seven=infinite"], set].concat());
         assert_eq!(o.exit.kind, ExitKind::NoProgress, "{}", o.exit.reason);
@@ -159,7 +159,9 @@ fn wrong_bytes_of_an_exchange_are_a_violation() {
     assert!(number(&o, "exchanges_wrong") > 0.0);
     assert_eq!(o.exit.kind, ExitKind::Violation);
     let first = o.exit.reason.lines().next().unwrap();
-    assert!(first.starts_with("program 0 (rank 0, ") && first.contains(" of its 3 exchanges have "));
+    assert!(
+        first.starts_with("program 0 (rank 0, ") && first.contains(" of its 3 exchanges have ")
+    );
 }
 
 #[test]
@@ -178,6 +180,24 @@ fn aggregators_that_no_group_has_are_refused() {
     assert!(run(2).is_ok());
     let error = run(3).unwrap_err().to_string();
     assert!(error.contains("3 aggregators, and no group has more than 2 hosts"), "{error}");
+}
+
+/// However seldom a producer signals, the slots that its next round needs come back.
+#[test]
+fn a_producer_finds_room_for_each_round() {
+    for (slots, round) in [(1, 1), (4, 1), (4, 3), (4, 4), (7, 3), (33, 33)] {
+        for every in 1..=slots {
+            let program = format!(
+                "[[program]]\nkind = 'produce'\nop = 'write'\nsize = '64B'\nslots = {slots}\n\
+                 per_round = {round}\nsignal_every = {every}\niterations = {}\n",
+                round * 4
+            );
+            let o = outcome(&program, &[]);
+            let at = (slots, round, every);
+            assert_eq!(o.exit.kind, ExitKind::Ok, "{at:?}: {}", o.exit.reason);
+            assert_eq!(number(&o, "messages"), f64::from(round * 4), "{at:?}");
+        }
+    }
 }
 
 /// A buffer that is changed before the NIC has read it.

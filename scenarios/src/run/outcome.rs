@@ -45,6 +45,9 @@
 //! | `members_failed` | count | members that ended with an error instead |
 //! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |
 //! | `added_bytes` | bytes | contributions that were added |
+//! | `sparse_messages`, `dense_messages` | count | of sums of sparse vectors: vectors sent in that form |
+//! | `message_bytes` | bytes | of one of them |
+//! | `kept` | ratio | elements sent by elements of all vectors |
 //! | `exposed`, `step_time` | time | mean of training steps, slowest member: from the end of the backward pass to the last sum, and the whole step |
 //! | `training_steps` | count | that all members have done |
 //! | `byte_bound` | time | of one round: bytes of the busiest port in one direction at its rate |
@@ -56,6 +59,7 @@
 //! | `bytes_delivered` | bytes | payload that came to lie in memory, all NICs |
 //! | `bytes_copied` | bytes | by cores, GPU blocks (inline payload included) and copy engines |
 //! | `bytes_copied_by_engines`, `bytes_reduced`, `bytes_by_dma` | bytes | by engines alone; of one operand of sums; read and written by NICs for payload |
+//! | `gpu_kernels` | count | kernels of GPUs that cores had add for them |
 //! | `copies`, `registrations` | count | copies; regions registered behind the first ring |
 //! | `copies_per_byte`, `moves_per_byte` | ratio | bytes copied, and copied or moved by DMA, per byte delivered |
 //! | `cpu_time` | time | work of all cores, and of it, `cpu_time.CAUSE`: `post`, `poll`, `interrupts`, `copy`, `register`, `kernel`, `other` |

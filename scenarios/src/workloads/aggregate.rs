@@ -7,10 +7,13 @@
 use std::sync::Arc;
 
 use doorbell_core::policy::aggregate::{Aggregate, AggregateConfig, AggregateError, Plan};
-use doorbell_core::transport::{Control, Next, Program, Range, Reduce, WaitSet};
+use doorbell_core::transport::{
+    Control, Initiator, MemKind, Next, Program, Range, Reduce, WaitSet,
+};
 use doorbell_core::units::{Span, Time};
 
 use super::common::{Failure, Results, Window};
+use super::sparse::Kept;
 
 /// Configuration of a [`Summand`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,8 +24,9 @@ pub struct SummandConfig {
     pub plan: Arc<Plan>,
     /// Rounds.
     pub rounds: u64,
-    /// When the first round starts. All have to be connected by then.
-    pub epoch: Time,
+    /// When the first round starts; all have to be connected by then. `None`: each member has a
+    /// clock of its own, which begins when it is connected.
+    pub epoch: Option<Time>,
     /// Time from one round's start to the next one's; `None`: each member goes on when it is done.
     pub interval: Option<Span>,
     /// How much later than the others it joins each round; none for rounds beyond the list.
@@ -84,6 +88,8 @@ pub struct Sums {
     /// Sums that took the place of one that others had not: it was a round ahead of those with
     /// whom it went on.
     pub replaced: u64,
+    /// What was sent, where vectors are sparse.
+    pub kept: Option<Kept>,
     /// Training steps, where rounds are their buckets.
     pub training: Option<StepTimes>,
 }
@@ -100,6 +106,12 @@ enum Stage {
         from: Time,
         has_sum: bool,
     },
+    /// The round that began then was over at the second time, and what NICs and kernels wrote
+    /// before is there to be looked at.
+    Seen {
+        from: Time,
+        at: Time,
+    },
     Done,
 }
 
@@ -112,6 +124,8 @@ pub struct Summand {
     /// One that has failed, until the next one is connected: its last words have to go out.
     failed: Option<Aggregate>,
     round: u64,
+    /// When the clock of rounds began; known once it is connected.
+    epoch: Time,
     /// When the training step began.
     step_from: Time,
     /// What it had before the last round that is complete.
@@ -133,11 +147,11 @@ impl Summand {
     /// A program that has not started.
     pub fn new(config: SummandConfig) -> Self {
         let results = Results { sums: Some(Sums::default()), ..Results::default() };
-        let step_from = config.epoch;
+        let epoch = config.epoch.unwrap_or(Time::ZERO);
         let (stage, state, failed, round) = (Stage::Start, None, None, 0);
-        let before = Before { sums: Sums::default(), bytes: 0, step_from };
-        let behind = (0, 0);
-        Self { config, stage, state, failed, round, step_from, before, behind, results }
+        let before = Before { sums: Sums::default(), bytes: 0, step_from: epoch };
+        let (behind, step_from) = ((0, 0), epoch);
+        Self { config, stage, state, failed, round, epoch, step_from, before, behind, results }
     }
 
     /// What was measured.
@@ -162,6 +176,10 @@ impl Summand {
                 let next = state.connect(t)?.next();
                 if next.is_none() {
                     self.stage = Stage::Ready;
+                    if self.config.epoch.is_none() {
+                        let now = t.now();
+                        (self.config.epoch, self.epoch, self.step_from) = (Some(now), now, now);
+                    }
                     if state.first_round() < self.round {
                         self.go_back(t)?;
                     } else if self.round == self.config.rounds {
@@ -185,6 +203,10 @@ impl Summand {
                 self.go_on(t, from, false)
             }
             Stage::Running { from, has_sum } => self.go_on(t, from, has_sum),
+            Stage::Seen { from, at } => {
+                self.complete(t, from, at)?;
+                Ok(Next::Again)
+            }
             Stage::Done => Ok(Next::Done),
         }
     }
@@ -198,8 +220,8 @@ impl Summand {
             return (ready, ready + late);
         }
         let from = match c.interval {
-            Some(interval) => c.epoch + interval * self.round,
-            None if self.round == 0 => c.epoch,
+            Some(interval) => self.epoch + interval * self.round,
+            None if self.round == 0 => self.epoch,
             None => {
                 let at = self.results.last.unwrap_or(now) + late;
                 return (at.max(now), at);
@@ -218,8 +240,17 @@ impl Summand {
         // What the last step has added is there when the next one begins.
         has_sum = note(&mut self.results, state, t.now(), from, has_sum);
         let Some(next) = state.step(t)?.next() else {
-            note(&mut self.results, state, t.now(), from, has_sum);
-            self.complete(t, from)?;
+            let at = t.now();
+            note(&mut self.results, state, at, from, has_sum);
+            if by_kernels(t, &self.config.aggregate) {
+                // A core does not see what is on its way to a GPU. A kernel does, and that it has
+                // ended says that all is there.
+                let nothing = Range { len: 0, ..state.vector() };
+                t.reduce(self.config.aggregate.op, nothing, nothing)?;
+                self.stage = Stage::Seen { from, at };
+            } else {
+                self.complete(t, from, at)?;
+            }
             return Ok(Next::Again);
         };
         self.stage = Stage::Running { from, has_sum };
@@ -240,7 +271,8 @@ impl Summand {
             && self.state.as_ref().is_some_and(Aggregate::has_sum)
         {
             // The sum is here, and only that somebody has got it is not known.
-            self.count(t, from)?;
+            let now = t.now();
+            self.count(t, from, now)?;
         }
         let c = &mut self.config;
         let left = gone.and_then(|rank| c.plan.without(&[rank - c.aggregate.first_rank]).ok());
@@ -273,8 +305,13 @@ impl Summand {
     }
 
     /// The round is over here.
-    fn complete<T: Control>(&mut self, t: &mut T, from: Time) -> Result<(), AggregateError> {
-        self.count(t, from)?;
+    fn complete<T: Control>(
+        &mut self,
+        t: &mut T,
+        from: Time,
+        at: Time,
+    ) -> Result<(), AggregateError> {
+        self.count(t, from, at)?;
         if self.stage == Stage::Ready { self.fill(t) } else { Ok(()) }
     }
 
@@ -299,8 +336,12 @@ impl Summand {
     }
 
     /// Checks the sum of the round, and counts it.
-    fn count<T: Control>(&mut self, t: &mut T, from: Time) -> Result<(), AggregateError> {
-        let now = t.now();
+    fn count<T: Control>(
+        &mut self,
+        t: &mut T,
+        from: Time,
+        now: Time,
+    ) -> Result<(), AggregateError> {
         let wrong = self.is_wrong(t)?;
         let bytes = self.bytes_of_sum(t);
         self.sent();
@@ -342,7 +383,7 @@ impl Summand {
         let c = self.config.aggregate;
         let me = t.rank() - c.first_rank;
         let c = self.shown(c);
-        let bytes = vector(&c, |i| part(i, self.round) + share(me) * slope(i, self.round));
+        let bytes = contribution((c.bytes, c.op), me, self.round);
         let all = self.state.as_ref().expect("opened").vector();
         Ok(t.copy_in(Range { len: c.bytes, ..all }, &bytes)?)
     }
@@ -362,7 +403,9 @@ impl Summand {
         let (members, me) = (there().count() as u64, t.rank() - c.first_rank);
         let shares: u64 = there().map(share).sum();
         let c = self.shown(c);
-        let right = vector(&c, |i| members * part(i, self.round) + shares * slope(i, self.round));
+        let right = vector((c.bytes, c.op), |i| {
+            members * part(i, self.round) + shares * slope(i, self.round)
+        });
         let mut got = vec![0; right.len()];
         t.copy_out(Range { len: c.bytes, ..state.vector() }, &mut got)?;
         let cut = state.cut();
@@ -373,6 +416,11 @@ impl Summand {
             got[at.clone()] != right[at]
         }))
     }
+}
+
+/// Whether a core polls, and the vectors are in a GPU's memory.
+fn by_kernels<T: Control>(t: &T, c: &AggregateConfig) -> bool {
+    matches!((t.initiator(), c.memory), (Initiator::Cpu { .. }, MemKind::Gpu { .. }))
 }
 
 /// Takes the time when the sum is here for the first time; whether it is.
@@ -398,10 +446,15 @@ const fn share(member: u32) -> u64 {
     (member % 64) as u64
 }
 
-/// The vector whose element `i` is `value(i)`.
-fn vector(c: &AggregateConfig, value: impl Fn(u64) -> u64) -> Vec<u8> {
-    let elements = 0..c.bytes / c.op.element_bytes();
-    match c.op {
+/// What a member contributes to a round: so many bytes of elements of a type.
+pub(super) fn contribution(of: (u64, Reduce), member: u32, round: u64) -> Vec<u8> {
+    vector(of, |i| part(i, round) + share(member) * slope(i, round))
+}
+
+/// The vector of so many bytes whose element `i` is `value(i)`.
+fn vector((bytes, op): (u64, Reduce), value: impl Fn(u64) -> u64) -> Vec<u8> {
+    let elements = 0..bytes / op.element_bytes();
+    match op {
         Reduce::SumI64 => elements.flat_map(|i| value(i).to_le_bytes()).collect(),
         Reduce::SumF32 => elements.flat_map(|i| (value(i) as f32).to_le_bytes()).collect(),
         Reduce::SumF64 => elements.flat_map(|i| (value(i) as f64).to_le_bytes()).collect(),
@@ -431,7 +484,7 @@ mod tests {
             aggregate,
             plan: plan.clone(),
             rounds,
-            epoch: Time::ZERO + Span::from_us(10),
+            epoch: Some(Time::ZERO + Span::from_us(10)),
             interval: Some(Span::from_us(100)),
             late: vec![Span::from_us(5)],
             goes_on: false,

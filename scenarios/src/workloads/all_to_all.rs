@@ -34,8 +34,9 @@ pub struct ExchangerConfig {
     pub share: Share,
     /// Rounds.
     pub rounds: u64,
-    /// When the first round starts. All have to be connected by then.
-    pub epoch: Time,
+    /// When the first round starts; all have to be connected by then. `None`: each member has a
+    /// clock of its own, which begins when it is connected.
+    pub epoch: Option<Time>,
     /// Time from one round's start to the next one's; `None`: each member goes on when it is done.
     pub interval: Option<Span>,
 }
@@ -104,15 +105,17 @@ impl Exchanger {
             Stage::Connecting => {
                 let next = self.state.as_mut().expect("opened").connect(t)?.next();
                 if next.is_none() {
+                    self.config.epoch.get_or_insert(t.now());
                     self.stage = Stage::Ready;
                 }
                 Ok(next.unwrap_or(Next::Again))
             }
             Stage::Ready => {
                 let now = t.now();
+                let epoch = self.config.epoch.expect("it is connected");
                 let from = match self.config.interval {
-                    Some(interval) => self.config.epoch + interval * self.round,
-                    None if self.round == 0 => self.config.epoch,
+                    Some(interval) => epoch + interval * self.round,
+                    None if self.round == 0 => epoch,
                     None => now,
                 };
                 if now < from {
@@ -227,7 +230,7 @@ mod tests {
             schedule: Arc::new(Schedule::new(&exchange, 64)),
             share: Share { tokens: 0, traffic: exchange.traffic_of(m) },
             rounds,
-            epoch: Time::ZERO + Span::from_us(10),
+            epoch: Some(Time::ZERO + Span::from_us(10)),
             interval: Some(Span::from_us(100)),
         };
         (0..4).map(|m| Exchanger::new(config(m))).collect()

@@ -5,7 +5,9 @@ use core::fmt;
 use super::chunks::{Chunks, MAX_CHUNKS};
 use super::plan::Plan;
 use super::reduce::Order;
+use super::sparse::SparseError;
 use crate::policy::BatchConfig;
+use crate::policy::alltoall::ExchangeError;
 use crate::policy::mesh::{Wiring, fingerprint};
 use crate::transport::{MemKind, QpAttr, Reduce};
 use crate::units::Span;
@@ -163,6 +165,10 @@ pub enum ConfigError {
     Reads,
     /// A message may carry no piece.
     Gather,
+    /// A sum of sparse vectors that cannot be.
+    Sparse(SparseError),
+    /// An exchange that cannot be.
+    Exchange(ExchangeError),
     /// The plan goes on without this rank.
     Absent {
         /// The rank.
@@ -197,6 +203,8 @@ impl fmt::Display for ConfigError {
             }
             Self::Reads => f.write_str("no READ may be outstanding: allow at least one"),
             Self::Gather => f.write_str("no piece in a message: allow at least one"),
+            Self::Sparse(e) => e.fmt(f),
+            Self::Exchange(e) => e.fmt(f),
             Self::Absent { rank } => {
                 write!(f, "the others go on without rank {rank}: it may take part in a new plan")
             }
@@ -208,6 +216,18 @@ impl fmt::Display for ConfigError {
 }
 
 impl core::error::Error for ConfigError {}
+
+impl From<SparseError> for ConfigError {
+    fn from(e: SparseError) -> Self {
+        Self::Sparse(e)
+    }
+}
+
+impl From<ExchangeError> for ConfigError {
+    fn from(e: ExchangeError) -> Self {
+        Self::Exchange(e)
+    }
+}
 
 impl AggregateConfig {
     /// The cut of the vector.

@@ -83,7 +83,7 @@ impl AllToAllConfig {
     }
 
     /// The number of a rank among `members`.
-    pub(super) fn member(&self, rank: u32, members: u32) -> Result<u32, ConfigError> {
+    pub(crate) fn member(&self, rank: u32, members: u32) -> Result<u32, ConfigError> {
         if self.window == 0 {
             return Err(ConfigError::Window);
         }

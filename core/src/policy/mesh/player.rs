@@ -141,6 +141,7 @@ impl<P: Party> Member<P> {
         }
         let next = P::step(state, t)?.next();
         if next.is_none() {
+            assert!(P::mesh(state).is_idle(), "complete, and a work request names the memory");
             let result = P::memory(state).1;
             let mut got = vec![0; result.len as usize];
             t.copy_out(result, &mut got)?;

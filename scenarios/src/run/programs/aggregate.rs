@@ -8,7 +8,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::SimRng;
 use doorbell_sim::fabric::End;
 
-use super::{Planner, Role, bad};
+use super::{Clock, Planner, Role, bad};
 use crate::format::{self, AggregatePlan, InsidePlan, Program, SumOrder};
 use crate::run::{Point, RunError, network};
 use crate::workloads::{Summand, SummandConfig, Training};
@@ -89,11 +89,14 @@ pub(super) fn switches(point: &Point, p: &Program) -> Result<Vec<u32>, RunError>
 impl Planner<'_> {
     /// One program on each host of an aggregation.
     pub(super) fn aggregate(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
+        let a = p.aggregate.as_ref().expect("checked when loaded");
+        if let Some(top) = a.top_k {
+            return self.sparse_sum(index, p, (a, top.value()));
+        }
         let plan = Arc::new(plan_of(self.point, index)?);
         let (first, n) = (self.next(), p.hosts.value() as u32);
         let aggregate = self.aggregate_config(index, p, first)?;
         let epoch = self.clock_of_rounds(p.size.0.0);
-        let a = p.aggregate.as_ref().expect("checked when loaded");
         let rounds = p.iterations.value() * a.training.map_or(1, |x| x.buckets.value());
         for member in 0..n {
             let host = p.host.value() as u32 + member;
@@ -119,15 +122,16 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// When the clock of rounds begins: members are connected by then, and each has filled a buffer
-    /// of at most so many bytes.
-    pub(super) fn clock_of_rounds(&self, bytes: u64) -> Time {
+    /// When the clock of rounds begins, if there is one for all: members are connected by then, and
+    /// each has filled a buffer of at most so many bytes.
+    pub(super) fn clock_of_rounds(&self, bytes: u64) -> Option<Time> {
         let latency = self.point.profile.port.bootstrap_latency;
-        Time::ZERO + latency * 4 + FILL_PER_BYTE * bytes
+        let common = Time::ZERO + latency * 4 + FILL_PER_BYTE * bytes;
+        (self.clock == Clock::Common).then_some(common)
     }
 
     /// When a member joins each round: a stream of its own, so that more hosts draw nobody else's.
-    fn late(&self, index: usize, rounds: u64, jitter: Span, member: u32) -> Vec<Span> {
+    pub(super) fn late(&self, index: usize, rounds: u64, jitter: Span, member: u32) -> Vec<Span> {
         if jitter == Span::ZERO {
             return vec![];
         }
