@@ -166,3 +166,25 @@ fn a_limit_names_who_waits_for_a_receive() {
         assert!(o.exit.reason.contains("host 1, QP 16 has no receive"), "{}", o.exit.reason);
     }
 }
+
+/// What a dead host was about to do does not take place, and hides nothing of what others do.
+#[test]
+fn events_of_a_dead_host_are_not_counted() {
+    let text = "[run]\nlimit = '1s'\n[[program]]\nkind = 'script'\nreceives = 'none'\nqps = 2\n\
+                steps = ['recv 64B x2', 'recv 64B qp=1', 'post write 8B', 'wait']\n\
+                [[fault]]\nid = 'dead'\nkind = 'peer-dead'\nhost = 1\nafter = '2ms'\n";
+    let o = outcome(text, &[]);
+    assert_eq!(o.exit.kind, ExitKind::NoProgress);
+    assert!(o.exit.reason.contains("no doorbell announced them"), "{}", o.exit.reason);
+    assert!(o.exit.reason.contains("\"dead\" (peer-dead) killed a host"), "{}", o.exit.reason);
+    // A member that stands still for three seconds has its word to say behind that.
+    let group = "[run]\nlimit = '60s'\n[topology]\nkind = 'switch'\nhosts = 7\n[[program]]\n\
+                 kind = 'aggregate'\nhosts = 7\nsize = '8B'\niterations = 3\nop = 'write'\n\
+                 aggregate = { plan = 'ring', chunk = '128B', element = 'i64', window = 2, \
+                 chunk_deadline = '2ms', round_deadline = '30ms' }\n\
+                 [[fault]]\nid = 'a'\nkind = 'rnr'\nhost = 4\nbefore = '3.002337s'\n\
+                 maybe = true\n[[fault]]\nid = 'b'\nkind = 'peer-dead'\nhost = 6\n\
+                 after = '979us'\nmaybe = true\n[[fault]]\nid = 'c'\nkind = 'program-stall'\n\
+                 host = 4\nafter = '355us'\nbefore = '3.000355s'\nmaybe = true\n";
+    assert_eq!(number(&outcome(group, &[]), "members_failed"), 6.0);
+}

@@ -461,6 +461,21 @@ impl Host {
         }
     }
 
+    /// An event of a dead host: it does not take place, and is pending no more.
+    pub fn forget(&mut self, ev: HostEvent) {
+        match ev {
+            HostEvent::Step { initiator, generation } => {
+                let init = &mut self.initiators[usize::from(initiator)];
+                init.pending_steps -= 1;
+                init.will_step &= init.generation != generation;
+            }
+            HostEvent::Nic { nic, ev: NicEvent::Timer(_) } => {
+                self.devices[usize::from(nic)].nic.forget_timer();
+            }
+            _ => {}
+        }
+    }
+
     /// Handles an event of this island. False: a wake-up or a timer that
     /// was overtaken.
     pub fn on_event(&mut self, s: &mut Shared, now: Time, ev: HostEvent) -> bool {

@@ -58,6 +58,11 @@ impl Nic {
         requester.and_then(Requester::next_deadline).is_some_and(|due| due <= now)
     }
 
+    /// A timer event will not take place: the host is dead.
+    pub(crate) const fn forget_timer(&mut self) {
+        self.timers -= 1;
+    }
+
     /// Timer events that are pending, those included that will find nothing due.
     pub const fn pending_timers(&self) -> u32 {
         self.timers

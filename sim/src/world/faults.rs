@@ -126,10 +126,11 @@ impl World {
         let Some(faults) = self.faults.as_deref_mut() else { return true };
         let Event::Host(host, ev) = event else { return true };
         let state = &mut faults.state;
+        let island = &mut self.hosts[host.index()];
         if state.is_dead(host) {
+            island.forget(ev);
             return false;
         }
-        let island = &mut self.hosts[host.index()];
         let put_off = match ev {
             HostEvent::Step { initiator, generation } => {
                 let rank = island.steps_now(initiator, generation);
