@@ -41,7 +41,7 @@ pub(super) fn note(
     for (row, way) in ways_of_victims(world, rows, first, all).into_values() {
         let reason = busiest(world, &way).filter(|p| lasted(world, row, *p)).map(|port| {
             *reasons.entry(port).or_insert_with(|| match is_held(world, port) {
-                true => ways.reason(world, port),
+                true => ways.reason(world, port, None),
                 false => Reason::Link(port),
             })
         });
