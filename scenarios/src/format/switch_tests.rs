@@ -170,6 +170,8 @@ fn curves_go_up_and_end_in_the_buffer() {
     refused(&ecn("kmin = '400001B'\nkmax = '400KB'"), "12:8", text, "change `kmin`");
     let text = "a queue holds 532082 at most: lower kmax";
     refused(&ecn("kmin = '1KB'\nkmax = '532083B'"), "13:8", text, "change `kmax`");
+    let curve = ecn("kmin = '1KB'\nkmax = '532083B'");
+    refused(&curve, "13:8", "class 0 at switch 0: ", "at = \"switch0\"");
     let text = "a chance of 11/10 (pmax): at most 1";
     refused(&ecn("pmax = '11/10'"), "12:8", text, "change `pmax`");
     // Of a class by itself, at its own place.
