@@ -1,6 +1,7 @@
 //! What the whole-system tests share: back ends under remote control, machines to run on, and
 //! programs made from data.
 
+pub mod adder;
 pub mod captured;
 pub mod command;
 pub mod forms;

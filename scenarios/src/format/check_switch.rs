@@ -57,6 +57,7 @@ fn check_keys(switch: &Switch, pfc: bool) -> Checked {
         ("headroom", switch.headroom.is_some()),
         ("xoff", switch.xoff.is_some()),
         ("xon", switch.xon.is_some()),
+        ("serve", switch.serve.is_some()),
         ("reaction", switch.reaction.is_some()),
         ("quanta", switch.quanta.is_some()),
         ("lapse", switch.lapse),

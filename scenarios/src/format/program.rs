@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Aggregate, AllToAll, Entropy, Fence, Flows, Lane, Right, Spread, Step, Transfer, TunerTable,
+    Aggregate, AggregatePlan, AllToAll, Entropy, Fence, Flows, Lane, Right, Spread, Step, Transfer,
+    TunerTable,
 };
 use crate::profile::Profile;
 use crate::quantity::{Count, Positive, Quantity};
@@ -151,7 +152,7 @@ pub struct Program {
     /// Rights of the region of the posting host; without it, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Vec<Right>>,
-    /// Rights of the region that the peer offers; without it, all.
+    /// Rights of the regions that the peer offers and receives into; without it, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_access: Option<Vec<Right>>,
     /// Receives that the peer posts for sends.
@@ -286,10 +287,26 @@ impl Program {
 }
 
 impl Program {
-    /// Whether a core posts in the place of the GPU, since the device takes no doorbell of it.
-    pub fn falls_back(&self, profile: &Profile) -> bool {
-        let gpu = self.initiator == Initiator::Gpu && self.kind == ProgramKind::Produce;
-        gpu && self.fallback == Fallback::CpuProxy && !profile.nic.gpu_doorbell
+    /// Who posts in the place of the GPU, since the device takes no doorbell of it.
+    pub fn falls_back(&self, profile: &Profile) -> Option<Initiator> {
+        if self.initiator != Initiator::Gpu || profile.nic.gpu_doorbell {
+            return None;
+        }
+        match self.fallback {
+            Fallback::CpuProxy if self.kind == ProgramKind::Produce => Some(Initiator::CpuProxy),
+            Fallback::Refuse | Fallback::CpuProxy => None,
+            Fallback::Cpu => Some(Initiator::Cpu),
+        }
+    }
+
+    /// Whether the switches say which hosts are together.
+    #[cfg_attr(not(feature = "hw"), expect(dead_code, reason = "the simulator needs them anyway"))]
+    pub(crate) fn is_grouped_by_switch(&self) -> bool {
+        let grouped = |a: &Aggregate| {
+            a.group.is_none() && matches!(a.plan, AggregatePlan::TwoHop | AggregatePlan::TwoLevel)
+        };
+        self.aggregate.as_ref().is_some_and(grouped)
+            || self.all_to_all.as_ref().is_some_and(|a| a.group.is_none())
     }
 
     /// NIC of the peer.
@@ -363,6 +380,17 @@ pub enum Initiator {
     CpuProxy,
 }
 
+impl Initiator {
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::CpuProxy => "cpu-proxy",
+        }
+    }
+}
+
 /// What becomes of a GPU's posting where the device takes no doorbell of it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -372,6 +400,8 @@ pub enum Fallback {
     Refuse,
     /// A CPU core posts for the GPU (`produce` only), and the report says so.
     CpuProxy,
+    /// A CPU core runs the whole program, with its data where it is, and the report says so.
+    Cpu,
 }
 
 /// Socket of a core, seen from the NIC.

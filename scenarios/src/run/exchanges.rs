@@ -1,17 +1,20 @@
 //! Figures of exchanges.
 
 use doorbell_core::policy::alltoall::Traffic;
+use doorbell_core::units::Time;
 
 use super::figures::{Member, by_name};
-use super::programs::Placed;
 use super::{Metric, Outcome, Point};
-use crate::workloads::{Exchanged, Results};
+use crate::workloads::Exchanged;
 
-/// Adds the figures of all exchanges of a run.
-pub(super) fn collect(point: &Point, all: &[(&Placed, &Results)], out: &mut Outcome) {
-    let ours = all.iter().filter(|(_, r)| r.exchanged.is_some());
-    let members = ours.map(|(p, results)| (p.program, (p.role, *results)));
-    for (prefix, group) in by_name(point, members) {
+/// Adds the figures of all exchanges of a run. Members come with the index of their program.
+pub(crate) fn collect<'a>(
+    point: &Point,
+    all: impl Iterator<Item = (usize, Member<'a>)>,
+    out: &mut Outcome,
+) {
+    let ours = all.filter(|(_, (_, r))| r.exchanged.is_some());
+    for (prefix, group) in by_name(point, ours) {
         counts(&prefix, &group, out);
     }
 }
@@ -23,6 +26,10 @@ fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
     done().for_each(|d| planned += d.share.traffic);
     let failed = group.iter().filter(|(_, r)| r.failure.is_some()).count() as u64;
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
+    let ends = group.iter().filter(|(_, r)| r.failure.is_some()).filter_map(|(_, r)| r.last);
+    if let Some(last) = ends.max() {
+        put("last_failure", Metric::time(last.since(Time::ZERO)));
+    }
     put("exchanges", Metric::count(sum(|d| d.complete)));
     put("exchanges_wrong", Metric::count(sum(|d| d.wrong)));
     put("members_failed", Metric::count(failed));

@@ -10,8 +10,10 @@ mod drops;
 mod effective;
 #[cfg(test)]
 mod end_tests;
+#[cfg(test)]
+mod endless_tests;
 mod error;
-mod exchanges;
+pub(crate) mod exchanges;
 mod fallback;
 #[cfg(test)]
 mod fault_tests;
@@ -58,7 +60,7 @@ mod simulate;
 #[cfg(test)]
 mod simulate_tests;
 mod steps;
-mod sums;
+pub(crate) mod sums;
 mod switches;
 mod timeline;
 mod tuning;
@@ -85,8 +87,9 @@ pub use outcome::{
     PcieBytes, ResourceUse, TimelineRow,
 };
 pub use ports::{MAX_NETWORK_PORTS, NetworkPort};
+pub(crate) use programs::epoch;
 #[cfg(feature = "hw")]
-pub(crate) use programs::{Placed, Planned, Role, plan};
+pub(crate) use programs::{Clock, Placed, Planned, Role, plan};
 pub use series::{SeriesTable, SeriesTrack};
 pub use simulate::{Simulator, SimulatorWith};
 

@@ -38,6 +38,7 @@ pub(super) fn moves(world: &World, out: &mut Outcome) {
     put("bytes_copied", Metric::bytes(copied + engine));
     put("bytes_copied_by_engines", Metric::bytes(engine));
     put("bytes_reduced", Metric::bytes(reduced));
+    put("gpu_kernels", Metric::count(sum(world, any, |s| s.kernels)));
     put("bytes_by_dma", Metric::bytes(read + written));
     put("copies", Metric::count(sum(world, any, |s| s.copies)));
     put("copies_per_byte", Metric::ratio(copied + engine, delivered));

@@ -75,6 +75,11 @@ pub(crate) fn network(
         TopologyKind::RailOptimised => parts.rails().config().map_err(Wrong::shape)?,
         TopologyKind::Explicit => parts.explicit()?,
     };
+    let framing = profile.port.framing.0 as u32;
+    let largest = encapsulation(profile).largest_sent(profile.port.max_mtu.0 as u32) + framing;
+    // The simulator's own bound is that of real headers.
+    c.max_packet_bytes = c.max_packet_bytes.max(largest);
+    c.largest_sent = Some(largest);
     c.routing = parts.routing();
     c.classes = switches::classes(switch, t.switch_mode());
     for (index, e) in switch.exception.iter().enumerate() {

@@ -6,10 +6,12 @@ mod config;
 mod flows;
 mod lanes;
 mod script;
+mod sparse;
 mod transfer;
 
 pub(crate) use aggregate::plan_of;
 pub(crate) use flows::{FlowShape, epoch, flow_shape};
+pub(crate) use sparse::sparse_of;
 
 use std::borrow::Cow;
 
@@ -68,15 +70,26 @@ pub struct Planned {
     pub what: Workload,
 }
 
+/// Whose time rounds of several hosts follow.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// One for all hosts, as in the simulator: all begin at the same instant.
+    Common,
+    /// Each host its own, as on hardware: who is connected begins.
+    #[cfg_attr(not(feature = "hw"), expect(dead_code, reason = "only hardware has them"))]
+    OfEach,
+}
+
 /// Decides which programs a point has, rank by rank. Peers have `deadline` to find each other.
 ///
 /// # Errors
 /// What the profile cannot give.
-pub fn plan(point: &Point, deadline: Span) -> Result<Vec<Planned>, RunError> {
+pub fn plan(point: &Point, deadline: Span, clock: Clock) -> Result<Vec<Planned>, RunError> {
     let point = &with_fallback(point);
     let mut planner = Planner {
         point,
         deadline,
+        clock,
         cores: vec![0; point.scenario.topology.hosts.value() as usize],
         blocks: vec![0; point.scenario.topology.hosts.value() as usize],
         planned: Vec::new(),
@@ -96,8 +109,8 @@ pub fn plan(point: &Point, deadline: Span) -> Result<Vec<Planned>, RunError> {
 fn with_fallback(point: &Point) -> Cow<'_, Point> {
     let mut point = Cow::Borrowed(point);
     for i in 0..point.scenario.program.len() {
-        if point.scenario.program[i].falls_back(&point.profile) {
-            point.to_mut().scenario.program[i].initiator = format::Initiator::CpuProxy;
+        if let Some(who) = point.scenario.program[i].falls_back(&point.profile) {
+            point.to_mut().scenario.program[i].initiator = who;
         }
     }
     point
@@ -167,7 +180,7 @@ pub fn place(point: &Point, world: &mut World) -> Result<Vec<Placed>, RunError> 
         debug_assert_eq!(rank, p.placed.rank);
         p.placed
     };
-    Ok(plan(point, DEADLINE)?.into_iter().map(add).collect())
+    Ok(plan(point, DEADLINE, Clock::Common)?.into_iter().map(add).collect())
 }
 
 /// Initiators of a host that a handle can name.
@@ -176,6 +189,7 @@ const MAX_INITIATORS: usize = 128;
 struct Planner<'a> {
     point: &'a Point,
     deadline: Span,
+    clock: Clock,
     /// Cores used, by host.
     cores: Vec<u16>,
     /// GPU blocks used, by host.

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::transport::CreateError;
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{Opcode, QpState, RetryCnt};
+use doorbell_core::verbs::{Opcode, QpState, RetryCnt, RnrRetry};
 use doorbell_sim::fabric::{ConfigError, DropCause, FabricConfig};
 use doorbell_sim::fault::FaultUse;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
@@ -216,8 +216,10 @@ fn collect(
             if let Some(error) = failure(p, f) {
                 return Err(error);
             }
-            let (program, rank, role, host) = (p.program, p.rank, role_word(p.role), p.host);
-            failures.push(format!("program {program} (rank {rank}, {role} on host {host}): {f}"));
+            failures.push(format!("{}: {f}", who(p)));
+        }
+        if let Some(wrong) = results.and_then(Results::wrong_rounds) {
+            failures.push(format!("{}: {wrong}", who(p)));
         }
     }
     let all: Vec<(&Placed, &Results)> =
@@ -225,8 +227,10 @@ fn collect(
     out.exit = exit(end, &failures, world, &receives::unmet(point, &all));
     let (first, last) = program_metrics(point, world, &all, &mut out);
     flow_figures::collect(point, world, &all, &mut out);
-    sums::collect(point, world, &all, &mut out);
-    exchanges::collect(point, &all, &mut out);
+    let members = || all.iter().map(|(p, r)| (p.program, (p.role, *r)));
+    sums::collect(point, members(), &mut out);
+    sums::byte_bounds(point, world, &mut out);
+    exchanges::collect(point, members(), &mut out);
     tuning::collect(point, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
@@ -260,6 +264,12 @@ fn collect(
         draw_timeline(point, world, placed, &mut out);
     }
     Ok(out)
+}
+
+/// A program in words.
+fn who(p: &Placed) -> String {
+    let (program, rank, role, host) = (p.program, p.rank, role_word(p.role), p.host);
+    format!("program {program} (rank {rank}, {role} on host {host})")
 }
 
 fn draw_timeline(point: &Point, world: &World, placed: &[Placed], out: &mut Outcome) {
@@ -310,6 +320,27 @@ fn still_held(world: &World) -> String {
     uses.map(line).collect()
 }
 
+/// QPs that were refused for want of a receive more often than any `rnr_retry` with a limit allows,
+/// a line for each.
+fn refused(world: &World) -> String {
+    let qps = (0..).zip(world.hosts()).flat_map(|(host, h)| h.qps().map(move |(_, q)| (host, q)));
+    let most = u32::from(RnrRetry::MAX_CODE);
+    let refused = qps.filter_map(|(host, q)| {
+        let s = q.requester.as_ref().filter(|r| r.refused_without_limit())?.standing();
+        (s.rnr_retries > most).then_some((host, q, s.rnr_retries))
+    });
+    let line = |(host, q, n): (u32, &NicQp, u32)| {
+        format!(
+            "\n{} was told {n} times since its last progress that host {}, QP {} has no receive, \
+             and rnr_retry {most} is without limit: post receives before it sends",
+            deaths::qp_name(host, q.qpn),
+            q.peer.0,
+            q.attr.dest_qpn.value()
+        )
+    };
+    refused.map(line).collect()
+}
+
 /// QPs that have resent more often than any `retry_cnt` with a limit allows, a line for each.
 fn resending(world: &World) -> String {
     let qps = (0..).zip(world.hosts()).flat_map(|(host, h)| h.qps().map(move |(_, q)| (host, q)));
@@ -335,7 +366,7 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
         let circle = world.fabric().deadlock(world.now(), Span::ZERO, &BTreeSet::new());
         let circle = circle.iter().map(ToString::to_string);
         let lines: Vec<_> = circle.chain(unmet.iter().cloned()).chain(stalls).collect();
-        losses(world) + &lines.join("\n")
+        losses(world) + &lines.join("\n") + &faults::dead_hosts(world)
     };
     match end {
         _ if !failures.is_empty() => {
@@ -351,8 +382,9 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
             // To raise it helps what has an end.
             let raise = if endless.is_empty() { "; raise run.limit or ask for less" } else { "" };
             let reason = format!(
-                "the time limit of the run was reached{raise}{}{endless}",
-                still_held(world)
+                "the time limit of the run was reached{raise}{}{endless}{}",
+                still_held(world),
+                refused(world)
             );
             Exit { kind: ExitKind::NoProgress, reason }
         }
@@ -363,6 +395,7 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
                         again do that"
                     .to_owned();
             }
+            more += &refused(world);
             let what = format!("{most} events were handled and the run had not ended{more}");
             Exit { kind: ExitKind::NoProgress, reason: losses(world) + &what }
         }
@@ -434,7 +467,7 @@ fn host_metrics(world: &World, out: &mut Outcome) {
             doorbells += s.doorbells;
             blueflames += s.blueflames;
             wqes += s.wqes;
-            posted += nic.qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
+            posted += nic.wqes_posted();
             deaths::port_counters(nic).into_iter().for_each(|(name, n)| sum(name, n));
             sum("wqe_fetches", s.wqe_fetches);
             sum("wqe_refetches", s.wqe_refetches);

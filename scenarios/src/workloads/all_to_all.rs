@@ -34,8 +34,9 @@ pub struct ExchangerConfig {
     pub share: Share,
     /// Rounds.
     pub rounds: u64,
-    /// When the first round starts. All have to be connected by then.
-    pub epoch: Time,
+    /// When the first round starts; all have to be connected by then. `None`: each member has a
+    /// clock of its own, which begins when it is connected.
+    pub epoch: Option<Time>,
     /// Time from one round's start to the next one's; `None`: each member goes on when it is done.
     pub interval: Option<Span>,
 }
@@ -104,15 +105,17 @@ impl Exchanger {
             Stage::Connecting => {
                 let next = self.state.as_mut().expect("opened").connect(t)?.next();
                 if next.is_none() {
+                    self.config.epoch.get_or_insert(t.now());
                     self.stage = Stage::Ready;
                 }
                 Ok(next.unwrap_or(Next::Again))
             }
             Stage::Ready => {
                 let now = t.now();
+                let epoch = self.config.epoch.expect("it is connected");
                 let from = match self.config.interval {
-                    Some(interval) => self.config.epoch + interval * self.round,
-                    None if self.round == 0 => self.config.epoch,
+                    Some(interval) => epoch + interval * self.round,
+                    None if self.round == 0 => epoch,
                     None => now,
                 };
                 if now < from {
@@ -133,16 +136,18 @@ impl Exchanger {
         if let Some(next) = state.step(t)?.next() {
             return Ok(next);
         }
-        let (now, stats) = (t.now(), state.stats());
+        let now = t.now();
         self.results.sample(now.since(from), now);
         let wrong = self.is_wrong(t)?;
+        let me = t.rank() - self.config.all_to_all.first_rank;
+        let bytes: u64 = self.config.schedule.arrivals(me).iter().map(|a| a.bytes).sum();
+        self.sent();
         let r = &mut self.results;
         let done = r.exchanged.get_or_insert_default();
         done.complete += 1;
         done.wrong += u64::from(wrong);
-        (done.sent, done.passed, done.passed_bytes) =
-            (stats.sent, stats.passed, stats.passed_bytes);
-        (r.messages, r.bytes, r.last) = (stats.sent, stats.sent_bytes, Some(now));
+        r.bytes += bytes;
+        r.last = Some(now);
         let from = r.first.unwrap_or(from);
         r.window = Some(Window { from, to: now, messages: r.messages, bytes: r.bytes });
         self.round += 1;
@@ -153,6 +158,16 @@ impl Exchanger {
             self.fill(t)?;
         }
         Ok(Next::Again)
+    }
+
+    /// What it has sent so far, also of a round that is not complete.
+    fn sent(&mut self) {
+        let Some(state) = &self.state else { return };
+        let (stats, r) = (state.stats(), &mut self.results);
+        (r.messages, r.rings) = (stats.sent, state.rings());
+        let done = r.exchanged.get_or_insert_default();
+        (done.sent, done.passed, done.passed_bytes) =
+            (stats.sent, stats.passed, stats.passed_bytes);
     }
 
     fn has_bytes(&self) -> bool {
@@ -194,6 +209,7 @@ const fn byte(member: u32, round: u64, at: u64) -> u8 {
 impl Program for Exchanger {
     fn step<T: Control>(&mut self, t: &mut T) -> Next {
         self.run(t).unwrap_or_else(|e| {
+            self.sent();
             self.results.last = Some(t.now());
             self.results.failure = Some(Failure::Aggregate(e));
             Next::Done
@@ -214,7 +230,7 @@ mod tests {
             schedule: Arc::new(Schedule::new(&exchange, 64)),
             share: Share { tokens: 0, traffic: exchange.traffic_of(m) },
             rounds,
-            epoch: Time::ZERO + Span::from_us(10),
+            epoch: Some(Time::ZERO + Span::from_us(10)),
             interval: Some(Span::from_us(100)),
         };
         (0..4).map(|m| Exchanger::new(config(m))).collect()
@@ -235,6 +251,9 @@ mod tests {
                 assert_eq!(r.failure, None);
                 let done = r.exchanged.unwrap();
                 assert_eq!((done.complete, done.wrong), (3, 0));
+                // Three others, 100 bytes from each, whatever way they took.
+                assert_eq!((r.bytes, r.messages), (3 * 300, done.sent));
+                assert!(r.rings > 0 && r.rings <= r.messages, "{} rings", r.rings);
                 let us = |t: Option<Time>| t.unwrap().since(Time::ZERO);
                 assert_eq!((us(r.first), us(r.last)), (Span::from_us(10), Span::from_us(210)));
                 let far = if route == Route::Direct { 2 } else { 1 };

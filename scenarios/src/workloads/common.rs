@@ -279,6 +279,19 @@ pub struct Results {
     pub failure: Option<Failure>,
 }
 
+impl Results {
+    /// What of its sums or exchanges is wrong, in words, if anything is.
+    pub fn wrong_rounds(&self) -> Option<String> {
+        let sums = self.sums.map(|s| ("sums", s.wrong, s.complete));
+        let exchanges = self.exchanged.map(|e| ("exchanges", e.wrong, e.complete));
+        let (what, wrong, complete) = [sums, exchanges].into_iter().flatten().find(|w| w.1 > 0)?;
+        Some(format!(
+            "{wrong} of its {complete} {what} have wrong bytes, without an error: memory was read \
+             before the payload was there, or changed while it was on its way"
+        ))
+    }
+}
+
 /// A time window and what was completed in it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Window {

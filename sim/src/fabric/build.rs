@@ -19,6 +19,7 @@ use super::event::{Drops, Tally};
 use super::host::{HostNode, HostPort};
 use super::ingress::Ingress;
 use super::lanes::{CreditConfig, Receivers, Senders};
+use super::line::Serve;
 use super::link::Link;
 use super::mmu::{Mmu, Pausing};
 use super::noise::IngressNoise;
@@ -218,16 +219,17 @@ pub(super) fn headroom_of(
     shared: &SharedConfig,
     link: &Link,
 ) -> HeadroomOf {
+    let max_packet_bytes = c.largest_on(link);
     let stored = match switch.forwarding {
         Forwarding::CutThrough => Span::ZERO,
-        Forwarding::StoreAndForward => link.rate.time_for(u64::from(c.max_packet_bytes)),
+        Forwarding::StoreAndForward => link.rate.time_for(u64::from(max_packet_bytes)),
     };
     HeadroomOf {
         rate: link.rate,
         propagation: link.propagation,
         reaction: reaction(shared, link.rate),
         pipeline: switch.transit + noise_bound(c, link.rate) + stored,
-        max_packet_bytes: c.max_packet_bytes.min(link.limit()),
+        max_packet_bytes,
     }
 }
 
@@ -293,8 +295,7 @@ fn check_shares(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
         let Buffering::Shared(shared) = &switch.buffering else { continue };
         let sizes = sizes(c, plugs, switch, shared);
         let deaf = plugs.iter().any(|plug| !plug.link.pfc);
-        let largest = plugs.iter().map(|plug| plug.link.limit()).max().unwrap_or(0);
-        let needed = c.max_packet_bytes.min(largest);
+        let needed = plugs.iter().map(|plug| c.largest_on(&plug.link)).max().unwrap_or(0);
         for (class, config) in (0..).zip(&c.classes.each) {
             let share = sizes.largest_queue(usize::from(class), false);
             if (deaf || !config.lossless) && share < u64::from(needed) {
@@ -552,16 +553,17 @@ impl Builder<'_> {
             marking: self.marking(end, port),
             pauses: self.pauses(end, plug),
         };
-        EgressPort::new(wiring, self.queues())
+        EgressPort::new(wiring, self.queues(end))
     }
 
-    fn queues(&self) -> Queues {
+    fn queues(&self, end: End) -> Queues {
         let each = &self.c.classes.each;
+        let serve = self.shared(end).map_or(Serve::Arrival, |shared| shared.serve);
         if each.len() == 1 {
-            return Queues::one();
+            return Queues::one(serve);
         }
         let services: Vec<_> = each.iter().map(|c| c.service).collect();
-        Queues::many(each.len(), Schedule::new(&services, self.c.max_packet_bytes))
+        Queues::many(each.len(), Schedule::new(&services, self.c.max_packet_bytes), serve)
     }
 
     /// Whether a node takes part in priority flow control.

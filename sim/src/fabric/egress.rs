@@ -1,4 +1,4 @@
-//! An output port: a FIFO per traffic class, one link direction.
+//! An output port: a queue per traffic class, one link direction.
 //!
 //! A packet occupies the queue from its arrival until its last bit has left, because a switch
 //! frees the cells of a packet as it sends them. One wake-up is pending per port at most, and
@@ -325,8 +325,8 @@ impl EgressPort {
         &self.dropped
     }
 
-    /// Packets that wait, first to leave first, each with the port that it came in by; at a host
-    /// that port means nothing.
+    /// Packets that wait, those of one input in the order in which they leave, each with the port
+    /// that it came in by; at a host that port means nothing.
     pub fn waiting(&self) -> impl Iterator<Item = (PacketId, PortId)> {
         self.queued().map(|q| (q.packet, q.ingress))
     }

@@ -26,6 +26,7 @@ mod headroom;
 mod host;
 mod ingress;
 mod lanes;
+mod line;
 mod link;
 mod mmu;
 mod noise;
@@ -60,6 +61,7 @@ pub use headroom::PortHeadroom;
 pub use host::{HostNode, PauseReason, TxQueueFull};
 pub use ingress::Ingress;
 pub use lanes::{CreditConfig, Starvation};
+pub use line::Serve;
 pub use link::{Link, PROPAGATION_PER_MM};
 pub use pfc::{
     Headroom, HeadroomOf, PAUSE_FRAME_BYTES, PauseCounters, SharedConfig, StormAction, Watchdog,

@@ -371,6 +371,19 @@ impl Host {
         self.initiators.iter().filter(polls).count()
     }
 
+    /// Whether no program will do anything by itself: each waits for what others bring, or has
+    /// ended, which `told` is true of once everybody knows; and nothing of what they have done is
+    /// still to take place.
+    pub fn rests(&self, told: impl Fn(u32) -> bool) -> bool {
+        let rests = |i: &InitiatorState| match i.activity {
+            Activity::Waiting { .. } => !i.will_step || i.idle_polls > IDLE_STEP_LIMIT,
+            Activity::Done(_) => told(i.rank),
+            _ => false,
+        };
+        let idle = |i: &InitiatorState| rests(i) && i.effects.is_empty();
+        self.late_stores == 0 && self.copies.is_idle() && self.initiators.iter().all(idle)
+    }
+
     /// Whether a program has found nothing to do so often that it is worth asking whether
     /// anybody else will do something. Asked once in `IDLE_CHECK` steps: it looks at every QP.
     pub fn polls_idly(&self, initiator: u16) -> bool {

@@ -337,8 +337,9 @@ impl Nic {
         self.stats.completions_lost += self.completions_owed(qp);
         self.reset_qp(env, qp);
         if let Some(q) = self.qp(qp) {
-            let counters = q.hw_counters();
+            let (counters, posted) = (q.hw_counters(), u64::from(q.sq.prod()));
             self.gone.add(&counters);
+            self.stats.posted_by_gone += posted;
         }
         if let Some(deferred) = self.qp_mut(qp).map(|q| std::mem::take(&mut q.deferred)) {
             for d in deferred {

@@ -303,6 +303,21 @@ impl NicQp {
         self.requester.as_ref().is_some_and(|r| r.outstanding() > 0 && !r.completes_at_link())
     }
 
+    /// Whether it has nothing to send, now or by a timer: all that was posted was sent, or waits
+    /// for what others do.
+    pub fn sends_nothing(&self) -> bool {
+        let over = |r: &Requester| r.next_deadline().is_none() && !r.peek_transmit();
+        let fetched = self.sq.prod() == self.sq.announced && self.sq.fetches == 0;
+        let waits = !self.deferred.is_empty() || !self.held_writes.is_empty();
+        fetched && !waits && !self.in_pu && self.requester.as_ref().is_none_or(over)
+    }
+
+    /// Whether no request that it took is still to be answered.
+    pub fn answers_nothing(&self) -> bool {
+        let over = |r: &Responder| !r.peek_transmit(Time::MAX);
+        !self.response_in_pu && self.responder.as_ref().is_none_or(over)
+    }
+
     /// Whether a processing unit has something to do for this QP.
     pub(super) fn has_work(&self) -> bool {
         self.responder.as_ref().is_some_and(Responder::peek_read)

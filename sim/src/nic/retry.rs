@@ -2,9 +2,10 @@
 
 use doorbell_core::transport::WorkQueue;
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{Psn, WcStatus};
+use doorbell_core::verbs::{PacketVerdict, Psn, WcStatus, accepts_packets};
 
 use super::env::{Env, NicEvent, kind};
+use super::queues::RecvQueue;
 use super::{Nic, NicQp};
 use crate::cc::CcEvent;
 use crate::engine::Class;
@@ -62,20 +63,29 @@ impl Nic {
         self.timers
     }
 
-    /// Whether the packet `psn` to the QP at `index` would change something: it came before and is
-    /// answered again, finds a receive, or an end of another kind. A message that has come in part
-    /// holds its receive already: its rest needs no other. One that met a page fault finds it.
-    pub fn would_answer(&self, index: u32, psn: Psn) -> bool {
-        let Some(q) = self.qp(index) else { return true };
-        let Some(responder) = &q.responder else { return true };
+    /// Whether the packet `psn` to the QP at `index` is refused for want of a receive, whenever it
+    /// comes. Not one that came before and is answered again, that the QP would drop, or that met a
+    /// page fault. A message that has come in part holds its receive: its rest needs no other.
+    pub fn refuses(&self, index: u32, psn: Psn) -> bool {
+        let Some(q) = self.qp(index) else { return false };
+        let Some(responder) = &q.responder else { return false };
+        let takes = accepts_packets(q.state) != PacketVerdict::Dropped && !responder.failed();
         let held = q.current_recv.is_some();
-        if held || responder.awaits_page() || responder.expected_psn() != psn {
-            return true;
+        if !takes || held || responder.awaits_page() || responder.expected_psn() != psn {
+            return false;
         }
         match q.srq {
-            Some(srq) => self.srq(srq).is_none_or(|rq| !rq.is_empty()),
-            None => !q.rq.is_empty(),
+            Some(srq) => self.srq(srq).is_some_and(RecvQueue::is_empty),
+            None => q.rq.is_empty(),
         }
+    }
+
+    /// Whether nothing that has come is on its way to memory, and no completion.
+    pub fn lands_nothing(&self) -> bool {
+        self.cqes.is_empty()
+            && self.atomics.is_empty()
+            && self.rx_writes.is_empty()
+            && self.held.is_empty()
     }
 
     /// A packet that was kept and is expected now.

@@ -1,5 +1,8 @@
 //! Policies run unchanged, on a handle and on a borrowed one.
 
+use doorbell_core::policy::aggregate::{
+    Aggregate, AggregateConfig, AggregateError, Plan, Progress,
+};
 use doorbell_core::policy::lanes::{FlowLabels, LaneConfig, LaneError, Lanes, LanesConfig, To};
 use doorbell_core::policy::{
     BatchConfig, BatchStats, Batcher, CqBudget, Cue, PaceConfig, PushError,
@@ -9,6 +12,7 @@ use doorbell_core::units::{BitRate, Bytes, Span};
 
 use doorbell_tests::policy_body::{MESSAGES, Receiving, Sending, round_on_nothing};
 
+use super::backend::{HAS_PEER, Lab};
 use super::pair::{Pair, Side, drain, send};
 
 /// Pushes `n` WRITEs of 8 bytes as fast as the queue takes them and returns the ids of the
@@ -132,4 +136,83 @@ fn round() -> ((u64, u64), (u64, u64)) {
 fn all_policies_decide_alike_on_every_transport() {
     needs_peer!();
     assert_eq!(round(), round_on_nothing());
+}
+
+/// A member of a group of two, which contributes its rank and one.
+struct Member {
+    state: Aggregate,
+    begun: bool,
+}
+
+impl Member {
+    fn open<T: Control>(t: &mut T, plan: &Plan) -> Self {
+        // Without a peer nobody has to be waited for.
+        let chunk_deadline = Span::from_ms(if HAS_PEER { 10_000 } else { 1 });
+        let round_deadline = chunk_deadline * 4;
+        let config = AggregateConfig {
+            bytes: 8,
+            op: Reduce::SumI64,
+            chunk_deadline,
+            round_deadline,
+            connect_deadline: Span::from_ms(10_000),
+            ..AggregateConfig::default()
+        };
+        Self { state: Aggregate::open(t, config, plan).unwrap(), begun: false }
+    }
+
+    /// The sum, when it is there.
+    fn step<T: Control>(&mut self, t: &mut T) -> Result<Option<u64>, AggregateError> {
+        if !self.begun {
+            if self.state.connect(t)? != Progress::Complete {
+                return Ok(None);
+            }
+            t.store_u64(self.state.vector(), u64::from(t.rank()) + 1)?;
+            self.state.begin(t.now())?;
+            self.begun = true;
+        }
+        match self.state.step(t)? {
+            Progress::Complete => Ok(Some(t.load_u64(self.state.vector())?)),
+            Progress::Again | Progress::Wait { .. } => Ok(None),
+        }
+    }
+}
+
+/// Everything of an aggregation but the peer: members connect, post, and where nothing arrives they
+/// end with an error that names who is missing, and leave no object behind.
+#[test]
+fn members_end_with_the_sum_or_name_who_is_missing() {
+    let plan = Plan::direct(2, 1).unwrap();
+    let mut lab = Lab::pair();
+    let mut members = [0, 1].map(|rank| {
+        let plan = plan.clone();
+        Some(lab.call(rank, move |t| Member::open(t, &plan)))
+    });
+    let mut ends = [None, None];
+    for _ in 0..100_000 {
+        for rank in 0..2 {
+            let Some(mut member) = members[rank].take() else { continue };
+            let (member, step) = lab.call(rank, move |t| {
+                let step = member.step(t);
+                (member, step)
+            });
+            let Some(end) = step.transpose() else {
+                members[rank] = Some(member);
+                continue;
+            };
+            lab.call(rank, move |t| member.state.close(t)).unwrap();
+            ends[rank] = Some(end);
+        }
+        lab.settle();
+        if ends.iter().all(Option::is_some) {
+            break;
+        }
+    }
+    for (rank, end) in ends.into_iter().enumerate() {
+        let end = end.expect("it ends");
+        let missing = 1 - rank as u32;
+        match HAS_PEER {
+            true => assert_eq!(end, Ok(3), "rank {rank}"),
+            false => assert_eq!(end.unwrap_err().culprit(), Some(missing), "rank {rank}"),
+        }
+    }
 }

@@ -5,3 +5,4 @@ pub use doorbell_tests::lab::hw as backend;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod players;
+mod sums;

@@ -55,6 +55,14 @@ write_batches() {
     has rank1 data_errors 0
 }
 
+lanes() {
+    two lanes "$@"
+    has rank0 lane.control.messages 40
+    has rank0 lane.bulk.messages 400
+    has rank1 received 440
+    has rank1 data_errors 0
+}
+
 read_back() {
     two read "$@"
     has rank0 step.5.count 4711
@@ -210,6 +218,10 @@ done
 check "ping-pong in one process" local_run ping_pong messages 210
 check "WRITE in batches in one process" local_run write_batches received 800
 check "READ in one process" local_run read step.5.count 4711
+
+check "two lanes over a stripe, by bytes outstanding" lanes --variant "least bytes"
+check "two lanes over a stripe, in turn" lanes --variant "in turn" --wait event
+check "two lanes, one with a pace" lanes --variant paced --posting extended
 
 check "our ping-pong" ours
 check "our ping-pong sleeps" ours --events --iterations 100

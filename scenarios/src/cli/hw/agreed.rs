@@ -66,6 +66,8 @@ pub(super) struct Agreed {
     /// Entries of the workload's log that were looked at.
     looked: usize,
     refused: Option<Refused>,
+    /// Whether one that has failed waits for the others too.
+    stays: bool,
 }
 
 /// A step of a script that the provider refused. What it posted can never complete, so nothing
@@ -115,7 +117,15 @@ impl Agreed {
             disagreement: None,
             looked: 0,
             refused: None,
+            stays: false,
         }
+    }
+
+    /// A member of a group that knows what to do without another one. When it fails behind its
+    /// first round it waits for the others as well: they end by themselves, and what it has told
+    /// them with its last words would be lost with its queue pairs.
+    pub(super) fn in_group(self, is: bool) -> Self {
+        Self { stays: is, ..self }
     }
 
     /// How far it has come.
@@ -207,7 +217,9 @@ impl Program for Agreed {
             if self.refused.is_some() {
                 return Next::Done;
             }
-            let failed = self.workload.results().failure.is_some();
+            let results = self.workload.results();
+            let stays = self.stays && results.first.is_some();
+            let failed = results.failure.is_some() && !stays;
             if next != Next::Done || failed || self.terms.is_none() {
                 return next;
             }
@@ -221,8 +233,10 @@ impl Program for Agreed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::{PingPong, PingPongConfig};
+    use crate::workloads::{Failure, PingPong, PingPongConfig, Summand, SummandConfig};
     use doorbell_core::ideal::{Ideal, run};
+    use doorbell_core::policy::aggregate::{AggregateConfig, Plan};
+    use std::sync::Arc;
 
     fn side(peer: u32, starts: bool, terms: Option<&str>) -> Agreed {
         let workload = PingPong::new(PingPongConfig::to(peer, starts)).into();
@@ -247,6 +261,39 @@ mod tests {
         assert_eq!(text(&a), "rank 1 runs y, and this one x");
         assert_eq!(text(&b), "rank 0 runs x, and this one y");
         assert_eq!((a.results().messages, a.phase()), (0, Phase::Agreeing));
+    }
+
+    /// Rank 1 joins its round a second late; rank 0 waits for a millisecond.
+    fn member(late: Span, group: bool) -> Agreed {
+        let ms = Span::from_ms;
+        let base = AggregateConfig::default();
+        let aggregate = AggregateConfig { bytes: 64, chunk_deadline: ms(1), ..base };
+        let config = SummandConfig {
+            aggregate,
+            plan: Arc::new(Plan::direct(2, 1).unwrap()),
+            rounds: 1,
+            epoch: None,
+            interval: None,
+            late: vec![late],
+            goes_on: false,
+            training: None,
+        };
+        Agreed::new(Summand::new(config).into(), Some("x".to_owned()), ms(5000)).in_group(group)
+    }
+
+    #[test]
+    fn a_member_that_has_failed_stays_until_the_others_have_heard() {
+        for group in [true, false] {
+            let (mut a, mut b) = (member(Span::ZERO, group), member(Span::from_ms(1000), group));
+            run(&mut Ideal::new(2), &mut [&mut a, &mut b]).unwrap();
+            let culprits = [&a, &b].map(|side| match &side.results().failure {
+                Some(Failure::Aggregate(e)) => e.culprit(),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(culprits, [Some(1), Some(1)]);
+            let phase = if group { Phase::Ending } else { Phase::Working };
+            assert_eq!([a.phase(), b.phase()], [phase; 2]);
+        }
     }
 
     #[test]

@@ -81,6 +81,7 @@ fn measure(
         terms: (!args.interop).then_some(terms),
         limit: args.limit,
         expects_news: true,
+        group: false,
         epoch: Instant::now(),
     });
     // The program saw only that its peer is gone; the exchange knows why.

@@ -5,6 +5,7 @@
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
+use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::transport::{
     Control, CreateError, LookupError, MemError, ModifyError, PostRecvCause, Program, RingCause,
     Transport,
@@ -44,6 +45,8 @@ pub(super) struct Job {
     /// Whether silence is a sign that something is wrong, long before the limit. Not for a
     /// program that only serves: WRITEs and READs do not wake it.
     pub(super) expects_news: bool,
+    /// Whether it is one of a group whose members know what to do when another one is gone.
+    pub(super) group: bool,
     /// When time zero of the results is.
     pub(super) epoch: Instant,
 }
@@ -98,7 +101,8 @@ pub(super) fn span(duration: Duration) -> Span {
 
 /// Runs a rank to its end. Peers are told how it ended by its bootstrap.
 pub(super) fn run(job: Job) -> Ended {
-    let Job { workload, device, config, wait, bootstrap, terms, limit, expects_news, epoch } = job;
+    let Job { workload, device, config, wait, bootstrap, terms, .. } = job;
+    let Job { limit, expects_news, group, epoch, .. } = job;
     let deadline = Instant::now() + limit;
     let (facts, posting, with_tool) = (Facts::of(&device), config.posting, terms.is_none());
     let ended = |results, report, trouble| {
@@ -114,10 +118,10 @@ pub(super) fn run(job: Job) -> Ended {
         }
     };
     let behind = span(epoch.elapsed()).as_ps().saturating_sub(t.now().since(Time::ZERO).as_ps());
-    let mut program = Agreed::new(workload, terms, span(limit));
+    let mut program = Agreed::new(workload, terms, span(limit)).in_group(group);
     // Below the limit, so that a stall is named and not only timed out.
     let idle = if expects_news { IDLE.min(limit * 3 / 4) } else { limit };
-    let config = RunConfig { wait, limit, idle, outlive_peers: false };
+    let config = RunConfig { wait, limit, idle, outlive_peers: group };
     let outcome = drive(&mut t, &mut program, &config);
     if matches!(outcome, Err(RunError::PeerLost { .. })) && program.phase() == Phase::Agreeing {
         // A peer that runs something else leaves at once; what it had said is still there.
@@ -167,15 +171,21 @@ fn trouble(
         return Some(Trouble::NoProgress(format!("{}: {e}", when(program))));
     }
     let (wrong, missing) = (results.data.wrong(), results.data.missing);
-    (wrong + missing > 0).then(|| {
-        Trouble::Violation(format!("data errors: {wrong} messages came wrong, {missing} never"))
-    })
+    if wrong + missing > 0 {
+        let text = format!("data errors: {wrong} messages came wrong, {missing} never");
+        return Some(Trouble::Violation(text));
+    }
+    let sums = results.sums.map_or(0, |s| s.wrong);
+    let rounds = sums + results.exchanged.map_or(0, |e| e.wrong);
+    (rounds > 0).then(|| Trouble::Violation(format!("data errors: {rounds} rounds ended wrong")))
 }
 
 /// What the rank was doing.
 fn when(program: &Agreed) -> &'static str {
     let r = program.results();
     match program.phase() {
+        // It had failed before it waited.
+        Phase::Ending if r.failure.is_some() => "while exchanging messages",
         Phase::Agreeing => "while comparing what the ranks run",
         Phase::Ending => "while waiting for the other ranks to end",
         Phase::Working if r.granted.is_some() || r.first.is_some() || r.received > 0 => {
@@ -251,7 +261,18 @@ fn unreachable(errno: Errno, when: &str, peers: &[(u32, Ipv6Addr)]) -> Trouble {
     ))
 }
 
+/// A failure of a group's set-up that is not about the group.
+fn of_one(f: &Failure) -> Failure {
+    match f {
+        Failure::Aggregate(AggregateError::Create(e)) => Failure::Create(*e),
+        Failure::Aggregate(AggregateError::Memory(e)) => Failure::Memory(*e),
+        Failure::Aggregate(AggregateError::Modify(e)) => Failure::Modify(*e),
+        other => other.clone(),
+    }
+}
+
 fn failure(f: &Failure, when: &str, lost: Option<u32>, with_tool: bool) -> Trouble {
+    let f = &of_one(f);
     let text = with_name(&f.to_string(), errno_of(f));
     let input = |help: &str| InputError::new(text.clone()).help(help).into();
     match f {

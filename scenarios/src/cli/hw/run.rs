@@ -31,8 +31,8 @@ use crate::format::expand::Expanded;
 use crate::input::InputError;
 use crate::report::measured_text;
 use crate::run::{
-    Effective, Exit, ExitKind, Outcome, Placed, Planned, Role, at_setting, by_name, group_metrics,
-    plan, refused_step,
+    Clock, Effective, Exit, ExitKind, Outcome, Placed, Planned, Role, at_setting, by_name,
+    exchanges, group_metrics, plan, refused_step, sums,
 };
 
 /// Raised when a key is taken away or changes its meaning; new keys do not raise it.
@@ -67,7 +67,7 @@ fn measure(
     let Expanded { point, tree } = &ready.points[0];
     let of_file = |e| Trouble::from(at_setting(e, tree));
     settings::check(point).map_err(of_file)?;
-    let mut planned = plan(point, span(args.limit)).map_err(of_file)?;
+    let mut planned = plan(point, span(args.limit), Clock::OfEach).map_err(of_file)?;
     let size = planned.len() as u32;
     let place = place(&args.launch, size, args.limit, env)?;
     if let Place::Rank(config) = &place {
@@ -196,6 +196,7 @@ fn jobs(
             terms: Some(terms.clone()),
             limit: args.limit,
             expects_news: p.placed.role == Role::Sender,
+            group: ready.points[0].point.scenario.program[p.placed.program].kind.is_group(),
             epoch,
         }
     };
@@ -243,10 +244,12 @@ fn outcome(
         return Err(ended.trouble.expect("it has some"));
     }
     let mut out = Outcome { counters, exit: exit(&ranks), ..Outcome::default() };
-    let members = ranks.iter().map(|(p, e)| (p.program, (p.role, &e.results)));
-    for (prefix, group) in by_name(point, members) {
+    let members = || ranks.iter().map(|(p, e)| (p.program, (p.role, &e.results)));
+    for (prefix, group) in by_name(point, members()) {
         group_metrics(&prefix, &group, &mut out);
     }
+    sums::collect(point, members(), &mut out);
+    exchanges::collect(point, members(), &mut out);
     // From one host's clock to another's: not a time.
     out.latencies.retain(|name, _| name != "delivery" && !name.ends_with(".delivery"));
     let granted = ranks.iter().find_map(|(p, e)| Some((p, e.results.granted?)));

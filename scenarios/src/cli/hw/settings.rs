@@ -30,16 +30,6 @@ fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
         let help = "two hosts share no clock, so no flow starts on time: write a program for each";
         return Err(refused(i, "kind", "\"flows\"", help));
     }
-    if p.kind == ProgramKind::Aggregate {
-        let help = "hosts share no clock for its rounds: use `doorbell_core::policy::aggregate` \
-                    in a program of your own";
-        return Err(refused(i, "kind", "\"aggregate\"", help));
-    }
-    if p.kind == ProgramKind::AllToAll {
-        let help = "hosts share no clock for its rounds: use `doorbell_core::policy::alltoall` \
-                    in a program of your own";
-        return Err(refused(i, "kind", "\"all-to-all\"", help));
-    }
     if p.kind == ProgramKind::Transfer {
         let help = "its copies and its kernel are models: write `kind = \"latency\"`";
         return Err(refused(i, "kind", "\"transfer\"", help));
@@ -51,7 +41,7 @@ fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
             return no("initiator", "\"cpu-proxy\"", "no GPU produces here", "cpu");
         }
     }
-    if p.host.value() == p.peer.value() {
+    if !p.kind.is_group() && p.host.value() == p.peer.value() {
         let own = p.host.value().to_string();
         let other = if own == "0" { "1" } else { "0" };
         return no("peer", &own, "a process is one host, and its peer is another", other);
@@ -72,8 +62,10 @@ fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
         let help = "two hosts share no clock: leave `after` out";
         return Err(refused(i, &format!("steps.{step}"), "dereg after=…", help));
     }
-    // The answer to a WRITE is seen in its bytes, so ping-pong has contents in any case.
-    if p.payload == Payload::Virtual && p.kind != ProgramKind::PingPong {
+    // The answer to a WRITE is seen in its bytes, so ping-pong has contents in any case, and so has
+    // what is summed.
+    let has_bytes = matches!(p.kind, ProgramKind::PingPong | ProgramKind::Aggregate);
+    if p.payload == Payload::Virtual && !has_bytes {
         return no("payload", "\"virtual\"", "memory of hardware has bytes", "data");
     }
     if p.steps.iter().any(|s| matches!(s, Step::State(state) if state.set.gid.is_some())) {
@@ -83,7 +75,8 @@ fn check_program(i: usize, p: &Program) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The scenario as it runs: ping-pong has contents, whatever the default of the file is.
+/// The scenario as it runs: ping-pong has contents, whatever the default of the file is. (So has an
+/// aggregation, which knows no such key.)
 pub(super) fn as_run(point: &Point) -> Scenario {
     let mut scenario = point.scenario.clone();
     for p in scenario.program.iter_mut().filter(|p| p.kind == ProgramKind::PingPong) {
@@ -103,7 +96,10 @@ pub(super) fn ignored(Expanded { point, tree }: &Expanded, expects: bool) -> Vec
         }
     };
     add(!s.settings.is_empty(), "settings");
-    add(Topology { hosts: s.topology.hosts, ..Topology::default() } != s.topology, "topology");
+    let plain = Topology { hosts: s.topology.hosts, ..Topology::default() } == s.topology;
+    let by_switch = s.program.iter().any(Program::is_grouped_by_switch);
+    add(!plain && !by_switch, "topology");
+    add(!plain && by_switch, "topology (but its switches group the members)");
     add(s.run.noise != noise, "run.noise");
     add(s.run.host != host, "run.host");
     add(s.run.limit != limit, "run.limit");
@@ -111,7 +107,8 @@ pub(super) fn ignored(Expanded { point, tree }: &Expanded, expects: bool) -> Vec
     add(s.record.timeline, "record.timeline");
     add(s.program.iter().any(|p| p.start_spread.is_some()), "start_spread");
     add(!s.fault.is_empty(), "fault");
-    add(tree.table().is_ok_and(|t| t.get("seed").is_some()), "seed");
+    let draws = s.program.iter().any(|p| p.kind.is_group());
+    add(!draws && tree.table().is_ok_and(|t| t.get("seed").is_some()), "seed");
     add(expects, "expect");
     out
 }

@@ -225,13 +225,19 @@ pub(super) fn explain_exit(world: &World, out: &mut Outcome) {
         Some(format!("host {host}, QP {} [{}]: {}", row.qpn, d.cause, d.verdict))
     };
     for reason in &reasons {
-        let (StallReason::Unanswered { host, qpn, .. } | StallReason::QpInError { host, qpn }) =
-            *reason
-        else {
-            continue;
+        let (host, qpn) = match *reason {
+            StallReason::Unanswered { host, qpn, .. }
+            | StallReason::QpInError { host, qpn }
+            | StallReason::ResendsWithoutEnd { host, qpn, .. } => (host, qpn),
+            _ => continue,
         };
-        if let Some(text) = verdict(&out.qps, host, qpn) {
-            out.exit.reason = out.exit.reason.replace(&reason.to_string(), &text);
+        if let Some(mut text) = verdict(&out.qps, host, qpn) {
+            let said = reason.to_string();
+            // That it never ends is no matter of what happened to its packets.
+            if matches!(reason, StallReason::ResendsWithoutEnd { .. }) {
+                text = format!("{said}\n{text}");
+            }
+            out.exit.reason = out.exit.reason.replace(&said, &text);
         }
     }
 }

@@ -306,3 +306,60 @@ steps = ['post write 64B', 'ring', 'wait']
     words.iter().for_each(|w| assert!(trouble.text().contains(w), "{w:?}: {}", trouble.text()));
     assert_eq!(report.outcome.exit.kind, ExitKind::Violation);
 }
+
+/// Nobody is behind the wire: each of four members names whom it waits for, in the time that the
+/// file allows, and a sum is reported as not there.
+#[test]
+fn a_group_ends_by_its_own_deadlines() {
+    let sum = "\
+title = 't'
+profile = 'generic-400g'
+[qp]
+mtu = '1024B'
+max_inline = '0B'
+[topology]
+kind = 'switch'
+hosts = 4
+[[program]]
+kind = 'aggregate'
+hosts = 4
+size = '4KiB'
+iterations = 1
+aggregate = { plan = 'two-hop', group = 2, chunk_deadline = '20ms' }
+";
+    let file = File::new("sum", sum);
+    let began = Instant::now();
+    let report = measured(&HwRunArgs { variant: None, ..file.args() }).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(10), "it waited for the limit");
+    assert_eq!((report.size, report.ranks.len()), (4, 4));
+    for (placed, ended) in &report.ranks {
+        let trouble = ended.trouble.as_ref().expect("no sum can come");
+        assert_eq!(trouble.status(), ExitStatus::NoProgress);
+        let text = trouble.text();
+        assert!(text.contains("while exchanging messages"), "{text}");
+        assert!(text.contains("was waited for; see what that rank printed"), "{text}");
+        assert!(placed.role == Role::Sender);
+    }
+    let metric = |name: &str| report.outcome.metrics[name].clone();
+    assert_eq!(metric("sums"), crate::run::Metric::count(0));
+    assert_eq!(metric("members_failed"), crate::run::Metric::count(4));
+    assert!(!report.outcome.metrics.contains_key("byte_bound"), "a model's");
+}
+
+#[test]
+fn an_exchange_needs_bytes_to_check() {
+    let exchange = "\
+title = 't'
+profile = 'generic-400g'
+[topology]
+kind = 'switch'
+hosts = 3
+[[program]]
+kind = 'all-to-all'
+hosts = 3
+all_to_all = { route = 'direct' }
+";
+    let file = File::new("exchange", exchange);
+    let args = HwRunArgs { variant: None, ..file.args() };
+    refused(&args, &["`payload = \"virtual\"` on hardware", "program.0.payload=data"]);
+}
