@@ -171,7 +171,9 @@ fn curves_go_up_and_end_in_the_buffer() {
     let text = "kmin must not be larger";
     refused(&ecn("kmin = '400001B'\nkmax = '400KB'"), "12:8", text, "change `kmin`");
     let text = "a queue holds 531951 at most: lower kmax";
-    refused(&ecn("kmin = '1KB'\nkmax = '531952B'"), "13:8", text, "change `kmax`");
+    let curve = ecn("kmin = '1KB'\nkmax = '531952B'");
+    refused(&curve, "13:8", text, "change `kmax`");
+    refused(&curve, "13:8", "class 0 at switch 0: ", "at = \"switch0\"");
     let text = "a chance of 11/10 (pmax): at most 1";
     refused(&ecn("pmax = '11/10'"), "12:8", text, "change `pmax`");
     // Of a class by itself, at its own place.

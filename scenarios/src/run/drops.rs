@@ -142,11 +142,12 @@ fn full(point: &Point, world: &World) -> Option<(String, u64)> {
     Some((text, count))
 }
 
-/// Go-Back-N over switches that choose by load for each packet. A lost packet is told of by one NAK
-/// at most, so where there are more of them than losses, packets have overtaken each other.
+/// Switches that choose by load for each packet. A lost packet is told of by one NAK at most, so
+/// where there are more of them than losses, packets have overtaken each other. Go-Back-N sends all
+/// of the window again, selective repeat what was only late.
 fn out_of_order(point: &Point, world: &World, out: &Outcome) -> Option<(String, u64)> {
     let adaptive = point.scenario.topology.routing == Some(RoutingMode::Adaptive);
-    if !adaptive || point.profile.rc.recovery != RecoveryKind::GoBackN {
+    if !adaptive {
         return None;
     }
     let of = |name: &str| out.counters.get(name).copied().unwrap_or(0);
@@ -155,11 +156,16 @@ fn out_of_order(point: &Point, world: &World, out: &Outcome) -> Option<(String, 
     if naks <= lost {
         return None;
     }
+    let (who, less) = match point.profile.rc.recovery {
+        RecoveryKind::GoBackN => {
+            ("Go-Back-N", "`rc.recovery = \"selective-repeat\"` under [settings], or ")
+        }
+        RecoveryKind::SelectiveRepeat => ("selective repeat", ""),
+    };
     let text = format!(
         "`topology.routing = \"adaptive\"` takes another way for each packet, and some overtook \
-         others: Go-Back-N takes that for loss, {naks} times here with {lost} packets lost, and \
-         {again} packets were sent again. Write `rc.recovery = \"selective-repeat\"` under \
-         [settings], or `topology.routing = \"ecmp\"`"
+         others: {who} takes that for loss, {naks} times here with {lost} packets lost, and \
+         {again} packets were sent again. Write {less}`topology.routing = \"ecmp\"`"
     );
     Some((text, naks))
 }
@@ -245,9 +251,13 @@ mod tests {
         let o = leaves("adaptive", "go-back-n");
         assert!(number(&o, "note.out-of-order") > 0.0, "{:?}", o.notes);
         assert!(note(&o, ORDER).contains("with 0 packets lost"), "{}", note(&o, ORDER));
-        for (routing, recovery) in [("adaptive", "selective-repeat"), ("ecmp", "go-back-n")] {
-            let o = leaves(routing, recovery);
-            assert_eq!(number(&o, "note.out-of-order"), 0.0, "{routing}, {recovery}");
+        let o = leaves("adaptive", "selective-repeat");
+        let text = note(&o, ORDER);
+        assert!(text.contains("selective repeat takes that for loss"), "{text}");
+        assert!(!text.contains("rc.recovery"), "it is written already: {text}");
+        for recovery in ["go-back-n", "selective-repeat"] {
+            let o = leaves("ecmp", recovery);
+            assert_eq!(number(&o, "note.out-of-order"), 0.0, "{recovery}");
         }
     }
 }

@@ -144,6 +144,19 @@ pub(crate) fn largest_of_link(profile: &Profile) -> u32 {
     encapsulation(profile).largest_packet(profile.port.max_mtu.0 as u32)
 }
 
+/// The least `topology.buffer` that takes a packet of `needed` bytes at a node, if it is that key
+/// that says how large the buffer there is. Lanes of credits have equal parts of it, in blocks.
+pub(crate) fn least_buffer(c: &FabricConfig, node: End, needed: u64) -> Option<u64> {
+    match (c.switches.first()?.buffering, node) {
+        (Buffering::Credits { .. }, _) => {
+            let blocks = (needed - u64::from(c.credits.framing_bytes)).div_ceil(BLOCK_BYTES.into());
+            Some(blocks * u64::from(BLOCK_BYTES) * c.classes.each.len() as u64)
+        }
+        (_, End::Switch(_)) => Some(needed),
+        (_, End::Host(_)) => None,
+    }
+}
+
 /// Hosts of a shape that counts them by other keys than `hosts`; `None` for the others.
 ///
 /// # Errors

@@ -8,12 +8,12 @@ use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::transport::CreateError;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState, RetryCnt, RnrRetry};
-use doorbell_sim::fabric::{DropCause, FabricConfig};
+use doorbell_sim::fabric::{ConfigError, DropCause, FabricConfig};
 use doorbell_sim::fault::FaultUse;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
 use doorbell_sim::nic::{Nic, NicQp, WQEBB};
 use doorbell_sim::wire::{HostId, PortId};
-use doorbell_sim::world::{Recorder, RunEnd, SwitchPortUse, World, WorldConfig};
+use doorbell_sim::world::{BuildError, Recorder, RunEnd, SwitchPortUse, World, WorldConfig};
 
 use super::figures::{Member, by_name, group_metrics};
 use super::mistakes::mistake;
@@ -109,10 +109,18 @@ fn config(point: &Point) -> Result<WorldConfig, RunError> {
 }
 
 fn build(config: WorldConfig) -> Result<World, RunError> {
-    World::new(&config).map_err(|e| RunError::BadInput {
-        path: "topology".into(),
-        message: e.to_string(),
-        help: "change the topology or the profile".into(),
+    World::new(&config).map_err(|e| {
+        let least = match &e {
+            BuildError::Fabric(ConfigError::BufferTooSmall { node, needed, .. }) => {
+                network::least_buffer(&config.fabric, *node, (*needed).into())
+            }
+            _ => None,
+        };
+        let (path, help) = match least {
+            Some(bytes) => ("topology.buffer", format!("at least {bytes}B")),
+            None => ("topology", "change the topology or the profile".to_owned()),
+        };
+        RunError::BadInput { path: path.into(), message: e.to_string(), help }
     })
 }
 

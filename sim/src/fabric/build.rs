@@ -13,7 +13,7 @@ use super::config::{
     SwitchConfig,
 };
 use super::credits::BLOCK_BYTES;
-use super::ecn::Marking;
+use super::ecn::{EcnConfig, Marking};
 use super::egress::{EgressPort, Wiring};
 use super::event::{Drops, Tally};
 use super::host::{HostNode, HostPort};
@@ -317,17 +317,26 @@ fn check_classes(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
             return Err(ConfigError::NoSuchClass { sl, class: *class });
         }
     }
-    let room = |class| {
-        let switches = c.switches.iter().zip(&g.switches);
-        switches.map(|(s, plugs)| largest_queue(c, plugs, s, class)).min().unwrap_or(u64::MAX)
-    };
     for (class, config) in (0..).zip(each) {
         if config.service == Service::Weighted(0) {
             return Err(ConfigError::NoWeight { class });
         }
         if let Some(ecn) = &config.ecn {
-            let checked = ecn.check(room(usize::from(class)));
-            checked.map_err(|error| ConfigError::Ecn { class, error })?;
+            check_curve(c, g, class, ecn)?;
+        }
+    }
+    Ok(())
+}
+
+/// The curve of a class, at each switch that has no other: queues differ with the ports.
+fn check_curve(c: &FabricConfig, g: &Graph, class: u8, ecn: &EcnConfig) -> Result<(), ConfigError> {
+    let wrong = |switch, error| ConfigError::Ecn { class, switch, error };
+    ecn.check(u64::MAX).map_err(|error| wrong(None, error))?;
+    for (s, (switch, plugs)) in (0..).zip(c.switches.iter().zip(&g.switches)) {
+        let other = c.ecn_exceptions.iter().any(|e| e.switch == s && e.port.is_none());
+        let room = largest_queue(c, plugs, switch, usize::from(class));
+        if !other {
+            ecn.check(room).map_err(|error| wrong(Some(s), error))?;
         }
     }
     Ok(())

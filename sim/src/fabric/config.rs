@@ -413,6 +413,8 @@ pub enum ConfigError {
     Ecn {
         /// The class.
         class: u8,
+        /// The first switch whose queues are too small for it, if it is that.
+        switch: Option<u32>,
         /// What is wrong.
         error: EcnError,
     },
@@ -497,7 +499,10 @@ impl fmt::Display for ConfigError {
             Self::ZeroPause { node } => {
                 write!(f, "{node} pauses for no time or shares nothing: quanta, alpha at least 1")
             }
-            Self::Ecn { class, error } => write!(f, "class {class}: {error}"),
+            Self::Ecn { class, switch: None, error } => write!(f, "class {class}: {error}"),
+            Self::Ecn { class, switch: Some(switch), error } => {
+                write!(f, "class {class} at switch {switch}: {error}")
+            }
             Self::BadException { exception } => {
                 write!(f, "ECN exception {exception} names a switch or port that does not exist")
             }

@@ -245,6 +245,23 @@ impl Fabric {
         }
     }
 
+    /// What a virtual lane of a port has suffered for lack of credit up to `now`; `None` when its
+    /// link is no InfiniBand link.
+    pub fn starvation(
+        &self,
+        now: Time,
+        (node, port): (NodeId, PortId),
+        lane: u8,
+    ) -> Option<Starvation> {
+        let egress = self.egress_of(node, port);
+        let (peer, at) = egress.peer();
+        let far = match peer.index().checked_sub(self.hosts.len()) {
+            None => self.hosts[peer.index()].ingress(at),
+            Some(s) => self.switches[s].ingress(at),
+        };
+        egress.starvation(now, lane, far.busy(now, lane))
+    }
+
     /// Which host or switch a node is, as links name it.
     pub fn end(&self, node: NodeId) -> End {
         match node.index().checked_sub(self.hosts.len()) {

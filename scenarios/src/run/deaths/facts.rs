@@ -1,6 +1,8 @@
 //! What is known of a queue pair that died or stalled: from its own side, from the peer's, and of
 //! its packets on the way. Gathered at the end of the run.
 
+use std::collections::BTreeMap;
+
 use doorbell_core::transport::QpAttr;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState, QpType, Qpn, WcStatus, WrOpcode};
@@ -16,6 +18,7 @@ use doorbell_sim::world::World;
 
 use super::super::Point;
 use super::super::faults::{HostTrouble, ToCome, dead_since, device_fault, to_come, troubles};
+use super::super::waiting;
 use super::fates::{Fates, Pair, Split, Ways};
 use super::small_link::{self, SmallLink};
 use crate::format::Scenario;
@@ -95,6 +98,10 @@ pub(super) struct Facts {
     pub standing: Option<Standing>,
     /// Whether an answer was asked for that has not come: else no timer runs.
     pub asked: bool,
+    /// Whether packets of a message that has begun were never given to the NIC's port.
+    pub amid_message: bool,
+    /// What its packets in the network wait for, if none of the ports there sends.
+    pub stands: Option<String>,
     pub acknowledged: Option<Time>,
     pub counters: HwCounters,
     /// What became of packets in time to have a part in the death,
@@ -202,6 +209,7 @@ impl Facts {
 /// The facts of every queue pair that died, and with `stalled` of every one that waits.
 pub(super) fn gather(world: &World, point: &Point, stalled: bool) -> Vec<Facts> {
     let mut all = Vec::new();
+    let mut standing = if stalled { waiting::waits(world) } else { BTreeMap::new() };
     for (h, host) in world.hosts().iter().enumerate() {
         let mut reasons = Vec::new();
         if stalled {
@@ -217,7 +225,9 @@ pub(super) fn gather(world: &World, point: &Point, stalled: bool) -> Vec<Facts> 
                 None => None,
             };
             if let Some(how) = how {
-                all.push(facts(world, point, h as u32, (index, q), how));
+                let wait = standing.remove(&(h as u32, q.qpn.value())).filter(|w| w.stands);
+                let stands = wait.map(|w| w.why);
+                all.push(Facts { stands, ..facts(world, point, h as u32, (index, q), how) });
             }
         }
     }
@@ -285,6 +295,8 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         seven: rc.rules.retry_seven,
         standing,
         asked: q.requester.as_ref().is_some_and(Requester::awaits_response),
+        amid_message: q.requester.as_ref().is_some_and(Requester::amid_message),
+        stands: None,
         acknowledged: q.acknowledged,
         counters: q.hw_counters(),
         requests,

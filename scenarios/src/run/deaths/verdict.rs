@@ -34,6 +34,7 @@ pub(super) enum Cause {
     Device,
     NeverRung,
     NothingSignalled,
+    NetworkStands,
     Draining,
     Credits,
     Waiting,
@@ -63,6 +64,7 @@ impl Cause {
             Self::Device => "device",
             Self::NeverRung => "never-rung",
             Self::NothingSignalled => "nothing-signalled",
+            Self::NetworkStands => "network-stands",
             Self::Draining => "draining",
             Self::Credits => "credits",
             Self::Waiting => "waiting",
@@ -281,8 +283,8 @@ fn refusal(why: BadRequest, memory: Option<MemoryError>) -> String {
 // ---- stalls ----------------------------------------------------------------------------------
 
 /// The questions, in this order: does it wait for a receive, or for its program? Was anything of
-/// what it waits for lost? Does it wait for a credit, for an answer that it never asked for, or for
-/// one that it did ask for? Or has it nothing to send?
+/// what it waits for lost, or does it stand in the network? Does it wait for a credit, for an answer
+/// that it never asked for, or for one that it did ask for? Or has it nothing to send?
 fn judge_stall(f: &Facts) -> Verdict {
     let How::Stalled { unrung, waiting, blocked, silent } = f.how else {
         return verdict(Cause::Unexplained, "", String::new());
@@ -306,11 +308,21 @@ fn judge_stall(f: &Facts) -> Verdict {
     if awaits && hurt {
         return judge_waiting(f);
     }
+    if let Some(why) = f.stands.as_ref().filter(|_| awaits && !f.host_dead()) {
+        let faults = open_faults(f, |_| true);
+        let text = format!("its packets stand in the network, and no port there sends: {why}");
+        return verdict(Cause::NetworkStands, "", text + &faults);
+    }
     if blocked == Some(Stall::Credits) {
         let text = "it waits for an end-to-end credit: the peer posts no receive".to_owned();
         return verdict(Cause::Credits, "credits", text);
     }
-    if awaits && !f.asked {
+    if awaits && !f.asked && f.amid_message {
+        let faults = open_faults(f, |_| true);
+        let text = format!("packets of a message that it has begun are not sent{faults}");
+        return verdict(Cause::Waiting, "", text);
+    }
+    if awaits && !f.asked && f.requests_under_way == 0 {
         let text = "what it sent last is not signalled and asked for no ACK (`rc.ack_ask`), so \
                     none comes, and no timer runs";
         return verdict(Cause::NothingSignalled, "signaled", text.to_owned());

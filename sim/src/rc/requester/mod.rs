@@ -379,6 +379,12 @@ impl Requester {
         self.packet == 0 && self.done == self.cursor
     }
 
+    /// Whether packets of a message that has begun have not been polled yet: its last one, which
+    /// may ask for an answer, is still to come.
+    pub const fn amid_message(&self) -> bool {
+        self.packet > 0
+    }
+
     /// Unacknowledged PSNs; for UC and UD those of messages not yet handed to the link.
     pub fn outstanding(&self) -> u32 {
         distance(self.una, self.next)
