@@ -90,6 +90,8 @@ impl Nic {
             fill_at_rnr: None,
             reset_at: None,
             fresh_duplicates: None,
+            timed: None,
+            takes_resends: false,
             accepts_since: None,
             death: None,
             bad_memory: None,
@@ -244,7 +246,7 @@ impl Nic {
         let Some(q) = qps.get_mut(qp as usize).and_then(Option::as_deref_mut) else { return };
         q.life += 1;
         q.reset_at = Some(env.now);
-        q.fresh_duplicates = None;
+        (q.fresh_duplicates, q.timed, q.takes_resends) = (None, None, false);
         q.counters = q.hw_counters();
         q.sq.reset();
         q.rq.reset(posted);
