@@ -91,6 +91,7 @@ pub use series::{SeriesTable, SeriesTrack};
 pub use simulate::{Simulator, SimulatorWith};
 
 use crate::format::Scenario;
+pub(crate) use sick::{NAME as FASTER_BUT_SICK, SIGNS};
 use crate::profile::Profile;
 use crate::quantity::Scalar;
 
