@@ -272,7 +272,8 @@ mod tests {
         let text = with(&counters, &expects);
         let (first, signs) = text.split_once("lost, damaged, refused").expect(&text);
         assert!(!first.contains("rx_icrc_encapsulated"), "{text}");
-        let table = "\nsize  rx_icrc_encapsulated\n  8B                     0\n1KiB                    30\n";
+        let table = "\nsize  rx_icrc_encapsulated\n  8B                     0\n\
+                     1KiB                    30\n";
         assert!(signs.contains(table), "{text}");
         assert!(!signs.contains("out_of_buffer  "), "the same everywhere: {text}");
         assert!(!with(&[("rx_icrc_encapsulated", [0, 30])], "").contains("lost, damaged"));

@@ -194,8 +194,8 @@ mod tests {
         assert_eq!(out.metrics["a.step.0.count"], Metric::count(16));
         assert_eq!(out.metrics["a.step.0.time"], Metric::time(Span::from_ns(20)));
         assert_eq!(out.words["a.step.0.result"], "sq-full");
-        let told = "`a.step.0` ended with sq-full after 16: send queue full: poll a completion, then \
-                    retry; 16 sends are posted and not polled; ENOMEM (errno 12) on mlx5";
+        let told = "`a.step.0` ended with sq-full after 16: send queue full: poll a completion, \
+                    then retry; 16 sends are posted and not polled; ENOMEM (errno 12) on mlx5";
         assert_eq!(out.notes[0].text, told);
         let inline = Logged::Staged(0, Some(StageError::InlineTooLong { got: 65, max: 64 }));
         let told = ": 65 inline bytes, 64 were granted at creation; ENOMEM (errno 12) on mlx5";

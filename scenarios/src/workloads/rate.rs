@@ -355,7 +355,7 @@ impl Rate {
         let full = self.poll(t)?;
         let now = t.now();
         if let Some(since) = self.no_room.take() {
-            self.results.no_room = self.results.no_room + now.since(since);
+            self.results.no_room += now.since(since);
         }
         self.tune(now);
         let start = *self.start.get_or_insert(now);

@@ -90,8 +90,6 @@ impl Nic {
             fill_at_rnr: None,
             reset_at: None,
             fresh_duplicates: None,
-            timed: None,
-            takes_resends: false,
             accepts_since: None,
             death: None,
             bad_memory: None,
@@ -246,7 +244,8 @@ impl Nic {
         let Some(q) = qps.get_mut(qp as usize).and_then(Option::as_deref_mut) else { return };
         q.life += 1;
         q.reset_at = Some(env.now);
-        (q.fresh_duplicates, q.timed, q.takes_resends) = (None, None, false);
+        q.fresh_duplicates = None;
+        (q.stats.timed, q.stats.takes_resends) = (None, false);
         q.counters = q.hw_counters();
         q.sq.reset();
         q.rq.reset(posted);

@@ -144,6 +144,10 @@ pub struct QpStats {
     /// the first time. One is timed at a time, so a longer one may have passed unseen; where an
     /// answer stands for several requests, it may count what one of them waited for a resend.
     pub longest_answer: Span,
+    /// The request that is being timed, and when it left.
+    pub(super) timed: Option<(Psn, Time)>,
+    /// The last request that it took and had not taken before had been sent again.
+    pub(super) takes_resends: bool,
     /// Requests that the ack timer of the peer sent again and that had come before: the timer was
     /// too early, unless an answer was lost.
     pub needless_resends: u64,
@@ -224,10 +228,6 @@ pub struct NicQp {
     /// Requests that were sent for the first time and that this side took for duplicates: how many
     /// and when the last one came. After a loss of order, or after a copy, they are harmless.
     pub fresh_duplicates: Option<(u64, Time)>,
-    /// The request that is being timed, and when it left.
-    pub(super) timed: Option<(Psn, Time)>,
-    /// The last request that it took and had not taken before had been sent again.
-    pub(super) takes_resends: bool,
     /// Since when it takes packets; `None`: it never did in this life.
     pub accepts_since: Option<Time>,
     /// How it came to ERR, in this life.
@@ -318,24 +318,24 @@ impl NicQp {
                 self.stats.needless_resends += u64::from(early);
             }
             (false, Accept::Place { .. } | Accept::Read { .. } | Accept::Atomic { .. }) => {
-                self.takes_resends = reason.is_some();
+                self.stats.takes_resends = reason.is_some();
             }
             (false, _) => {}
         }
     }
 
-    /// A response was taken. `of_resend`: to a request that had been sent again.
-    pub(super) fn note_answer(&mut self, now: Time, of_resend: bool, received: &Received) {
-        let Some((psn, left)) = self.timed else { return };
+    /// A response was taken. `plain`: it answers a request that came the first time it was sent.
+    pub(super) fn note_answer(&mut self, now: Time, plain: bool, received: &Received) {
+        let Some((psn, left)) = self.stats.timed else { return };
         let una = self.requester.as_ref().map_or(psn, Requester::unacked_psn);
         if psn.diff(una) < 0 {
-            self.timed = None;
-            if !of_resend {
+            self.stats.timed = None;
+            if plain {
                 self.stats.longest_answer = self.stats.longest_answer.max(now.since(left));
             }
         } else if matches!(received, Received::Recover { .. }) {
             // What goes out again because the peer asked for it had no answer to be timed.
-            self.timed = None;
+            self.stats.timed = None;
         }
     }
 

@@ -667,8 +667,8 @@ impl Nic {
         };
         let before = requester.unacked_psn();
         let received = requester.on_packet(env.now, &p.desc);
-        let of_resend = p.remark.as_ref().is_some_and(|r| r.of_resend);
-        q.note_answer(env.now, of_resend, &received);
+        // An answer to what was sent again, or came before, times nothing; nor does a NAK.
+        q.note_answer(env.now, p.remark.is_none(), &received);
         let Some(requester) = q.requester.as_mut() else { return };
         if requester.unacked_psn() != before && !requester.failed() {
             q.acknowledged = Some(env.now);

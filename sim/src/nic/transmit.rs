@@ -283,7 +283,7 @@ impl Nic {
             ecn: Ecn::Ect0,
             becn: false,
             pkey: self.pkey(q),
-            remark: Remark::because(reason, q.takes_resends && !desc.opcode.is_request()),
+            remark: Remark::because(reason, q.stats.takes_resends && !desc.opcode.is_request()),
         }))
     }
 
@@ -436,7 +436,7 @@ impl Nic {
         if let Some(r) = q.requester.as_mut() {
             r.on_departure(desc, left);
             if first && !r.completes_at_link() {
-                q.timed.get_or_insert((desc.psn, left));
+                q.stats.timed.get_or_insert((desc.psn, left));
             }
             self.arm_timer(env, qp);
             self.note_departure(qp, desc, left);

@@ -162,13 +162,17 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
             all.iter().map(lived).collect::<Vec<_>>().join(", or ") + &unless(f, need, &ends)
         }
     };
-    // Nobody can promise that no queue will be longer than it was.
-    let (least, more) = match need {
+    let (least, more) = bound(f, need);
+    vec![format!("{what}; {least}: {ways}{more}")]
+}
+
+/// How sure it is: nobody can promise that no queue will be longer than it was.
+fn bound(f: &Facts, need: Need) -> (&'static str, &'static str) {
+    match need {
         Need::LongTimer(_) => ("at least", GROWS),
         Need::Answer { after, .. } if waits_in_queues(f, after) => ("at least", GROWS),
         _ => ("the least that is sure to last", ""),
-    };
-    vec![format!("{what}; {least}: {ways}{more}")]
+    }
 }
 
 /// Why a time that passed in queues is no bound.
