@@ -4,6 +4,7 @@
 use doorbell_sim::fabric::{DropCause, FabricConfig, PAUSE_FRAME_BYTES, SharedConfig, StormAction};
 use doorbell_sim::world::{World, port_name};
 
+use super::early;
 use super::network::network_of;
 use super::switches::{classes, shared};
 use super::{Metric, Note, NoteKind, Outcome, Point};
@@ -25,9 +26,10 @@ const QUANTUM_BYTES: u64 = 64;
 /// Looks at what the network dropped. To be asked when the other notes about switches are there.
 pub(super) fn collect(point: &Point, world: &World, out: &mut Outcome) {
     out.oracles.extend([LOSSLESS, FULL, ORDER].map(str::to_owned));
+    let early = out.notes.iter().any(|n| n.name == early::NAME);
     let looks = [
         (LOSSLESS, NoteKind::Warning, lossless(point, world, out)),
-        (FULL, NoteKind::Info, full(point, world)),
+        (FULL, NoteKind::Info, full(point, world, early)),
         (ORDER, NoteKind::Warning, out_of_order(point, world, out)),
     ];
     for (name, kind, found) in looks {
@@ -94,8 +96,9 @@ fn lossless(point: &Point, world: &World, out: &Outcome) -> Option<(String, u64)
     Some((text, count))
 }
 
-/// Which queue dropped most for want of room, and what would have kept the packets.
-fn full(point: &Point, world: &World) -> Option<(String, u64)> {
+/// Which queue dropped most for want of room, and what would have kept the packets. `early`: ack
+/// timers sent packets again for nothing.
+fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
     let fabric = world.fabric();
     let count = fabric.dropped().of(DropCause::TailDrop).packets;
     let counters = |(node, port)| fabric.egress_of(node, port).counters(world.now());
@@ -130,10 +133,18 @@ fn full(point: &Point, world: &World) -> Option<(String, u64)> {
         Some(_) => "`switch.buffer` or `switch.alpha`",
         None => "`topology.buffer`, or `switch.buffer` of shared ones",
     };
+    let cure = match early {
+        true => "Ack timers filled them with packets that had come already: raise `qp.timeout` \
+                 first (note `timer-short`); a larger buffer only makes answers slower"
+            .to_owned(),
+        false => format!(
+            "Raise {size}, let fewer send at once, or make the class lossless (`topology.switch = \
+             \"pfc\"`)"
+        ),
+    };
     let text = format!(
         "queues of lossy classes were full, that of {} to {} most often: {} packets dropped, at \
-         most {} waited{marked}. Raise {size}, let fewer send at once, or make the class lossless \
-         (`topology.switch = \"pfc\"`)",
+         most {} waited{marked}. {cure}",
         port_name(fabric, node, port),
         port_name(fabric, peer, at),
         of(worst),

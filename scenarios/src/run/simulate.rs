@@ -23,8 +23,9 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    congestion, credits, deaths, drops, effective, exchanges, fallback, faults, flow_figures,
-    limits, moves, ports, receives, series, sums, switches, timeline, tuning, waiting, watch,
+    congestion, credits, deaths, drops, early, effective, exchanges, fallback, faults,
+    flow_figures, limits, moves, ports, receives, series, sums, switches, timeline, tuning,
+    waiting, watch,
 };
 use crate::format::{HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
@@ -242,6 +243,7 @@ fn collect(
     let starving = credits::starvation(&point.scenario, world, &mut out);
     oversize(world, &mut out);
     switches::collect(point, world, &mut out);
+    early::collect(world, &mut out);
     drops::collect(point, world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     credits::limiting(world, starving, LIMITING_PPM, last.since(first), &mut out);
@@ -255,6 +257,7 @@ fn collect(
     deaths::collect(world, point, *end != RunEnd::Done, &mut out);
     waiting::collect(world, &mut out);
     limits::timers(world, first, &mut out);
+    limits::send_queue(point, &all, last.since(first), &mut out);
     watch::collect(world, &point.scenario, &mut out);
     ports::collect(world, &mut out);
     let table = |r| series::collect(point, r, placed, world);
@@ -539,12 +542,15 @@ fn oversize(world: &World, out: &mut Outcome) {
 fn queue_metrics(world: &World, out: &mut Outcome) {
     let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
     let (mut in_error, mut cq_fill, mut reads, mut rings) = (0, 0, 0, 0);
-    for host in world.hosts() {
+    for (h, host) in world.hosts().iter().enumerate() {
+        let mut here = 0;
         for (_, q) in host.qps() {
             in_error += u64::from(q.state == QpState::Err);
             reads = reads.max(q.stats.rd_atomic_peak.into());
-            rings += u64::from(q.caps.sq_blocks.unwrap_or(0)) * u64::from(WQEBB);
+            here += u64::from(q.caps.sq_blocks.unwrap_or(0)) * u64::from(WQEBB);
         }
+        rings += here;
+        out.metrics.insert(format!("host{h}.sq_memory"), Metric::bytes(here));
         for (kind, n) in host.nics().flat_map(Nic::async_events) {
             sum(&format!("async_{}", kind.as_str_name().to_ascii_lowercase()), n);
         }

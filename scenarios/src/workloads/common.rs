@@ -253,6 +253,8 @@ pub struct Results {
     pub first: Option<Time>,
     /// When the last completion was seen.
     pub last: Option<Time>,
+    /// Time in which it had messages to hand over and waited for room in its send queues.
+    pub no_room: Span,
     /// The window in which rates are to be computed: without warm-up, and without the tail.
     pub window: Option<Window>,
     /// Data that was not right.

@@ -210,6 +210,8 @@ pub struct Rate {
     marks: Marks,
     /// Whether a message that has arrived waits for a slot.
     blocked: bool,
+    /// Since when it waits, with messages to hand over and no room for them.
+    no_room: Option<Time>,
     /// No poll before.
     next_poll: Time,
     /// When it will post by itself.
@@ -235,6 +237,7 @@ impl Rate {
             signalled: 0,
             marks: Marks::default(),
             blocked: false,
+            no_room: None,
             next_poll: Time::ZERO,
             due: None,
             tuning: None,
@@ -361,6 +364,9 @@ impl Rate {
         }
         let full = self.poll(t)?;
         let now = t.now();
+        if let Some(since) = self.no_room.take() {
+            self.results.no_room += now.since(since);
+        }
         self.tune(t, now);
         let start = *self.start.get_or_insert(now);
         let more = match self.config.arrivals {
@@ -374,6 +380,8 @@ impl Rate {
         if full || more {
             return Ok(Next::Again);
         }
+        let blocked = self.blocked || self.config.arrivals == Arrivals::Saturate;
+        self.no_room = Some(now).filter(|_| blocked && !self.all_handed(now, start));
         Ok(self.wait(now, start))
     }
 

@@ -209,7 +209,7 @@ pub struct InitiatorStats {
     pub steps: u64,
     /// Time inside steps.
     pub work: Span,
-    /// Time spent polling without result (busy polling).
+    /// Time spent polling without result (busy polling), waits for a time included.
     pub spin: Span,
     /// Time blocked on locks, write-combining buffers and memory.
     pub blocked: Span,

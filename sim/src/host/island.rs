@@ -740,8 +740,18 @@ impl Host {
 
     // ---- stepping ----------------------------------------------------------------------------
 
+    /// A program that polls busily looks at the clock too until the time comes that it waits for:
+    /// nothing else has woken it.
+    fn waited_in_vain(&mut self, i: usize, now: Time) {
+        let init = &mut self.initiators[i];
+        if let (Activity::Waiting { since, .. }, PollMode::Busy) = (&init.activity, init.poll) {
+            init.stats.spin += now.since(*since);
+        }
+    }
+
     fn step(&mut self, s: &mut Shared, now: Time, initiator: u16) {
         let i = usize::from(initiator);
+        self.waited_in_vain(i, now);
         let mut program = self.initiators[i].program.take().expect("a program that steps");
         self.initiators[i].changed = WaitSet::EMPTY;
         self.initiators[i].bootstrap_seen = false;

@@ -245,6 +245,7 @@ impl Nic {
         q.life += 1;
         q.reset_at = Some(env.now);
         q.fresh_duplicates = None;
+        (q.stats.timed, q.stats.takes_resends) = (None, false);
         q.counters = q.hw_counters();
         q.sq.reset();
         q.rq.reset(posted);

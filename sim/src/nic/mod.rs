@@ -236,6 +236,8 @@ pub struct Nic {
     withheld: Vec<Option<u32>>,
     /// Which completion queues no poll finds anything in, likewise.
     hidden: Vec<Option<u32>>,
+    /// Damaged doorbells have stopped it.
+    stopped: bool,
     /// Timer events that have been scheduled and have not come.
     timers: u32,
     /// Names the draws of the QPs' ack timers.
@@ -308,6 +310,7 @@ impl Nic {
             raised: [0; AsyncEventKind::ALL.len()],
             withheld: Vec::new(),
             hidden: Vec::new(),
+            stopped: false,
             timers: 0,
             timer_seed: SimRng::stream(seed, name, "ack-timeout").next_u64(),
             gone: HwCounters::default(),

@@ -40,9 +40,9 @@ impl Nic {
         };
         env.trace(kind::TIMER, u64::from(qp), u64::from(requester.unacked_psn().value()));
         let rnr = requester.blocked_by() == Some(Stall::Rnr);
-        let began = requester.standing().began;
+        let (began, again) = (requester.standing().began, requester.standing().retries > 0);
         let received = requester.on_timer(now);
-        q.stood_still((began, now), rnr, &received);
+        q.stood_still((began, now), (rnr, again), &received);
         if matches!(received, Received::Recover { cause: RecoverCause::Timeout, .. }) {
             self.lost(env, qp, CcEvent::Timeout);
         }
@@ -131,8 +131,14 @@ impl Nic {
 
 impl NicQp {
     /// A timer has expired: what passed since the last packet, the last expiry, or since there is
-    /// something to wait for, was spent in waiting for it. `rnr`: it was the wait of an RNR NAK.
-    fn stood_still(&mut self, (began, now): (Time, Time), rnr: bool, received: &Received) {
+    /// something to wait for, was spent in waiting for it. `rnr`: it was the wait of an RNR NAK;
+    /// `again`: something was being sent again.
+    fn stood_still(
+        &mut self,
+        (began, now): (Time, Time),
+        (rnr, again): (bool, bool),
+        received: &Received,
+    ) {
         let timeout = matches!(received, Received::Recover { cause: RecoverCause::Timeout, .. });
         let since = std::mem::replace(&mut self.stats.stood_until, now);
         let since = since.max(self.last_progress).max(began).min(now);
@@ -143,6 +149,7 @@ impl NicQp {
         } else if timeout {
             s.ack_timer_waited += now.since(since);
             s.ack_timer_waits += 1;
+            s.ack_timer_waits_again += u64::from(again);
         }
     }
 

@@ -9,7 +9,7 @@ use doorbell_core::verbs::{Opcode, QpState, QpType, Qpn, WcStatus, WrOpcode};
 use doorbell_sim::fabric::{Hop, time_alone};
 use doorbell_sim::host::StallReason;
 use doorbell_sim::memory::MemoryError;
-use doorbell_sim::nic::{Nic, NicQp, Sender, Why};
+use doorbell_sim::nic::{CompletionQueue, Nic, NicQp, Sender, Why};
 use doorbell_sim::rc::{
     AckTimeoutMode, HwCounters, RecoverCause, Requester, RetrySeven, Stall, Standing, TimeoutMode,
 };
@@ -17,11 +17,14 @@ use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
 
 use super::super::Point;
-use super::super::faults::{HostTrouble, ToCome, dead_since, device_fault, to_come, troubles};
+use super::super::early::{Early, early, longest_answer};
+use super::super::faults::{
+    HostTrouble, ToCome, dead_since, device_fault, stopping_fault, to_come, troubles,
+};
 use super::super::waiting;
 use super::fates::{Fates, Pair, Split, Ways};
 use super::small_link::{self, SmallLink};
-use crate::format::Scenario;
+use crate::format::{FaultKind, Scenario};
 
 /// How a queue pair came to be in this list.
 #[derive(Clone, Debug)]
@@ -30,6 +33,16 @@ pub(super) enum How {
     Died { at: Time, why: Why, status: Option<WcStatus> },
     /// It waits at the end of a run that could not go on.
     Stalled { unrung: u32, waiting: u32, blocked: Option<Stall>, silent: bool },
+}
+
+impl How {
+    /// Why it died, if it did.
+    const fn why(&self) -> Option<Why> {
+        match self {
+            Self::Died { why, .. } => Some(*why),
+            Self::Stalled { .. } => None,
+        }
+    }
 }
 
 /// A work request.
@@ -118,8 +131,14 @@ pub(super) struct Facts {
     pub troubles: Vec<HostTrouble>,
     /// Faults that have not had their way yet, and may meet a transmission of other settings.
     pub to_come: Vec<ToCome>,
-    /// The fault that made the device give this queue pair up.
-    pub device_fault: Option<String>,
+    /// The fault that made the device give this queue pair up, or stop, and its kind.
+    pub device_fault: Option<(String, FaultKind)>,
+    /// What shows that its ack timer is too early, if something does.
+    pub early: Option<Early>,
+    /// The longest time that an answer took on its way, in all of the run.
+    pub longest_answer: Span,
+    /// Entries of the completion queue that overran, where that was it.
+    pub overran: Option<u32>,
     pub small_link: Option<SmallLink>,
     /// What a packet and its answer take over the links alone, at least.
     pub round_trip: Span,
@@ -276,6 +295,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         How::Died { status, .. } => status.filter(|s| *s != WcStatus::WrFlushErr),
         How::Stalled { .. } => None,
     };
+    let (why, longest) = (how.why(), longest_answer(world, q));
     let began = standing.map_or(Time::ZERO, |s| s.began);
     let died = q.death.as_ref().map(|d| d.at);
     let at = died.unwrap_or(world.now());
@@ -308,7 +328,16 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         peer: peer(world, s, (host, q), at),
         troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
         to_come: to_come(s, world, &[host, q.peer.0]),
-        device_fault: device_fault(s, world, (host, q.qpn.value()), at),
+        device_fault: match why {
+            Some(Why::Stopped { threshold, .. }) => stopping_fault(s, world, (host, threshold), at),
+            _ => device_fault(s, world, (host, q.qpn.value()), at),
+        },
+        early: early(world, host, q, longest),
+        longest_answer: longest,
+        overran: match why {
+            Some(Why::CqOverrun(cq)) => nic.cq(cq).map(CompletionQueue::depth),
+            _ => None,
+        },
         small_link: small_link::of(world, point, host, q),
         round_trip: round_trip(world, host, q),
         end: world.now(),
