@@ -149,7 +149,7 @@ fn the_completion_of_a_read_overtakes_as_well() {
 #[test]
 fn wrong_bytes_of_an_exchange_are_a_violation() {
     let text = "title = 't'\nprofile = 'generic-400g'\n[topology]\nkind = 'switch'\nhosts = 3\n\
-                [[program]]\nkind = 'all-to-all'\nhosts = 3\nsize = '4KiB'\niterations = 3\n\
+                [[program]]\nkind = 'all-to-all'\nhosts = 3\nsize = '64KiB'\niterations = 3\n\
                 payload = 'data'\nall_to_all = { route = 'direct' }\n";
     let points = expanded(text, &[]).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
     let mut point = points[0].point.clone();

@@ -207,22 +207,7 @@ fn collect(
         events: world.events(),
         ..Outcome::default()
     };
-    let mut failures = Vec::new();
-    for p in placed {
-        let results = p.results(world);
-        if let Some(error) = results.and_then(|r| mistake(point, world, p, r)) {
-            return Err(error);
-        }
-        if let Some(f) = results.and_then(|r| r.failure.as_ref()) {
-            if let Some(error) = failure(p, f) {
-                return Err(error);
-            }
-            failures.push(format!("{}: {f}", who(p)));
-        }
-        if let Some(wrong) = results.and_then(Results::wrong_rounds) {
-            failures.push(format!("{}: {wrong}", who(p)));
-        }
-    }
+    let failures = failures(point, world, placed)?;
     let all: Vec<(&Placed, &Results)> =
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     out.exit = exit(end, &failures, world, &receives::unmet(point, &all));
@@ -267,6 +252,30 @@ fn collect(
         draw_timeline(point, world, placed, &mut out);
     }
     Ok(out)
+}
+
+/// What went wrong in the programs, a line for each.
+///
+/// # Errors
+/// What is a mistake of the file.
+fn failures(point: &Point, world: &World, placed: &[Placed]) -> Result<Vec<String>, RunError> {
+    let mut failures = Vec::new();
+    for p in placed {
+        let results = p.results(world);
+        if let Some(error) = results.and_then(|r| mistake(point, world, p, r)) {
+            return Err(error);
+        }
+        if let Some(f) = results.and_then(|r| r.failure.as_ref()) {
+            if let Some(error) = failure(p, f) {
+                return Err(error);
+            }
+            failures.push(format!("{}: {f}", who(p)));
+        }
+        if let Some(wrong) = results.and_then(Results::wrong_rounds) {
+            failures.push(format!("{}: {wrong}", who(p)));
+        }
+    }
+    Ok(failures)
 }
 
 /// A program in words.

@@ -180,7 +180,7 @@ impl Summand {
                         let now = t.now();
                         (self.config.epoch, self.epoch, self.step_from) = (Some(now), now, now);
                     }
-                    if state.first_round() < self.round {
+                    if state.first_round() < self.config.aggregate.first_round {
                         self.go_back(t)?;
                     } else if self.round == self.config.rounds {
                         self.stage = Stage::Done;
