@@ -446,6 +446,11 @@ pub enum ConfigError {
     },
 }
 
+/// Which switch a message is about, if one.
+fn at(switch: &Option<u32>) -> String {
+    switch.map_or(String::new(), |switch| format!(" at switch {switch}"))
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -499,10 +504,7 @@ impl fmt::Display for ConfigError {
             Self::ZeroPause { node } => {
                 write!(f, "{node} pauses for no time or shares nothing: quanta, alpha at least 1")
             }
-            Self::Ecn { class, switch: None, error } => write!(f, "class {class}: {error}"),
-            Self::Ecn { class, switch: Some(switch), error } => {
-                write!(f, "class {class} at switch {switch}: {error}")
-            }
+            Self::Ecn { class, switch, error } => write!(f, "class {class}{}: {error}", at(switch)),
             Self::BadException { exception } => {
                 write!(f, "ECN exception {exception} names a switch or port that does not exist")
             }
