@@ -244,8 +244,8 @@ mod tests {
         assert!(!enough.limiting.is_some_and(|l| l.contains("credits")));
     }
 
-    /// Two lanes of two packets per round trip, one of them for half of the run, over links that are
-    /// a third busy: twice the credit is twice the rate.
+    /// Two lanes of two packets per round trip, one of them for half of the run, over links that
+    /// are a third busy: twice the credit is twice the rate.
     #[test]
     fn a_lane_that_ends_early_is_not_held_back_by_a_link_that_has_time() {
         let text = "host = 'ideal'\n[topology]\nkind = 'leaf-spine'\nleaves = 2\n\

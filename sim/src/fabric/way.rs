@@ -114,8 +114,8 @@ impl Fabric {
 }
 
 /// Time from the first bit of `bytes` in packets of at most `packet` bytes, all counted on the
-/// wire, to the arrival of their last bit: one packet goes all the way, and the slowest step carries
-/// the others behind it. Exact for packets of one size on one way, else within one packet.
+/// wire, to the arrival of their last bit: one packet goes all the way, and the slowest step
+/// carries the others behind it. Exact for packets of one size on one way, else within one packet.
 pub fn time_alone(hops: &[Hop], bytes: u64, packet: u64) -> Span {
     time_over(hops, packet.min(bytes), |_| bytes)
 }

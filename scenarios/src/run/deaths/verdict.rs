@@ -313,8 +313,8 @@ fn refusal(why: BadRequest, memory: Option<MemoryError>) -> String {
 // ---- stalls ----------------------------------------------------------------------------------
 
 /// The questions, in this order: does it wait for a receive, or for its program? Was anything of
-/// what it waits for lost, or does it stand in the network? Does it wait for a credit, for an answer
-/// that it never asked for, or for one that it did ask for? Or has it nothing to send?
+/// what it waits for lost, or does it stand in the network? Does it wait for a credit, for an
+/// answer that it never asked for, or for one that it did ask for? Or has it nothing to send?
 fn judge_stall(f: &Facts) -> Verdict {
     let How::Stalled { unrung, waiting, blocked, silent } = f.how else {
         return verdict(Cause::Unexplained, "", String::new());
