@@ -170,15 +170,15 @@ fn a_limit_names_who_waits_for_a_receive() {
 /// What a dead host was about to do does not take place, and hides nothing of what others do.
 #[test]
 fn events_of_a_dead_host_are_not_counted() {
-    let text = "[run]\nlimit = '1s'\n[[program]]\nkind = 'script'\nreceives = 'none'\nqps = 2\n\
+    let text = "[[program]]\nkind = 'script'\nreceives = 'none'\nqps = 2\n\
                 steps = ['recv 64B x2', 'recv 64B qp=1', 'post write 8B', 'wait']\n\
                 [[fault]]\nid = 'dead'\nkind = 'peer-dead'\nhost = 1\nafter = '2ms'\n";
-    let o = outcome(text, &[]);
+    let o = outcome(text, &["run.limit=1s"]);
     assert_eq!(o.exit.kind, ExitKind::NoProgress);
     assert!(o.exit.reason.contains("no doorbell announced them"), "{}", o.exit.reason);
     assert!(o.exit.reason.contains("\"dead\" (peer-dead) killed a host"), "{}", o.exit.reason);
     // A member that stands still for three seconds has its word to say behind that.
-    let group = "[run]\nlimit = '60s'\n[topology]\nkind = 'switch'\nhosts = 7\n[[program]]\n\
+    let group = "[topology]\nkind = 'switch'\nhosts = 7\n[[program]]\n\
                  kind = 'aggregate'\nhosts = 7\nsize = '8B'\niterations = 3\nop = 'write'\n\
                  aggregate = { plan = 'ring', chunk = '128B', element = 'i64', window = 2, \
                  chunk_deadline = '2ms', round_deadline = '30ms' }\n\
@@ -186,5 +186,5 @@ fn events_of_a_dead_host_are_not_counted() {
                  maybe = true\n[[fault]]\nid = 'b'\nkind = 'peer-dead'\nhost = 6\n\
                  after = '979us'\nmaybe = true\n[[fault]]\nid = 'c'\nkind = 'program-stall'\n\
                  host = 4\nafter = '355us'\nbefore = '3.000355s'\nmaybe = true\n";
-    assert_eq!(number(&outcome(group, &[]), "members_failed"), 6.0);
+    assert_eq!(number(&outcome(group, &["run.limit=60s"]), "members_failed"), 6.0);
 }

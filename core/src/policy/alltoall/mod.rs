@@ -37,6 +37,8 @@
 //! something of a member that died. All that end with an error name a host that died, since
 //! confirming what came takes no program there: its peers miss that first. A program that stops
 //! between two pieces of one round, on a host that lives, may have another one of its peers named.
+//! So may one that died where relays add sums: a piece that is ready may wait for one that is not
+//! in the message of both, and who waits for it names the member between.
 //!
 //! # Use
 //!

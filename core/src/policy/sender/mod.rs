@@ -160,8 +160,8 @@ impl Sender {
         self.batch.flush(t).map_err(|e| self.ring_failed(e))
     }
 
-    /// Sees to it that completions tell of everything outstanding, as at the end of a burst: what is
-    /// held goes, and where work requests lie behind the last signalled one an empty one goes
+    /// Sees to it that completions tell of everything outstanding, as at the end of a burst: what
+    /// is held goes, and where work requests lie behind the last signalled one an empty one goes
     /// behind them, signalled. Whether there was need of it. It is outstanding like any other: the
     /// completion that tells of it counts it.
     ///

@@ -328,10 +328,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         peer: peer(world, s, (host, q), at),
         troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
         to_come: to_come(s, world, &[host, q.peer.0]),
-        device_fault: match why {
-            Some(Why::Stopped { threshold, .. }) => stopping_fault(s, world, (host, threshold), at),
-            _ => device_fault(s, world, (host, q.qpn.value()), at),
-        },
+        device_fault: fault_of_device(s, world, (host, q, at), why),
         early: early(world, host, q, longest),
         longest_answer: longest,
         overran: match why {
@@ -341,6 +338,19 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         small_link: small_link::of(world, point, host, q),
         round_trip: round_trip(world, host, q),
         end: world.now(),
+    }
+}
+
+/// The fault that made the NIC give the queue pair up, or stop.
+fn fault_of_device(
+    s: &Scenario,
+    world: &World,
+    (host, q, at): (u32, &NicQp, Time),
+    why: Option<Why>,
+) -> Option<(String, FaultKind)> {
+    match why {
+        Some(Why::Stopped { threshold, .. }) => stopping_fault(s, world, (host, threshold), at),
+        _ => device_fault(s, world, (host, q.qpn.value()), at),
     }
 }
 
