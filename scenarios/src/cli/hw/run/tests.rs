@@ -340,7 +340,7 @@ aggregate = { plan = 'two-hop', group = 2, chunk_deadline = '20ms' }
         assert!(text.contains("was waited for; see what that rank printed"), "{text}");
         assert!(placed.role == Role::Sender);
     }
-    let metric = |name: &str| report.outcome.metrics[name].clone();
+    let metric = |name: &str| report.outcome.metrics[name];
     assert_eq!(metric("sums"), crate::run::Metric::count(0));
     assert_eq!(metric("members_failed"), crate::run::Metric::count(4));
     assert!(!report.outcome.metrics.contains_key("byte_bound"), "a model's");
