@@ -121,13 +121,32 @@ fn an_ack_timer_that_waits_is_told_with_the_least_code_that_is_longer_than_answe
     let o = outcome(tail, &[]);
     let text = note(&o, "timer-waits");
     assert!(text.contains("lower `qp.timeout` (10 ("), "{text}");
-    assert!(text.contains("1 (8.192 us) is the least that is longer"), "{text}");
+    // 8 x 524 us are no more than the 4.194 ms that it waited.
+    assert!(text.contains("8 (1.048 ms) is the least that is longer"), "{text}");
     assert!(text.contains("keep more in flight") && !text.contains("RNR NAKs say"), "{text}");
     // What was sent again is lost too: more in flight would not tell of it.
     let again = tail.replace("nth = 5", "after = '20us'").replace("budget = 1", "budget = 3");
     let o = outcome(&again, &[]);
     let text = note(&o, "timer-waits");
     assert!(text.contains("lost once more") && !text.contains("keep more"), "{text}");
+}
+
+/// A link that is down for a while is no reason to give up sooner than it lasts: who follows the
+/// advice lives.
+#[test]
+fn a_lower_timeout_that_is_advised_outlasts_what_was_seen() {
+    let text = "[qp]\ntimeout = 14\n[[program]]\nkind = 'bandwidth'\nop = 'write'\n\
+                size = '4KiB'\niterations = 2000\n[[fault]]\nid = 'down'\nkind = 'link-down'\n\
+                link = 'host0-host1'\nafter = '120us'\nbefore = '1120us'\n";
+    let o = outcome(text, &[]);
+    let told = note(&o, "timer-waits");
+    let code = told.split(" and ").find_map(|s| s.split_once(" (")?.0.parse::<u8>().ok());
+    let code = code.unwrap_or_else(|| panic!("{told}"));
+    assert!(code < 14, "{told}");
+    let o = outcome(text, &[&format!("qp.timeout={code}")]);
+    assert_eq!(number(&o, "qps_in_error"), 0.0, "timeout {code}");
+    let o = outcome(text, &["qp.timeout=1"]);
+    assert_eq!(number(&o, "qps_in_error"), 1.0, "which is longer than answers take");
 }
 
 /// 16 READs of 8 KiB over a line that they fill to four fifths and a little: it is not the line.

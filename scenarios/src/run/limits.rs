@@ -2,11 +2,11 @@
 //! wait for an answer, send queues that are full, and timers, where no resource is busy.
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{QpState, RnrTimer};
+use doorbell_core::verbs::{AckTimeout, QpState, RnrTimer};
 use doorbell_sim::fabric::End;
 use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::nic::{Nic, NicQp};
-use doorbell_sim::rc::TimeoutMode;
+use doorbell_sim::rc::{AckTimeoutMode, TimeoutMode};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{SwitchPortUse, World};
 
@@ -240,19 +240,22 @@ fn ack_cure(world: &World, host: u32, q: &NicQp) -> String {
             early::advice(mode, answers)
         );
     }
-    let code = q.attr.timeout;
-    let lower = match early::code_above(mode, answers) {
+    let (code, s) = (q.attr.timeout, &q.stats);
+    let tries = u64::from(q.attr.retry_cnt.code()) + 1;
+    let lower = match lower_code(mode, q, answers) {
         _ if matches!(mode, TimeoutMode::Adaptive { .. }) => {
             "this device ignores `qp.timeout`".to_owned()
         }
         Some(least) if least.code() < code.code() => format!(
             "lower `qp.timeout` ({code}): answers took up to {}, and {least} is the least that is \
-             longer",
+             longer and whose {tries} tries outlast what it stood still for",
             Metric::time(answers).text()
         ),
-        _ => format!("`qp.timeout` ({code}) cannot be lower, for answers take as long"),
+        _ => format!(
+            "`qp.timeout` ({code}) is not to be lowered by what was seen: {tries} tries of a \
+             shorter one may be over before an answer comes"
+        ),
     };
-    let s = &q.stats;
     match s.ack_timer_waits_again * 2 > s.ack_timer_waits {
         // Nothing in flight behind it would tell: the peer has told of that gap already.
         true => format!(
@@ -265,6 +268,21 @@ fn ack_cure(world: &World, host: u32, q: &NicQp) -> String {
              (`qp.rq_depth`)"
         ),
     }
+}
+
+/// The lowest code with which the queue pair would have lived as well: its timer is longer than any
+/// answer that was seen, and all of its tries outlast what kept the queue pair waiting. That is
+/// known to be no longer than the timer where the first resend got through, and than all waits
+/// together where one did not. `None`: no answer was seen, or no code is.
+fn lower_code(mode: &TimeoutMode, q: &NicQp, answers: Span) -> Option<AckTimeout> {
+    let above = early::code_above(mode, answers).filter(|_| answers > Span::ZERO)?;
+    let waited = match q.stats.ack_timer_waits_again {
+        0 => mode.interval(q.attr.timeout, 0)?.most,
+        _ => q.stats.ack_timer_waited,
+    };
+    let tries = u64::from(q.attr.retry_cnt.code()) + 1;
+    let outlasts = |t: &AckTimeout| mode.interval(*t, 0).is_some_and(|i| i.least * tries > waited);
+    (above.code()..=AckTimeout::MAX_CODE).filter_map(AckTimeout::new).find(outlasts)
 }
 
 /// What helps against waits for RNR NAKs: receives, and a shorter timer where there is one. The
