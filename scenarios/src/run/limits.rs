@@ -241,7 +241,7 @@ fn ack_cure(world: &World, host: u32, q: &NicQp) -> String {
         );
     }
     let (code, s) = (q.attr.timeout, &q.stats);
-    let tries = u64::from(q.attr.retry_cnt.code()) + 1;
+    let tries = tries(q);
     let lower = match lower_code(mode, q, answers) {
         _ if matches!(mode, TimeoutMode::Adaptive { .. }) => {
             "this device ignores `qp.timeout`".to_owned()
@@ -270,6 +270,11 @@ fn ack_cure(world: &World, host: u32, q: &NicQp) -> String {
     }
 }
 
+/// Transmissions of a packet, the first included, after which no answer is death.
+fn tries(q: &NicQp) -> u64 {
+    u64::from(q.attr.retry_cnt.code()) + 1
+}
+
 /// The lowest code with which the queue pair would have lived as well: its timer is longer than any
 /// answer that was seen, and all of its tries outlast what kept the queue pair waiting. That is
 /// known to be no longer than the timer where the first resend got through, and than all waits
@@ -280,8 +285,8 @@ fn lower_code(mode: &TimeoutMode, q: &NicQp, answers: Span) -> Option<AckTimeout
         0 => mode.interval(q.attr.timeout, 0)?.most,
         _ => q.stats.ack_timer_waited,
     };
-    let tries = u64::from(q.attr.retry_cnt.code()) + 1;
-    let outlasts = |t: &AckTimeout| mode.interval(*t, 0).is_some_and(|i| i.least * tries > waited);
+    let lasts = |t: &AckTimeout| mode.interval(*t, 0).map(|i| i.least * tries(q));
+    let outlasts = |t: &AckTimeout| lasts(t).is_some_and(|span| span > waited);
     (above.code()..=AckTimeout::MAX_CODE).filter_map(AckTimeout::new).find(outlasts)
 }
 

@@ -12,7 +12,7 @@ use doorbell_core::transport::{
 };
 use doorbell_core::units::{Span, Time};
 
-use super::common::{Failure, Results, Window};
+use super::common::{Failure, Results, Window, round_start};
 use super::sparse::Kept;
 
 /// Configuration of a [`Summand`].
@@ -219,15 +219,7 @@ impl Summand {
             let ready = self.step_from + training.ready(self.round % u64::from(training.buckets));
             return (ready, ready + late);
         }
-        let from = match c.interval {
-            Some(interval) => self.epoch + interval * self.round,
-            None if self.round == 0 => self.epoch,
-            None => {
-                let at = self.results.last.unwrap_or(now) + late;
-                return (at.max(now), at);
-            }
-        };
-        (from, from + late)
+        round_start(now, (self.epoch, c.interval), (self.round, late), self.results.last)
     }
 
     fn go_on<T: Control>(

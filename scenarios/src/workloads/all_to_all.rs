@@ -11,7 +11,7 @@ use doorbell_core::policy::alltoall::{
 use doorbell_core::transport::{Contents, Control, Next, Program, WaitSet};
 use doorbell_core::units::{Span, Time};
 
-use super::common::{Failure, Results, Window};
+use super::common::{Failure, Results, Window, round_start};
 
 /// What one member has of an exchange, as planned: of all its tokens, also of those that do not
 /// move in a run.
@@ -113,11 +113,9 @@ impl Exchanger {
             Stage::Ready => {
                 let now = t.now();
                 let epoch = self.config.epoch.expect("it is connected");
-                let from = match self.config.interval {
-                    Some(interval) => epoch + interval * self.round,
-                    None if self.round == 0 => epoch,
-                    None => now,
-                };
+                let clock = (epoch, self.config.interval);
+                let round = (self.round, Span::ZERO);
+                let (from, _) = round_start(now, clock, round, self.results.last);
                 if now < from {
                     return Ok(Next::Wait { on: WaitSet::EMPTY, until: Some(from) });
                 }

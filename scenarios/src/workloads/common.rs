@@ -466,6 +466,25 @@ impl Poster {
     }
 }
 
+/// From when a round of a group counts, and when a member that is `late` joins it: each at its time
+/// where rounds have an interval, else as soon as the member's `last` one was over.
+pub(super) fn round_start(
+    now: Time,
+    (epoch, interval): (Time, Option<Span>),
+    (round, late): (u64, Span),
+    last: Option<Time>,
+) -> (Time, Time) {
+    let from = match interval {
+        Some(interval) => epoch + interval * round,
+        None if round == 0 => epoch,
+        None => {
+            let at = last.unwrap_or(now) + late;
+            return (at.max(now), at);
+        }
+    };
+    (from, from + late)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

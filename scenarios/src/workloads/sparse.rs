@@ -15,7 +15,7 @@ use doorbell_core::transport::{Control, Next, Program, WaitSet};
 use doorbell_core::units::{Span, Time};
 
 use super::aggregate::{Sums, contribution};
-use super::common::{Failure, Results, Window};
+use super::common::{Failure, Results, Window, round_start};
 
 /// Configuration of a [`SparseSummand`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -145,12 +145,7 @@ impl SparseSummand {
         let c = &self.config;
         let late = c.late.get(self.round).copied().unwrap_or(Span::ZERO);
         let epoch = c.epoch.expect("it is connected");
-        let from = match (c.interval, self.results.last) {
-            (Some(interval), _) => epoch + interval * self.round as u64,
-            (None, None) => epoch,
-            (None, Some(_)) => now,
-        };
-        (from, from + late)
+        round_start(now, (epoch, c.interval), (self.round as u64, late), self.results.last)
     }
 
     fn go_on<T: Control>(&mut self, t: &mut T, from: Time) -> Result<Next, AggregateError> {
@@ -255,5 +250,18 @@ mod tests {
         run_all(&mut all);
         let wrong: Vec<u64> = all[..3].iter().map(|p| p.results().sums.unwrap().wrong).collect();
         assert_eq!(wrong, [2, 2, 2]);
+    }
+
+    /// Late in each round, and without a clock: a member joins so much later than it was done.
+    #[test]
+    fn late_members_without_an_interval_go_on() {
+        let mut all = summands(Reduce::SumI64, 10, Route::Direct);
+        for p in &mut all {
+            (p.config.interval, p.config.late) = (None, vec![Span::from_us(5); 3]);
+        }
+        run_all(&mut all);
+        for r in all.iter().map(SparseSummand::results) {
+            assert_eq!((r.sums.unwrap().complete, r.sums.unwrap().wrong), (3, 0));
+        }
     }
 }
