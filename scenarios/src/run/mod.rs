@@ -5,6 +5,8 @@
 mod advice_tests;
 mod batch;
 mod bottleneck;
+#[cfg(test)]
+mod class_tests;
 pub(crate) mod congestion;
 mod credits;
 mod deaths;
@@ -47,6 +49,7 @@ pub(crate) mod network;
 #[cfg(test)]
 mod nic_tests;
 mod outcome;
+mod pauses;
 mod places;
 mod ports;
 #[cfg(test)]

@@ -146,6 +146,10 @@ pub struct QpStats {
     pub longest_answer: Span,
     /// The request that is being timed, and when it left.
     pub(super) timed: Option<(Psn, Time)>,
+    /// When its first request went to a processing unit.
+    pub first_sent: Option<Time>,
+    /// Of a UD QP: port and UDP source port of the address handle of its last datagram.
+    pub last_datagram: Option<(HostId, PortId, u16)>,
     /// The last request that it took and had not taken before had been sent again.
     pub(super) takes_resends: bool,
     /// Requests that the ack timer of the peer sent again and that had come before: the timer was
@@ -307,6 +311,16 @@ impl NicQp {
             s.rd_atomic_waits += u64::from(waits);
         }
         Some(NextPacket { desc, read: None, reason })
+    }
+
+    /// The first packet of a message went to a processing unit.
+    pub(super) fn note_begun(&mut self, now: Time, wqe: u32) {
+        self.stats.first_sent.get_or_insert(now);
+        if self.ty == QpType::Ud
+            && let Some(to) = self.sq.slot(wqe).and_then(|s| s.effective().dest)
+        {
+            self.stats.last_datagram = Some((to.host, to.port, to.udp_source_port));
+        }
     }
 
     /// A request was judged; `again`: it had been taken before.

@@ -14,11 +14,13 @@ use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::codec::Ecn;
 use crate::wire::{Packet, PacketId, Packets, Payload, Remark};
 
-/// What of the port a QP waits for: the room of its traffic class, from 1 on. 0: all that waits
-/// there counts, since the class of a datagram is a matter of its address handle.
+/// What of the port a QP waits for: the room of a traffic class, that of its connection, or of the
+/// address handle of its next datagram.
 fn room(env: &Env<'_>, q: &NicQp) -> usize {
-    let class = env.port.class_of(q.attr.path.sl.code());
-    if q.ty == QpType::Ud { 0 } else { 1 + usize::from(class) }
+    let next = || q.sq.slot(q.requester.as_ref()?.next_wqe()?)?.effective().dest;
+    let datagram = if q.ty == QpType::Ud { next() } else { None };
+    let sl = datagram.map_or(q.attr.path.sl, |to| to.sl);
+    usize::from(env.port.class_of(sl.code()))
 }
 
 impl Nic {
@@ -79,10 +81,7 @@ impl Nic {
     fn tx_full(&self, env: &mut Env<'_>, room: usize) -> bool {
         let port = env.port.egress(self.port);
         let waiting = port.waiting_bytes();
-        let in_room = match room.checked_sub(1) {
-            None => waiting,
-            Some(class) => port.waiting_bytes_of(class as u8),
-        };
+        let in_room = port.waiting_bytes_of(room as u8);
         if u64::from(self.tx_bytes) + in_room < u64::from(self.cfg.tx_buffer) {
             return false;
         }
@@ -143,6 +142,7 @@ impl Nic {
             if q.sq.slot(desc.wqe).is_some_and(|s| !s.carried) {
                 service += c.pu_fetched;
             }
+            q.note_begun(env.now, desc.wqe);
             // A WQE that is sent again was started long ago.
             let end = desc.wqe.wrapping_add(1);
             if end.wrapping_sub(q.sq.started).cast_signed() > 0 {

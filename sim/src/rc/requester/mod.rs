@@ -374,6 +374,11 @@ impl Requester {
         self.congestion_window = if asks { open } else { open.max(out + 1) };
     }
 
+    /// The WQE of the next packet that is no retransmission.
+    pub fn next_wqe(&self) -> Option<u32> {
+        self.queue.get(self.cursor).map(|entry| entry.job.wqe)
+    }
+
     /// Whether every message that had begun is complete.
     pub fn drained(&self) -> bool {
         self.packet == 0 && self.done == self.cursor
