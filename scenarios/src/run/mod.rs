@@ -23,6 +23,7 @@ mod fallback;
 #[cfg(test)]
 mod fault_tests;
 mod faults;
+mod fetches;
 mod figures;
 mod flow_figures;
 #[cfg(test)]
@@ -73,6 +74,7 @@ mod timeline;
 mod tuning;
 mod waiting;
 mod watch;
+mod windows;
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -23,7 +23,7 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    congestion, credits, deaths, drops, early, effective, exchanges, fallback, faults,
+    congestion, credits, deaths, drops, early, effective, exchanges, fallback, faults, fetches,
     flow_figures, head_of_line, limits, moves, pauses, ports, receives, series, sums, switches,
     timeline, tuning, waiting, watch,
 };
@@ -235,7 +235,7 @@ fn collect(
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
     fallback::collect(point, &mut out);
-    limits::collect(world, point, last.since(first), &mut out);
+    limits::collect(world, point, &all, last.since(first), &mut out);
     head_of_line::collect(world, &all, &mut out);
     pauses::collect(&point.scenario, world, last.since(first), &mut out);
     receives::lost_completions(world, &mut out);
@@ -245,6 +245,7 @@ fn collect(
     waiting::collect(world, &mut out);
     limits::timers(world, first, &mut out);
     limits::send_queue(point, &all, last.since(first), &mut out);
+    fetches::collect(world, point, last.since(first), &mut out);
     watch::collect(world, &point.scenario, &mut out);
     ports::collect(world, &mut out);
     let table = |r| series::collect(point, r, placed, world);

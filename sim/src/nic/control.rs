@@ -261,8 +261,10 @@ impl Nic {
         q.tells_drained = false;
         (q.cnp_from, q.owes_becn) = (Time::ZERO, false);
         q.asked_before_reset = q.asked_in_port;
-        let mut arrived: Vec<PacketId> = q.rx_wait.drain(..).collect();
-        arrived.extend(q.kept.drain(..).map(|(_, packet)| packet));
+        let first = q.rx_wait.front().copied();
+        let mut arrived: Vec<(PacketId, u32)> =
+            q.rx_wait.drain(..).map(|a| (a.packet, a.room)).collect();
+        arrived.extend(q.kept.drain(..).map(|(_, packet)| (packet, 0)));
         let writes: Vec<HostWrite> = q.held_writes.drain(..).collect();
         let cqs = [q.send_cq, q.recv_cq];
         let unsent = q.tx_req.clear().chain(q.tx_resp.clear()).collect::<Vec<_>>();
@@ -273,8 +275,12 @@ impl Nic {
         for packet in unsent {
             env.packets.remove(packet.0);
         }
-        for packet in arrived {
+        if let Some(first) = first {
+            self.recv_queue(qp).forget(first.turn, qp);
+        }
+        for (packet, room) in arrived {
             self.discard(env, packet, Refused::State(QpState::Reset));
+            self.rx_leaves(env, room);
         }
         for write in writes {
             match write {

@@ -9,7 +9,7 @@ use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
 use super::congestion::QpFlow;
 use super::overtaken::Placing;
 use super::postmortem::Death;
-use super::queues::{RecvQueue, SendQueue};
+use super::queues::{RecvQueue, SendQueue, Turn};
 use super::sight::Sight;
 use super::wqe::RqWqe;
 use crate::memory::{MemoryError, RegionKind};
@@ -73,6 +73,15 @@ impl TxFifo {
         self.first = self.first.wrapping_add(1);
         Some(job.packet)
     }
+}
+
+/// A request that a receive unit is done with.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Arrival {
+    pub packet: PacketId,
+    pub turn: Turn,
+    /// Bytes of the receive buffer that it holds until it goes on.
+    pub room: u32,
 }
 
 /// A write of the NIC to host memory on behalf of a QP.
@@ -247,8 +256,8 @@ pub struct NicQp {
     pub(super) tx_resp: TxFifo,
     /// ATOMICs accepted whose word has not been changed yet.
     pub(super) atomics: u32,
-    /// Packets behind one that waits for a receive WQE or for an ATOMIC.
-    pub(super) rx_wait: VecDeque<PacketId>,
+    /// Requests that wait for a receive WQE or for an ATOMIC, and those behind them.
+    pub(super) rx_wait: VecDeque<Arrival>,
     pub(super) current_recv: Option<RqWqe>,
     /// UDP source port of its packets.
     pub udp_source_port: u16,

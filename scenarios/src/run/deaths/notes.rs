@@ -15,7 +15,7 @@ use super::facts::round_trip;
 use super::verdict::receive_status;
 use super::words::{between, counter_of, plural, qp_name, refused_word, time};
 use super::{QpRow, port_counters};
-use crate::run::{ExitKind, Note, NoteKind, Outcome};
+use crate::run::{ExitKind, Note, NoteKind, Outcome, receives};
 
 /// Notes of one kind in full; the rest is counted.
 const MAX_NOTES: usize = 4;
@@ -170,7 +170,8 @@ pub(super) fn naks_too_soon(world: &World, out: &mut Outcome) {
 /// other depth would have to serve.
 pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
     let mut all = Vec::new();
-    let taken = |q: &RecvQueue| ended.then(|| q.posted() - u64::from(q.len()));
+    let taken =
+        |q: &RecvQueue, on_way: u64| ended.then(|| (q.posted() - u64::from(q.len()), on_way));
     for (h, host) in (0..).zip(world.hosts()) {
         let mut shared: BTreeMap<(PortId, u32), u64> = BTreeMap::new();
         for (_, q) in host.qps() {
@@ -182,13 +183,16 @@ pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
                 Some(srq) => *shared.entry((Nic::port_of(q.qpn), srq)).or_default() += naks,
                 None => {
                     let name = format!("the receive queue of {}", qp_name(h, q.qpn));
-                    all.push((dry_text(&name, &q.rq, taken(&q.rq), "qp.rq_depth", naks), naks));
+                    let enough = taken(&q.rq, receives::on_way(world, h, [q]));
+                    all.push((dry_text(&name, &q.rq, enough, "qp.rq_depth", naks), naks));
                 }
             }
         }
         for ((port, srq), naks) in shared {
             let Some(queue) = host.nic(port.index()).srq(srq) else { continue };
-            let enough = taken(queue);
+            let of = |q: &&NicQp| q.srq == Some(srq) && Nic::port_of(q.qpn) == port;
+            let sharers = host.qps().map(|(_, q)| q).filter(of);
+            let enough = taken(queue, receives::on_way(world, h, sharers));
             let name = format!("SRQ {srq} of host {h}");
             all.push((dry_text(&name, queue, enough, "srq.depth", naks), naks));
         }
@@ -199,7 +203,7 @@ pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
 fn dry_text(
     name: &str,
     queue: &RecvQueue,
-    enough: Option<u64>,
+    enough: Option<(u64, u64)>,
     setting: &str,
     naks: u64,
 ) -> String {
@@ -213,10 +217,7 @@ fn dry_text(
         );
     }
     let bound = match enough {
-        Some(n) if n > u64::from(depth) => format!(
-            "; {n} are enough however fast they come, since that many are taken in all: fewer will \
-             do if the receiver keeps up"
-        ),
+        Some((n, on_way)) if n > u64::from(depth) => receives::enough(n, depth.into(), on_way),
         _ => String::new(),
     };
     format!(
