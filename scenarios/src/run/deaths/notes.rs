@@ -15,6 +15,7 @@ use super::facts::round_trip;
 use super::verdict::receive_status;
 use super::words::{between, counter_of, plural, qp_name, refused_word, time};
 use super::{QpRow, port_counters};
+use crate::format::{Receives, Scenario};
 use crate::run::{ExitKind, Note, NoteKind, Outcome};
 
 /// Notes of one kind in full; the rest is counted.
@@ -168,8 +169,11 @@ pub(super) fn naks_too_soon(world: &World, out: &mut Outcome) {
 /// Receive queues that ran dry: each refusal costs the sender an RNR timer.
 /// `ended`: every program has done all that it was to do, so as many receives were taken as any
 /// other depth would have to serve.
-pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
+pub(super) fn receives_too_few(world: &World, s: &Scenario, ended: bool, out: &mut Outcome) {
+    let by_steps = s.program.iter().all(|p| p.receives == Receives::None);
     let mut all = Vec::new();
+    // Steps post one by one what they post, whatever there is room for.
+    let rq = (!by_steps).then_some("qp.rq_depth");
     let taken = |q: &RecvQueue| ended.then(|| q.posted() - u64::from(q.len()));
     for (h, host) in (0..).zip(world.hosts()) {
         let mut shared: BTreeMap<(PortId, u32), u64> = BTreeMap::new();
@@ -182,7 +186,7 @@ pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
                 Some(srq) => *shared.entry((Nic::port_of(q.qpn), srq)).or_default() += naks,
                 None => {
                     let name = format!("the receive queue of {}", qp_name(h, q.qpn));
-                    all.push((dry_text(&name, &q.rq, taken(&q.rq), "qp.rq_depth", naks), naks));
+                    all.push((dry_text(&name, &q.rq, taken(&q.rq), rq, naks), naks));
                 }
             }
         }
@@ -190,7 +194,7 @@ pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
             let Some(queue) = host.nic(port.index()).srq(srq) else { continue };
             let enough = taken(queue);
             let name = format!("SRQ {srq} of host {h}");
-            all.push((dry_text(&name, queue, enough, "srq.depth", naks), naks));
+            all.push((dry_text(&name, queue, enough, Some("srq.depth"), naks), naks));
         }
     }
     warn(out, "receives-too-few", all);
@@ -200,18 +204,24 @@ fn dry_text(
     name: &str,
     queue: &RecvQueue,
     enough: Option<u64>,
-    setting: &str,
+    setting: Option<&str>,
     naks: u64,
 ) -> String {
     let depth = queue.depth();
     if queue.posted() == 0 {
         return format!(
-            "{name} was empty all the time: {} sent, and no receive was ever posted (a larger \
-             `{setting}` changes nothing); post receives: a script does by `recv`, and its peer \
-             without `receives = \"none\"`",
+            "{name} was empty all the time: {} sent, and no receive was ever posted; post \
+             receives: a script does by `recv`, and its peer without `receives = \"none\"`",
             plural(naks, "RNR NAK")
         );
     }
+    let naks = plural(naks, "RNR NAK");
+    let Some(setting) = setting else {
+        return format!(
+            "{name} ran dry: {naks} sent, lowest fill 0; post receives sooner, or more of them: \
+             steps post them (`recv`)"
+        );
+    };
     let bound = match enough {
         Some(n) if n > u64::from(depth) => format!(
             "; {n} are enough however fast they come, since that many are taken in all: fewer will \
@@ -220,9 +230,8 @@ fn dry_text(
         _ => String::new(),
     };
     format!(
-        "{name} ran dry: {} sent, lowest fill 0 of {depth}; post receives faster, or more of them \
-         (`{setting}`){bound}",
-        plural(naks, "RNR NAK")
+        "{name} ran dry: {naks} sent, lowest fill 0 of {depth}; post receives faster, or more of \
+         them (`{setting}`){bound}"
     )
 }
 
