@@ -231,11 +231,12 @@ pub(super) fn timers(world: &World, first: Time, out: &mut Outcome) {
     let Some((time, h, q)) = worst else { return };
     let s = &q.stats;
     let parts = [
-        (s.ack_timer_waits, s.ack_timer_waited, "expiries of the ack timer"),
-        (s.rnr_waits, s.rnr_waited, "waits for RNR NAKs"),
+        (s.ack_timer_waits, s.ack_timer_waited, ["expiry", "expiries"], "of the ack timer"),
+        (s.rnr_waits, s.rnr_waited, ["wait", "waits"], "for RNR NAKs"),
     ];
-    let part = |(n, took, what): &(u64, Span, &str)| {
-        format!("{n} {what} took {}", Metric::time(*took).text())
+    let part = |(n, took, words, what): &(u64, Span, [&str; 2], &str)| {
+        let word = words[usize::from(*n != 1)];
+        format!("{n} {word} {what} took {}", Metric::time(*took).text())
     };
     let parts: Vec<_> = parts.iter().filter(|(n, ..)| *n > 0).map(part).collect();
     // The longer of both waits first: its cure is worth more.
@@ -261,11 +262,11 @@ pub(super) fn timers(world: &World, first: Time, out: &mut Outcome) {
 
 /// What helps against waits for the ack timer.
 fn ack_cure(world: &World, host: u32, q: &NicQp) -> String {
-    let answers = early::longest_answer(world, q);
+    let answers = early::longest_answer(world);
     let mode = early::mode_of(world, host, q);
-    if early::early(world, host, q, answers).is_some() {
+    if early::early(world, host, q).is_some() {
         return format!(
-            "The ack timer expires before answers can have come, up to {}: {}",
+            "The ack timer expires before answers that come up to {} after its start: {}",
             Metric::time(answers).text(),
             early::advice(mode, answers)
         );
@@ -292,11 +293,17 @@ fn ack_cure(world: &World, host: u32, q: &NicQp) -> String {
             "The ack timer waited mostly for what had been sent again and was lost once more, of \
              which no later packet tells: {lower}"
         ),
-        false => format!(
-            "The ack timer waits for what no later packet shows to be lost, the last of what is in \
-             flight: {lower}, or keep more in flight, which takes as many receives at the peer \
-             (`qp.rq_depth`)"
-        ),
+        false => {
+            let takes = early::peer_of(world, host, q).is_some_and(|p| p.rq.posted() > 0);
+            let receives = match takes {
+                true => ", which takes as many receives at the peer (`qp.rq_depth`)",
+                false => "",
+            };
+            format!(
+                "The ack timer waits for what no later packet shows to be lost, the last of what \
+                 is in flight: {lower}, or keep more in flight{receives}"
+            )
+        }
     }
 }
 
@@ -382,7 +389,7 @@ pub(super) fn send_queue(
     let qps = program(p).qps.value();
     let text = format!(
         "program {} had messages to send and no room in its send queues for {} of {}: a queue that \
-         is full waits for completions, so {} of {depth} (`qp.sq_depth`) sends {} for each answer \
+         is full waits for completions, so {} of {depth} (`qp.sq_depth`) sends {} each time round \
          and no more, whatever the link carries; raise `qp.sq_depth`, or use more queue pairs \
          (`qps`)",
         p.program,

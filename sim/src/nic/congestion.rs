@@ -459,6 +459,7 @@ impl Nic {
             sl: np.sl.unwrap_or(sl),
             ecn: Ecn::Ect0,
             becn: true,
+            expiries: 0,
             pkey: self.pkey(q),
             remark: None,
         }));

@@ -11,7 +11,7 @@ use super::qp::{Context, Deferred, HostWrite, TxFifo};
 use super::queues::{CompletionQueue, RecvQueue, SendQueue};
 use super::sight::Sight;
 use super::wqe::{Landing, RqWqe, Wqe};
-use super::{Nic, NicQp, QpStats};
+use super::{AnswerWaits, Nic, NicQp, QpStats};
 use crate::memory::RegionKind;
 use crate::rc::{Requester, RequesterConfig, Responder, ResponderConfig};
 use crate::wire::{HostId, PacketId, PortId, udp_source_port};
@@ -82,6 +82,7 @@ impl Nic {
             requester: None,
             responder: None,
             stats: QpStats::default(),
+            waits: AnswerWaits::default(),
             last_progress: Time::ZERO,
             last_placed: Time::ZERO,
             placing: Default::default(),
@@ -245,7 +246,7 @@ impl Nic {
         q.life += 1;
         q.reset_at = Some(env.now);
         q.fresh_duplicates = None;
-        (q.stats.timed, q.stats.takes_resends) = (None, false);
+        q.waits.reset();
         q.counters = q.hw_counters();
         q.sq.reset();
         q.rq.reset(posted);

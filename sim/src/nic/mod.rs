@@ -22,8 +22,10 @@
 //! | `check.rs` | whether a packet belongs to a connection of this port |
 //! | `overtaken.rs` | completions that overtake their payload |
 //! | `paging.rs` | accesses to pages on demand that are not there |
+//! | `answers.rs` | which transmission an answer answers |
 //! | `postmortem.rs` | what is kept for the question why a QP died |
 
+mod answers;
 mod cache;
 mod check;
 mod complete;
@@ -52,6 +54,7 @@ use std::collections::{BTreeMap, VecDeque};
 use doorbell_core::units::{BitRate, Ratio, Span, Time};
 use doorbell_core::verbs::{AsyncEventKind, Qpn};
 
+pub use answers::AnswerWaits;
 pub use cache::Cache;
 pub use complete::NicAsync;
 pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};

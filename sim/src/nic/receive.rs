@@ -72,7 +72,10 @@ impl Nic {
         let qp = match self.admit(&env.packets[packet.0]) {
             Ok(qp) => qp,
             Err(_) if is_cnp(&env.packets[packet.0].desc) => return self.ignore_cnp(env, packet),
-            Err(why) => return self.discard(env, packet, why),
+            Err(why) => {
+                self.note_late_answer(env.now, &env.packets[packet.0]);
+                return self.discard(env, packet, why);
+            }
         };
         if self.context_held(env, qp, Deferred::Rx(packet)) {
             self.rx_buffer(env, packet);
@@ -266,8 +269,10 @@ impl Nic {
         q.stats.rx_requests += u64::from(!matches!(verdict, Accept::Drop(_)));
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
         let arrived = Arrived::of(&env.packets[packet.0]);
-        let reason = env.packets.remove(packet.0).reason();
-        q.note_taken(reason, again, &verdict);
+        let taken = env.packets.remove(packet.0);
+        let reason = taken.reason();
+        q.waits.came(taken.expiries);
+        q.note_taken(reason, again);
         let Sender { host, port, qp: from } = arrived.from;
         let subject = subject(host, port, from, desc.wqe);
         match verdict {
@@ -698,13 +703,11 @@ impl Nic {
         let Some(requester) = q.requester.as_mut() else {
             return self.refuse_packet(env.now, arrived, Refused::State(state));
         };
-        let before = requester.unacked_psn();
+        let (before, timer) = (requester.unacked_psn(), requester.ack_timer_since());
         let received = requester.on_packet(env.now, &p.desc);
-        // An answer to what was sent again, or came before, times nothing; nor does a NAK.
-        q.note_answer(env.now, p.remark.is_none(), &received);
-        let Some(requester) = q.requester.as_mut() else { return };
         if requester.unacked_psn() != before && !requester.failed() {
             q.acknowledged = Some(env.now);
+            q.waits.answered(env.now, p.expiries, timer);
         }
         if q.flow.is_some() {
             self.after_response(env, qp, (before, p.becn), &received);
@@ -719,6 +722,7 @@ impl Nic {
             }
             Received::Nothing | Received::Recover { .. } | Received::Error { .. } => {}
             Received::Drop(why) => {
+                self.note_late_answer(env.now, &p);
                 let why = unused(&p.desc, why, QKey::default());
                 self.refuse_packet(env.now, arrived, why);
             }

@@ -289,7 +289,8 @@ impl Nic {
             ecn: Ecn::Ect0,
             becn: false,
             pkey: self.pkey(q),
-            remark: Remark::because(reason, q.stats.takes_resends && !desc.opcode.is_request()),
+            expiries: q.waits.of_packet(desc.opcode.is_request()),
+            remark: Remark::because(reason),
         }))
     }
 
@@ -391,7 +392,7 @@ impl Nic {
 
     fn send(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
         let p = &env.packets[packet.0];
-        let (desc, start, first) = (p.desc, env.now, p.reason().is_none());
+        let (desc, start) = (p.desc, env.now);
         let bytes = self.rc.wire_bytes(desc.opcode, desc.len);
         self.tx_bytes -= bytes;
         self.stats.tx_packets += 1;
@@ -400,7 +401,7 @@ impl Nic {
         let left = env.transmit(packet, bytes);
         if Self::hears_departure(&desc) {
             match left {
-                Some(at) => self.asked_at(env, qp, (&desc, first), at),
+                Some(at) => self.asked_at(env, qp, &desc, at),
                 None => self.qp_mut(qp).expect("it sends").asked_in_port += 1,
             }
         }
@@ -414,14 +415,14 @@ impl Nic {
     /// A packet that waited in the port leaves; its last bit at `left`.
     pub fn on_departure(&mut self, env: &mut Env<'_>, packet: PacketId, left: Time) {
         let p = &env.packets[packet.0];
-        let (desc, qp, first) = (p.desc, p.src_qp, p.reason().is_none());
+        let (desc, qp) = (p.desc, p.src_qp);
         let Some(q) = self.qp_mut(qp) else { return };
         q.asked_in_port -= 1;
         if q.asked_before_reset > 0 {
             q.asked_before_reset -= 1;
             return;
         }
-        self.asked_at(env, qp, (&desc, first), left);
+        self.asked_at(env, qp, &desc, left);
     }
 
     /// Whether the NIC wants to hear of a packet's departure.
@@ -429,21 +430,11 @@ impl Nic {
         desc.ack_req && desc.opcode.is_request()
     }
 
-    /// A request that asks for a response leaves: the ack timer may start. `first`: it was not sent
-    /// before.
-    fn asked_at(
-        &mut self,
-        env: &mut Env<'_>,
-        qp: u32,
-        (desc, first): (&PacketDesc, bool),
-        left: Time,
-    ) {
+    /// A request that asks for a response leaves: the ack timer may start.
+    fn asked_at(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, left: Time) {
         let Some(q) = self.qp_mut(qp) else { return };
         if let Some(r) = q.requester.as_mut() {
             r.on_departure(desc, left);
-            if first && !r.completes_at_link() {
-                q.stats.timed.get_or_insert((desc.psn, left));
-            }
             self.arm_timer(env, qp);
             self.note_departure(qp, desc, left);
         }

@@ -15,6 +15,7 @@ use super::facts::round_trip;
 use super::verdict::receive_status;
 use super::words::{between, counter_of, plural, qp_name, refused_word, time};
 use super::{QpRow, port_counters};
+use crate::format::{Receives, Scenario};
 use crate::run::{ExitKind, Note, NoteKind, Outcome, receives};
 
 /// Notes of one kind in full; the rest is counted.
@@ -168,8 +169,11 @@ pub(super) fn naks_too_soon(world: &World, out: &mut Outcome) {
 /// Receive queues that ran dry: each refusal costs the sender an RNR timer.
 /// `ended`: every program has done all that it was to do, so as many receives were taken as any
 /// other depth would have to serve.
-pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
+pub(super) fn receives_too_few(world: &World, s: &Scenario, ended: bool, out: &mut Outcome) {
+    let by_steps = s.program.iter().all(|p| p.receives == Receives::None);
     let mut all = Vec::new();
+    // Steps post one by one what they post, whatever there is room for.
+    let rq = (!by_steps).then_some("qp.rq_depth");
     let taken =
         |q: &RecvQueue, on_way: u64| ended.then(|| (q.posted() - u64::from(q.len()), on_way));
     for (h, host) in (0..).zip(world.hosts()) {
@@ -184,7 +188,7 @@ pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
                 None => {
                     let name = format!("the receive queue of {}", qp_name(h, q.qpn));
                     let enough = taken(&q.rq, receives::on_way(world, h, [q]));
-                    all.push((dry_text(&name, &q.rq, enough, "qp.rq_depth", naks), naks));
+                    all.push((dry_text(&name, &q.rq, enough, rq, naks), naks));
                 }
             }
         }
@@ -194,7 +198,7 @@ pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
             let sharers = host.qps().map(|(_, q)| q).filter(of);
             let enough = taken(queue, receives::on_way(world, h, sharers));
             let name = format!("SRQ {srq} of host {h}");
-            all.push((dry_text(&name, queue, enough, "srq.depth", naks), naks));
+            all.push((dry_text(&name, queue, enough, Some("srq.depth"), naks), naks));
         }
     }
     warn(out, "receives-too-few", all);
@@ -204,26 +208,31 @@ fn dry_text(
     name: &str,
     queue: &RecvQueue,
     enough: Option<(u64, u64)>,
-    setting: &str,
+    setting: Option<&str>,
     naks: u64,
 ) -> String {
     let depth = queue.depth();
     if queue.posted() == 0 {
         return format!(
-            "{name} was empty all the time: {} sent, and no receive was ever posted (a larger \
-             `{setting}` changes nothing); post receives: a script does by `recv`, and its peer \
-             without `receives = \"none\"`",
+            "{name} was empty all the time: {} sent, and no receive was ever posted; post \
+             receives: a script does by `recv`, and its peer without `receives = \"none\"`",
             plural(naks, "RNR NAK")
         );
     }
+    let naks = plural(naks, "RNR NAK");
+    let Some(setting) = setting else {
+        return format!(
+            "{name} ran dry: {naks} sent, lowest fill 0; post receives sooner, or more of them: \
+             steps post them (`recv`)"
+        );
+    };
     let bound = match enough {
         Some((n, on_way)) if n > u64::from(depth) => receives::enough(n, depth.into(), on_way),
         _ => String::new(),
     };
     format!(
-        "{name} ran dry: {} sent, lowest fill 0 of {depth}; post receives faster, or more of them \
-         (`{setting}`){bound}",
-        plural(naks, "RNR NAK")
+        "{name} ran dry: {naks} sent, lowest fill 0 of {depth}; post receives faster, or more of \
+         them (`{setting}`){bound}"
     )
 }
 

@@ -145,6 +145,8 @@ pub struct Requester {
     asked: Asked,
     recovery: State,
     timer: Timer,
+    /// When the ack timer was last started.
+    started: Time,
     /// Expiries of the ack timer, retries and RNR retries since the last progress.
     expired: u32,
     retries: u32,
@@ -205,6 +207,7 @@ impl Requester {
             asked: Asked::new(cfg.sq_psn),
             recovery: cfg.recovery.build(),
             timer: Timer::Idle,
+            started: Time::ZERO,
             expired: 0,
             retries: 0,
             rnr_retries: 0,
