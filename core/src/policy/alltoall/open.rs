@@ -71,6 +71,7 @@ impl AllToAll {
         let mut member = Self {
             mesh,
             chunk: schedule.chunk,
+            apart: schedule.apart,
             hops: schedule.hops(),
             outbox_bytes,
             inbox_bytes,
