@@ -36,17 +36,18 @@
 //!
 //! Members may end differently: who has all that is for it is done, though another one may miss
 //! something of a member that died. All that end with an error name the one that is gone, a host
-//! that died or a program that stopped on a host that lives: who waits for others itself says so to
-//! those who may wait for it (a WRITE of 8 bytes every quarter of `hop_deadline`, and none in a round
-//! that takes less), and is not taken for the cause. Once all are connected that is so of one that is
-//! gone; of two, either may be named.
+//! that died or a program that stopped on a host that lives: who waits for others itself says so
+//! to those who may wait for it (a WRITE of 8 bytes every quarter of `hop_deadline`, and none in a
+//! round that takes less), and is not taken for the cause. Once all are connected that is so of one
+//! that is gone; of two, either may be named.
 //!
 //! # Use
 //!
 //! [`AllToAll::open`], [`AllToAll::connect`] until it is complete; then per round: fill
 //! [`AllToAll::outbox`], [`AllToAll::begin`], [`AllToAll::step`] until it is complete, and read
 //! [`AllToAll::inbox`], where [`Schedule::arrivals`] says what is where. What a member has for
-//! itself does not move.
+//! itself does not move. [`RoundTrip`] has two exchanges take turns: tokens go to their experts,
+//! and the sums of what those make of them come back.
 
 mod add;
 mod config;
@@ -56,12 +57,14 @@ mod schedule;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod trip;
 
 pub use crate::policy::aggregate::{AggregateError, Progress};
 pub use config::AllToAllConfig;
 pub use plan::{Exchange, ExchangeError, Part, Route, Slice, Traffic};
 pub use schedule::{Arrival, Schedule};
 pub use sums::Total;
+pub use trip::RoundTrip;
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -69,7 +72,7 @@ use core::cmp::Ordering;
 use add::Add;
 
 use crate::policy::aggregate::Place;
-use crate::policy::mesh::{Heard, Mesh, Tag, Waits};
+use crate::policy::mesh::{Mesh, Tag, Waits};
 use crate::transport::{
     Control, Data, DestroyError, Range, RecvQueue, SendOp, SendWr, Sge, Transport, WaitSet,
 };
@@ -213,14 +216,7 @@ impl AllToAll {
 
     fn advance<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
         let now = t.now();
-        for n in 0..self.mesh.poll(t)? {
-            if let Heard::Chunk { channel, tag, len, .. } = self.mesh.hear(n)? {
-                let rank = self.mesh.channels[channel].peer;
-                self.taken += 1;
-                self.peers[channel].arrive((rank, tag), len, self.rounds)?;
-            }
-        }
-        self.post_taken(t)?;
+        self.receive(t)?;
         self.send_all(t, now)?;
         let added = self.add_one(t)?;
         if added {
@@ -384,8 +380,8 @@ impl AllToAll {
     }
 
     /// Hops for which a peer is waited for, if it does not say that it waits itself. A relay gives
-    /// up before those that wait for what it would pass on, and names the cause; all have a hop more
-    /// at the most, in which they hear of that.
+    /// up before those that wait for what it would pass on, and names the cause; all have a hop
+    /// more at the most, in which they hear of that.
     fn patience(&self, at: usize) -> u64 {
         match self.peers[at].passed_on {
             true => 1,

@@ -58,8 +58,8 @@ pub(super) struct Begun {
 }
 
 impl Layout<'_> {
-    /// Lays out what members send of their own for all sums. It waits for nothing, so it is in front
-    /// of what relays pass on: whoever waits for a relay then waits for two hops and no more.
+    /// Lays out what members send of their own for all sums. It waits for nothing, so it is in
+    /// front of what relays pass on: who waits for a relay then waits for two hops and no more.
     pub fn send_parts(&mut self) -> Vec<Begun> {
         let exchange = self.exchange;
         exchange.sums().iter().map(|sum| self.begin(sum)).collect()

@@ -317,8 +317,8 @@ impl Mesh {
         open.map(|(at, c)| (c.since, at)).min()
     }
 
-    /// Those whose confirmation is missing since `before`, and the others that it `waits` for, of the
-    /// connections that `counts`.
+    /// Those whose confirmation is missing since `before`, of the connections that `counts`, and
+    /// the others that it `waits` for.
     pub fn owed(&self, waits: Waits, before: Time, counts: impl Fn(Class) -> bool) -> Waits {
         let owes = |c: &&Channel| c.outstanding > 0 && c.since <= before && counts(c.class);
         self.channels.iter().filter(owes).fold(waits, |waits, c| waits.and(c.peer))
