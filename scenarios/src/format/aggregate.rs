@@ -121,7 +121,7 @@ const fn default_window() -> Count<1, 65536> {
     Count::of(8)
 }
 
-const fn default_reads() -> Count<1, 65536> {
+pub(super) const fn default_reads() -> Count<1, 65536> {
     Count::of(16)
 }
 

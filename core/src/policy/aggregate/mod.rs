@@ -186,6 +186,17 @@ impl Progress {
     }
 }
 
+/// What one member needs of its device and memory.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// Bytes of its region.
+    pub bytes: u64,
+    /// Entries of its completion queue: all that can be outstanding at once.
+    pub completions: u32,
+    /// Receives of its shared queue.
+    pub receives: u32,
+}
+
 /// What a member has done. Counters saturate.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct AggregateStats {

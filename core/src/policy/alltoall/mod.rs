@@ -59,7 +59,7 @@ mod sums;
 mod tests;
 mod trip;
 
-pub use crate::policy::aggregate::{AggregateError, Progress};
+pub use crate::policy::aggregate::{AggregateError, Needs, Progress};
 pub use config::AllToAllConfig;
 pub use plan::{Exchange, ExchangeError, Part, Route, Slice, Traffic};
 pub use schedule::{Arrival, Schedule};

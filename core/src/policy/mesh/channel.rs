@@ -77,8 +77,10 @@ impl Class {
     /// a last word beside them, and a probe.
     pub const fn depths(self, chunks: u32) -> (u32, u32) {
         match self {
-            Self::FromSource => (2, chunks + 1),
-            Self::FromChild | Self::ToParent | Self::ToSink | Self::Both => (chunks + 2, 1),
+            Self::FromSource => (2, chunks.saturating_add(1)),
+            Self::FromChild | Self::ToParent | Self::ToSink | Self::Both => {
+                (chunks.saturating_add(2), 1)
+            }
         }
     }
 }
