@@ -157,9 +157,12 @@ pub(super) fn ports_text(outcome: &Outcome, rows: Rows) -> String {
 }
 
 /// A port as cells of a table: name, far end, busy, queue, starved, marks, pause frames, drops by
-/// cause; what there is none of is empty.
+/// cause and direction; what there is none of is empty.
 pub(super) fn port_cells(p: &NetworkPort) -> Vec<String> {
-    let causes: Vec<String> = p.drops.iter().map(|(cause, n)| format!("{cause} {n}")).collect();
+    let out = p.drops.iter().map(|(cause, n)| format!("{cause} {n}"));
+    // They came the other way: "to" is not where they went.
+    let coming_in = p.drops_coming_in.iter().map(|(cause, n)| format!("{cause} {n} coming in"));
+    let causes: Vec<String> = out.chain(coming_in).collect();
     let some = |n: u64| if n > 0 { n.to_string() } else { String::new() };
     let starved = p.starved_ps.map(|ps| Metric::time(Span::from_ps(ps)).text());
     let busy = match p.to.is_empty() {

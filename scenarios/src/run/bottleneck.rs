@@ -87,12 +87,24 @@ impl Ways {
 
     /// What holds a port back that is held back, or one of its lanes.
     pub fn reason(&self, world: &World, port: Port, lane: Option<u8>) -> Reason {
-        let (mut here, mut seen) = (port, BTreeSet::from([port]));
-        let mut next = match starved(world, port, lane) {
+        let next = match starved(world, port, lane) {
             Some(s) if is_late(world, &s) => None,
             Some(_) => self.busiest_behind(world, port),
             None => self.explains(world, port),
         };
+        self.follow(world, port, next)
+    }
+
+    /// What holds a port back that stood for `stood`, whatever it sent meanwhile: an output behind
+    /// it that worked as long as that.
+    pub fn reason_to_stand(&self, world: &World, port: Port, stood: Span) -> Reason {
+        let next = self.busiest_behind(world, port).filter(|next| lasted(world, *next, stood));
+        self.follow(world, port, next)
+    }
+
+    /// From `port` over `next`, which holds it back, to the last of those that hold each other back.
+    fn follow(&self, world: &World, port: Port, mut next: Option<Port>) -> Reason {
+        let (mut here, mut seen) = (port, BTreeSet::from([port]));
         while seen.len() < MAX_STEPS
             && let Some(at) = next
         {
@@ -115,9 +127,7 @@ impl Ways {
 
     /// The output behind a port that works all the time that the port does, if there is one.
     fn explains(&self, world: &World, port: Port) -> Option<Port> {
-        let next = self.busiest_behind(world, port)?;
-        let work = |p| u128::from(work(world, p).as_ps());
-        (work(next) * 100 >= work(port) * u128::from(EXPLAINS_PERCENT)).then_some(next)
+        self.busiest_behind(world, port).filter(|next| lasted(world, *next, work(world, port)))
     }
 
     /// The output behind a port that works most; `None` where a host is behind it.
@@ -162,6 +172,12 @@ fn parts(world: &World, (node, port): Port) -> (Span, Span) {
 pub(super) fn work(world: &World, port: Port) -> Span {
     let (sends, held) = parts(world, port);
     sends + held
+}
+
+/// Whether a port worked for as long as `time`, but for the beginning and the end.
+pub(super) fn lasted(world: &World, port: Port, time: Span) -> bool {
+    u128::from(work(world, port).as_ps()) * 100
+        >= u128::from(time.as_ps()) * u128::from(EXPLAINS_PERCENT)
 }
 
 /// The one of these ports that works most. Of those that work alike, the last one before which

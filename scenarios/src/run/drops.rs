@@ -26,11 +26,16 @@ const QUANTUM_BYTES: u64 = 64;
 /// Looks at what the network dropped. To be asked when the other notes about switches are there.
 pub(super) fn collect(point: &Point, world: &World, out: &mut Outcome) {
     out.oracles.extend([LOSSLESS, FULL, ORDER].map(str::to_owned));
+    // Selective repeat pays for packets that overtake others, and may well be faster with them.
+    let order = match point.profile.rc.recovery {
+        RecoveryKind::GoBackN => NoteKind::Warning,
+        RecoveryKind::SelectiveRepeat => NoteKind::Info,
+    };
     let early = out.notes.iter().any(|n| n.name == early::NAME);
     let looks = [
         (LOSSLESS, NoteKind::Warning, lossless(point, world, out)),
         (FULL, NoteKind::Info, full(point, world, early)),
-        (ORDER, NoteKind::Warning, out_of_order(point, world, out)),
+        (ORDER, order, out_of_order(point, world, out)),
     ];
     for (name, kind, found) in looks {
         if let Some((text, count)) = found {
@@ -167,16 +172,22 @@ fn out_of_order(point: &Point, world: &World, out: &Outcome) -> Option<(String, 
     if naks <= lost {
         return None;
     }
-    let (who, less) = match point.profile.rc.recovery {
-        RecoveryKind::GoBackN => {
-            ("Go-Back-N", "`rc.recovery = \"selective-repeat\"` under [settings], or ")
-        }
-        RecoveryKind::SelectiveRepeat => ("selective repeat", ""),
+    let (who, cure) = match point.profile.rc.recovery {
+        RecoveryKind::GoBackN => (
+            "Go-Back-N",
+            "Write `rc.recovery = \"selective-repeat\"` under [settings], or `topology.routing = \
+             \"ecmp\"`",
+        ),
+        RecoveryKind::SelectiveRepeat => (
+            "selective repeat",
+            "Only these packets came for nothing; `topology.routing = \"ecmp\"` has none of them, \
+             and may put several flows on one link",
+        ),
     };
     let text = format!(
         "`topology.routing = \"adaptive\"` takes another way for each packet, and some overtook \
          others: {who} takes that for loss, {naks} times here with {lost} packets lost, and \
-         {again} packets were sent again. Write {less}`topology.routing = \"ecmp\"`"
+         {again} packets were sent again. {cure}"
     );
     Some((text, naks))
 }

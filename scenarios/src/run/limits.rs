@@ -14,6 +14,7 @@ use super::deaths::{plural, qp_name};
 use super::early;
 use super::programs::{Placed, Role};
 use super::{Metric, Note, NoteKind, Outcome, Point};
+use crate::profile::RecoveryKind;
 use crate::workloads::Results;
 
 /// Flows named in a note; the rest is counted.
@@ -60,17 +61,17 @@ pub(super) fn collect(world: &World, point: &Point, duration: Span, out: &mut Ou
     let report = world.report_after_set_up();
     let port = report.switch_ports.iter().find(|p| port_name(p) == *limiting);
     if let Some(p) = port.filter(|p| matches!(p.peer, End::Switch(_))) {
-        shared(world, p, out);
+        shared(world, point, p, out);
     }
 }
 
 /// A queue pair's port.
-fn own_port(host: usize, q: &NicQp) -> (HostId, PortId) {
+pub(super) fn own_port(host: usize, q: &NicQp) -> (HostId, PortId) {
     (HostId(host as u32), Nic::port_of(q.qpn))
 }
 
 /// Payload that a queue pair has sent, requests and answers: what its peer has taken.
-fn sent(world: &World, from: (HostId, PortId), q: &NicQp) -> u64 {
+pub(super) fn sent(world: &World, from: (HostId, PortId), q: &NicQp) -> u64 {
     let there = world.hosts()[q.peer.index()].nic(q.peer_port.index());
     let peer = there.own_qp_index(q.attr.dest_qpn).and_then(|i| there.qp(i));
     let mutual = |p: &&NicQp| p.attr.dest_qpn == q.qpn && (p.peer, p.peer_port) == from;
@@ -78,7 +79,7 @@ fn sent(world: &World, from: (HostId, PortId), q: &NicQp) -> u64 {
 }
 
 /// Names the flows that the switches' choice has put on one link, with the largest first.
-fn shared(world: &World, link: &SwitchPortUse, out: &mut Outcome) {
+fn shared(world: &World, point: &Point, link: &SwitchPortUse, out: &mut Outcome) {
     let (mut flows, mut without_choice) = (Vec::new(), 0_u64);
     for (h, host) in world.hosts().iter().enumerate() {
         for (_, q) in host.qps() {
@@ -116,10 +117,17 @@ fn shared(world: &World, link: &SwitchPortUse, out: &mut Outcome) {
         0 => String::new(),
         n => format!("; {n} others have no other way"),
     };
+    // Ways chosen for each packet let some overtake others: Go-Back-N would send windows again.
+    let adaptive = match point.profile.rc.recovery {
+        RecoveryKind::SelectiveRepeat => "`topology.routing = \"adaptive\"`",
+        RecoveryKind::GoBackN => {
+            "`topology.routing = \"adaptive\"` together with `rc.recovery = \
+             \"selective-repeat\"` under [settings]"
+        }
+    };
     let text = format!(
         "{} limits, and the switches' choice among equally short ways puts {} flows on it: {}{more}\
-         {forced}; more queue pairs for each pair of hosts, or `topology.routing = \"adaptive\"`, \
-         spread them",
+         {forced}; more queue pairs for each pair of hosts spread them, or {adaptive}",
         port_name(link),
         flows.len(),
         first.join(", ")

@@ -29,6 +29,7 @@ mod flow_limit_tests;
 mod flow_tests;
 pub(crate) mod flows;
 pub mod hardware;
+mod head_of_line;
 #[cfg(test)]
 mod host_path_tests;
 #[cfg(test)]

@@ -174,3 +174,34 @@ fn a_program_names_its_gpu() {
     let p50 = |o: &Outcome| number(o, "latency.p50");
     assert!(p50(&far) > p50(&o), "over the root port");
 }
+
+/// A class that is paused keeps its units of the NIC, and those of other classes are served in
+/// turn, as if it were not there.
+#[test]
+fn a_paused_class_holds_no_other_class_back_in_the_nic() {
+    let program = |name: &str, sl: u8| {
+        format!(
+            "[[program]]\nname = '{name}'\nkind = 'bandwidth'\nhost = 0\npeer = 1\nsl = {sl}\n\
+             size = '64KiB'\niterations = 60\n"
+        )
+    };
+    let text = |paused: usize| {
+        let held: String = (0..paused).map(|i| program(&format!("p{i}"), 0)).collect();
+        let free: String = (0..4).map(|i| program(&format!("q{i}"), 1)).collect();
+        format!(
+            "host = 'ideal'\n[qp]\ntimeout = 0\n[topology]\nkind = 'switch'\nhosts = 3\n\
+             rate = '100Gbps'\nswitch = 'pfc'\n[switch]\nxoff = '20KB'\n[[switch.class]]\n\
+             [[switch.class]]\n             {held}{free}[[fault]]\nid = 'storm'\nkind = 'pause-storm'\n\
+             host = 1\nsl = 0\nbefore = '5ms'\n"
+        )
+    };
+    let ends = |o: &Outcome| -> Vec<f64> {
+        (0..4).map(|i| number(o, &format!("q{i}.duration"))).collect()
+    };
+    let alone = ends(&outcome(&text(0), &[]));
+    let behind = ends(&outcome(&text(5), &[]));
+    let most = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
+    assert!(most(&behind) < most(&alone) * 1.05, "{behind:?}, alone {alone:?}");
+    let least = behind.iter().copied().fold(f64::MAX, f64::min);
+    assert!(least > most(&behind) * 0.9, "no unit goes before another: {behind:?}");
+}

@@ -43,10 +43,13 @@ pub struct NetworkPort {
     pub pause_frames: u64,
     /// Time for which classes were paused here, summed over them.
     pub paused_ps: u64,
-    /// Packets dropped, by cause: for want of room at the output or at the input of this port, and
-    /// on the link that ends here.
+    /// Packets dropped, by cause, for want of room at this output.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub drops: BTreeMap<&'static str, u64>,
+    /// Packets of the opposite direction that were dropped, by cause: on the link that ends here,
+    /// and for want of room at the input of this port.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub drops_coming_in: BTreeMap<&'static str, u64>,
     /// By traffic class, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<PortClass>,
@@ -152,9 +155,13 @@ impl NetworkPort {
         "drops",
     ];
 
-    /// All drops.
+    /// All drops, of both directions.
     pub fn dropped(&self) -> u64 {
-        self.drops.values().sum()
+        self.drops.values().chain(self.drops_coming_in.values()).sum()
+    }
+
+    fn dropped_for(&self, cause: &str) -> u64 {
+        [&self.drops, &self.drops_coming_in].into_iter().filter_map(|of| of.get(cause)).sum()
     }
 
     /// Share of the run for which it was sending.
@@ -169,7 +176,7 @@ impl NetworkPort {
         }
         if let Some(cause) = name.strip_prefix("drops.") {
             let known = DropCause::ALL.iter().any(|c| c.name() == cause);
-            return known.then(|| Metric::count(self.drops.get(cause).copied().unwrap_or(0)));
+            return known.then(|| Metric::count(self.dropped_for(cause)));
         }
         Some(match name {
             "bytes" => Metric::bytes(self.bytes),
@@ -217,7 +224,7 @@ pub(super) fn collect(world: &World, out: &mut Outcome) {
     let switches = fabric.switches().iter().enumerate();
     let switches = switches.map(|(i, s)| (format!("switch{i}"), s.refused()));
     for (name, refused) in hosts.chain(switches) {
-        let mut drops = by_cause(&[refused]);
+        let mut drops = by_cause(refused);
         // Those are at the input port.
         drops.remove(DropCause::IngressOverflow.name());
         if !drops.is_empty() {
@@ -238,9 +245,9 @@ fn network_port(world: &World, node: NodeId, port: PortId) -> NetworkPort {
     let every = 0..MAX_CLASSES as u8;
     let pauses: Vec<_> = every.clone().map(|c| egress.pauses(now, c)).collect();
     let overflow: u64 = every.clone().map(|c| overflowed(fabric, node, port, c).packets).sum();
-    let mut drops = by_cause(&[&counters.dropped, fabric.ingress_of(node, port).lost()]);
+    let mut drops_coming_in = by_cause(fabric.ingress_of(node, port).lost());
     if overflow > 0 {
-        drops.insert(DropCause::IngressOverflow.name(), overflow);
+        drops_coming_in.insert(DropCause::IngressOverflow.name(), overflow);
     }
     NetworkPort {
         name: port_name(fabric, node, port),
@@ -255,14 +262,14 @@ fn network_port(world: &World, node: NodeId, port: PortId) -> NetworkPort {
         marks: counters.marked,
         pause_frames: pauses.iter().map(|p| p.xoff_sent).sum(),
         paused_ps: pauses.iter().map(|p| p.paused.as_ps()).sum(),
-        drops,
+        drops: by_cause(&counters.dropped),
+        drops_coming_in,
         classes: every.map_while(|class| PortClass::of(world, node, port, class)).collect(),
     }
 }
 
-fn by_cause(all: &[&Drops]) -> BTreeMap<&'static str, u64> {
-    let of = |cause: DropCause| all.iter().map(|d| d.of(cause).packets).sum();
-    let causes = DropCause::ALL.into_iter().map(|cause| (cause.name(), of(cause)));
+fn by_cause(drops: &Drops) -> BTreeMap<&'static str, u64> {
+    let causes = DropCause::ALL.into_iter().map(|c| (c.name(), drops.of(c).packets));
     causes.filter(|(_, n)| *n > 0).collect()
 }
 
@@ -280,7 +287,10 @@ mod tests {
         };
         let all = [
             port("switch0", 0, &[("no_route", 2)]),
-            port("switch0.port1", 7, &[("tail_drop", 3), ("link_down", 1)]),
+            NetworkPort {
+                drops_coming_in: [("link_down", 1), ("tail_drop", 2)].into(),
+                ..port("switch0.port1", 7, &[("tail_drop", 1)])
+            },
             port("switch0.port11", 8, &[]),
         ];
         let found = |name: &str| find(&all, name).map(|m| m.number());

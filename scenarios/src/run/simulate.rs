@@ -24,8 +24,8 @@ use super::{
 };
 use super::{
     congestion, credits, deaths, drops, early, effective, exchanges, fallback, faults,
-    flow_figures, limits, moves, ports, receives, series, sums, switches, timeline, tuning,
-    waiting, watch,
+    flow_figures, head_of_line, limits, moves, ports, receives, series, sums, switches, timeline,
+    tuning, waiting, watch,
 };
 use crate::format::{HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
@@ -236,6 +236,7 @@ fn collect(
     oracles(world, &mut out);
     fallback::collect(point, &mut out);
     limits::collect(world, point, last.since(first), &mut out);
+    head_of_line::collect(world, &all, &mut out);
     receives::lost_completions(world, &mut out);
     receives::cq_rule(&point.scenario, &mut out);
     faults::collect(world, &mut out);

@@ -103,14 +103,20 @@ impl Nic {
             return;
         }
         self.tx_blocked = false;
-        let count = self.pus.len() as u16;
-        let first = self.next_pu;
+        let (first, count) = (self.next_pu, self.pus.len() as u16);
+        let one_class = env.port.classes() == 1;
         for pu in (first..count).chain(0..first) {
+            let idle = self.pus[usize::from(pu)].running.is_none();
             self.kick(env, pu);
-            if self.tx_blocked {
+            if one_class && self.tx_blocked {
                 // The one that found no room goes first next time, so that none waits for ever.
                 self.next_pu = pu;
                 return;
+            }
+            // A class that is held back says nothing of the room of others: all units are asked,
+            // and next time those first that come behind the last one that found some.
+            if !one_class && idle && self.pus[usize::from(pu)].running.is_some() {
+                self.next_pu = (pu + 1) % count;
             }
         }
     }
