@@ -34,6 +34,31 @@ pub(super) fn attr(base: QpAttr) -> QpAttr {
     QpAttr { timeout, retry_cnt: RetryCnt::new(7).expect("in range"), ..base }
 }
 
+/// What becomes of a member for good.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Gone {
+    /// Its host dies.
+    Host,
+    /// Its program stops, for longer than anybody waits, and its host lives.
+    Program,
+}
+
+impl Gone {
+    pub(super) const BOTH: [Self; 2] = [Self::Host, Self::Program];
+
+    /// The fault that does it so long after the epoch to a host; everybody else has ended before
+    /// `bound`.
+    pub(super) fn fault(self, host: u32, after: Span, bound: Span) -> What {
+        let after = epoch() + after;
+        let (before, action) = match self {
+            Self::Host => (Window::ALWAYS.before, HostAction::PeerDead),
+            Self::Program => (after + bound, HostAction::ProgramStall { rank: None }),
+        };
+        let window = Window { after, before };
+        What::Host(HostFault { host: HostId(host), nic: None, window, action })
+    }
+}
+
 /// A member on each host, and what goes wrong; returns what they have at the bound.
 pub(super) fn run(
     seed: u64,

@@ -77,7 +77,8 @@ pub struct Aggregate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<Training>,
     /// How long the oldest chunk may take per hop, before who waits for it gives up, and how long a
-    /// peer may take to confirm what was sent to it. Lower: a dead host is named sooner, and one
+    /// peer may take to confirm what was sent to it. A host that says that it waits for others itself
+    /// is given as long again. Lower: a dead host or a program that stopped is named sooner, and one
     /// that is slow or behind a loss is taken for dead.
     #[serde(default = "default_chunk_deadline")]
     pub chunk_deadline: Positive<Span>,
@@ -120,7 +121,7 @@ const fn default_window() -> Count<1, 65536> {
     Count::of(8)
 }
 
-const fn default_reads() -> Count<1, 65536> {
+pub(super) const fn default_reads() -> Count<1, 65536> {
     Count::of(16)
 }
 

@@ -22,12 +22,27 @@ fn replaced(old: &str, new: &str, message: &str, help: &str) {
     refused(&GOOD.replacen(old, new, 1), message, help);
 }
 
+/// Only READs are limited, and vectors are of what the simulator can keep.
+#[test]
+fn reads_and_room() {
+    replaced("pool = 1", "reads = 4", "`reads` for `send`, which reads nothing", "op = \"read\"");
+    let usual = GOOD.replacen("pool = 1", "reads = 16", 1);
+    accepted(&usual);
+    let large = GOOD.replacen("pool = 1", "chunk = '1GiB'", 1);
+    accepted(&large.replace("'4KiB'", "'2GiB'"));
+    let all = "the hosts have together 8589934624 B, and at most 8GiB are kept";
+    let help = "a smaller `size` or fewer `hosts`";
+    refused(&large.replace("'4KiB'", "'2147483656B'"), all, help);
+    refused(&large.replace("'4KiB'", "'1TiB'"), "at most 8GiB are kept", help);
+}
+
 #[test]
 fn the_good_file_is_good() {
     accepted(GOOD);
     for op in ["write", "read"] {
         let text = GOOD.replace("'send'", &format!("'{op}'"));
-        accepted(&text.replace(", order = 'arrival', pool = 1", ", order = 'fixed', reads = 1"));
+        let fixed = if op == "read" { ", order = 'fixed', reads = 1" } else { "" };
+        accepted(&text.replace(", order = 'arrival', pool = 1", fixed));
     }
     accepted(&GOOD.replace("size", "initiator = 'gpu'\nmemory = 'gpu'\nsize"));
 }

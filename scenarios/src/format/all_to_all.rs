@@ -4,6 +4,7 @@ use doorbell_core::units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Element;
 use crate::quantity::{Count, Positive};
 
 /// Table `all_to_all` of a program of that kind.
@@ -11,7 +12,8 @@ use crate::quantity::{Count, Positive};
 /// The hosts are `host` and those after it, `hosts` in all; think of each as a GPU with a NIC, and
 /// of a group as a node. Each has `size` bytes for each other one, or, with `tokens`, tokens of
 /// `size` bytes for the hosts of some experts, `iterations` times. With `payload = "data"` all that
-/// comes is checked. The clock of rounds begins when all queue pairs are connected.
+/// comes is checked. With `tokens.combine` sums of what the experts make of them come back, too. The
+/// clock of rounds begins when all queue pairs are connected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AllToAll {
@@ -33,8 +35,10 @@ pub struct AllToAll {
     pub window: Count<1, 65536>,
     /// How long a hop may take, before who waits for it gives up, and how long a host may take to
     /// confirm what was sent to it. Every host that lives ends a round within so long times the
-    /// hops and one more, with all that is for it or an error that names another host. Before the
-    /// first round hosts have 1 s to connect.
+    /// hops and one more, with all that is for it or an error that names another host; with
+    /// `tokens.combine` twice that, since each way has its own. A host that says that it waits for
+    /// others itself is given as long again, within that bound. Before the first round hosts have
+    /// 1 s to connect.
     #[serde(default = "default_deadline")]
     pub hop_deadline: Positive<Span>,
     /// Tokens for experts instead of the same for all.
@@ -78,6 +82,14 @@ pub struct Tokens {
     /// have no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Count<1, 8192>>,
+    /// Combines: each expert makes of a token as many elements of this type, and the token's host
+    /// has their sum back before the round ends. Experts on one host make one part. By `two-hop`
+    /// the host that passes on adds the parts of its group, so that a sum leaves a group once,
+    /// however many experts are there; by `direct` each part goes to the token's host, which adds.
+    /// It takes `payload = "data"` and a `size` of a multiple of 8B; all sums are checked. Without
+    /// it nothing comes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combine: Option<Element>,
 }
 
 /// By which way bytes go.

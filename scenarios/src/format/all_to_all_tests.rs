@@ -67,6 +67,20 @@ fn ways_and_their_keys() {
     refused(&flows, "`all_to_all` has no use in `flows`", "leave it out");
     replaced("size", "op = 'send'\nsize", "`op` has no use in `all-to-all`", "leave it out");
     replaced("size", "batch = 4\nsize", "`batch` has no use in `all-to-all`", "leave it out");
+    for key in ["sq_depth = 64", "rq_depth = 64", "cq_depth = 64", "max_send_sge = 2"] {
+        let qp = format!("[qp]\n{key}\n[[program]]");
+        replaced("[[program]]", &qp, "size their own queues", "leave it out; `window`");
+    }
+    for key in ["max_inline = '64B'", "sig_all = true"] {
+        let qp = format!("[qp]\n{key}\n[[program]]");
+        replaced("[[program]]", &qp, "size their own queues", "leave it out; `window`");
+    }
+    // They say what they always say, or there is another program that they are for.
+    accepted(&GOOD.replacen("[[program]]", "[qp]\nsq_depth = 128\n[[program]]", 1));
+    accepted(&GOOD.replacen("[[program]]", "[qp]\ntimeout = 12\n[[program]]", 1));
+    let both = GOOD.replacen("[[program]]", "[qp]\nsq_depth = 64\n[[program]]\nname = 'x'", 1);
+    let other = "[[program]]\nname = 'y'\nkind = 'latency'\nsize = '8B'\n";
+    accepted(&format!("{both}{other}"));
 }
 
 #[test]
@@ -89,4 +103,37 @@ fn tokens_and_experts() {
     replaced("moved = 9", "moved = 10", "10 tokens move of 9", "at most `each`");
     accepted(&GOOD.replace("top = 8", "top = 8, groups = 1"));
     replaced("top = 8", "top = 8, groups = 0", "0", "");
+}
+
+/// What members send is kept, or at least planned piece by piece.
+#[test]
+fn no_more_than_can_be_kept() {
+    // Three parcels of four hosts, each in an outbox and in two inboxes: 36 times the size.
+    let counts = GOOD.replace("tokens = { each = 9, moved = 9, experts = 8, top = 8 }\n", "");
+    let chunk = counts.replace("group = 2", "chunk = '1GiB'");
+    accepted(&chunk.replace("'4KiB'", "'238609294B'"));
+    let help = "a smaller `size` or fewer `hosts`";
+    let all = "the hosts have together 8589934620 B, and at most 8GiB are kept";
+    refused(&chunk.replace("'4KiB'", "'238609295B'"), all, help);
+    let silent = chunk.replace("payload = 'data'\n", "");
+    accepted(&silent.replace("'4KiB'", "'7TiB'"));
+    refused(&silent.replace("'4KiB'", "'8000TiB'"), "one host has", help);
+    // Twelve parcels, in pieces of a byte.
+    let small = counts.replace("payload = 'data'\n", "").replace("group = 2", "chunk = '1B'");
+    accepted(&small.replace("'4KiB'", "'5592405B'"));
+    let pieces = "67108872 pieces of all hosts, and at most 67108864 are planned";
+    refused(&small.replace("'4KiB'", "'5592406B'"), pieces, "larger chunks, or fewer hosts");
+}
+
+#[test]
+fn sums_that_come_back() {
+    let combine = "top = 8, combine = 'f32'";
+    accepted(&GOOD.replace("top = 8", combine));
+    accepted(&GOOD.replace("top = 8", combine).replace("two-hop", "direct"));
+    replaced("top = 8", "top = 8, combine = 'f16'", "unknown value", "f32");
+    let sums = GOOD.replace("top = 8", combine);
+    let silent = sums.replace("payload = 'data'\n", "");
+    refused(&silent, "a virtual payload has none", "payload = \"data\"");
+    accepted(&sums.replace("'4KiB'", "'8B'"));
+    refused(&sums.replace("'4KiB'", "'12B'"), "tokens of 12B have no whole", "a multiple of 8B");
 }

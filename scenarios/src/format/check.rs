@@ -9,6 +9,7 @@ use super::check_all_to_all::check_all_to_all;
 use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
 use super::check_flows::{check_flows, check_list};
+use super::check_groups::check_queue_keys;
 use super::check_hosts::{OTHER_NIC, check_hosts, no_such_nic};
 use super::check_initiator::check_initiator;
 use super::check_kinds::{check_kind_limits, has_use};
@@ -75,6 +76,7 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
         })
     };
     let all = check_claim(s)
+        .and_then(|()| check_queue_keys(s))
         .and_then(|()| check_link(s, profile))
         .and_then(|()| check_topology(s, profile))
         .and_then(|()| check_switch(s, profile))

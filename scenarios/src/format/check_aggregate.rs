@@ -3,7 +3,9 @@
 use doorbell_core::policy::aggregate::MAX_CHUNKS;
 use doorbell_core::units::Bytes;
 
+use super::aggregate::default_reads;
 use super::check::{Checked, check_reliable, refuse};
+use super::check_groups::check_room;
 use super::check_hosts::check_members;
 use super::{Adder, Aggregate, AggregatePlan, Initiator, Memory, Op, Program, Scenario, SumOrder};
 use crate::profile::Profile;
@@ -30,6 +32,8 @@ pub(super) fn check_aggregate(
     check_training(p, a, &path)?;
     check_plan(p, a, &path)?;
     check_bytes(p, a, &path)?;
+    let size = u128::from(p.size.0.0);
+    check_room(p, (size, size * u128::from(p.hosts.value())), &path)?;
     check_sparse(p, a, &path)?;
     check_method(s, p, a, &path)
 }
@@ -169,6 +173,10 @@ fn check_method(
     if !matches!(p.op, Op::Write | Op::Send | Op::Read) {
         let text = format!("an aggregation by `{}`", p.op.word());
         return refuse(path("op"), text, "`write`, `send` or `read`");
+    }
+    if p.op != Op::Read && a.reads != default_reads() {
+        let text = format!("`reads` for `{}`, which reads nothing", p.op.word());
+        return refuse(path("aggregate.reads"), text, "leave it out, or write `op = \"read\"`");
     }
     if p.op != Op::Send && a.pool.is_some() {
         let text = format!("a `pool` for `{}`, which has a slot for each", p.op.word());

@@ -4,8 +4,9 @@ use doorbell_core::policy::aggregate::MAX_CHUNKS;
 use doorbell_core::units::Bytes;
 
 use super::check::{Checked, check_reliable, refuse};
+use super::check_groups::check_room;
 use super::check_hosts::check_members;
-use super::{AllToAll, Initiator, Memory, Program, Scenario};
+use super::{AllToAll, Initiator, Memory, Payload, Program, Scenario, Tokens};
 use crate::profile::Profile;
 use crate::quantity::Unit;
 
@@ -42,12 +43,35 @@ pub(super) fn check_all_to_all(
         let text = format!("{pieces} pieces, and {MAX_CHUNKS} can be numbered");
         return refuse(path("all_to_all.chunk"), text, "larger chunks");
     }
+    check_amount(p, a, &path)?;
     let max = profile.nic.max_sge;
     if a.gather.value() > max {
         let text = format!("a `gather` of {}, and the NIC takes {max}", a.gather.value());
         return refuse(path("all_to_all.gather"), text, "lower it, or raise `nic.max_sge`");
     }
     check_tokens(p, a, path)
+}
+
+/// Most pieces that all members write in a round: each is planned one by one.
+const MAX_PIECES: u128 = 1 << 26;
+
+/// What there is to exchange can be planned and kept.
+fn check_amount(p: &Program, a: &AllToAll, path: &impl Fn(&str) -> String) -> Checked {
+    let [hosts, size] = [p.hosts.value(), p.size.0.0].map(u128::from);
+    // What each has for others, and how often it comes to lie anywhere: inboxes are two.
+    let (parcels, copies) = match &a.tokens {
+        None => (hosts - 1, 2),
+        Some(t) => (u128::from(t.moved.unwrap_or(t.each).value()), 2 * u128::from(t.top.value())),
+    };
+    let each = size * parcels;
+    let all = if p.payload == Payload::Data { each * hosts * (1 + copies) } else { 0 };
+    check_room(p, (each * 3, all), path)?;
+    let pieces = size.div_ceil(u128::from(a.chunk.0.0)) * parcels * hosts * (copies / 2);
+    if pieces > MAX_PIECES {
+        let text = format!("{pieces} pieces of all hosts, and at most {MAX_PIECES} are planned");
+        return refuse(path("all_to_all.chunk"), text, "larger chunks, or fewer hosts or tokens");
+    }
+    Ok(())
 }
 
 /// Completions come into the memory of who polls. In front of bytes that go to another memory they
@@ -82,6 +106,22 @@ fn check_tokens(p: &Program, a: &AllToAll, path: impl Fn(&str) -> String) -> Che
     if let Some(moved) = t.moved.filter(|m| *m > t.each) {
         let text = format!("{} tokens move of {}", moved.value(), t.each.value());
         return refuse(path("all_to_all.tokens"), text, "`moved` of at most `each`");
+    }
+    check_combine(p, t, path)
+}
+
+/// Sums have elements, and are of bytes that are there.
+fn check_combine(p: &Program, t: &Tokens, path: impl Fn(&str) -> String) -> Checked {
+    if t.combine.is_none() {
+        return Ok(());
+    }
+    if p.payload != Payload::Data {
+        let text = "`combine` adds elements, and a virtual payload has none".to_owned();
+        return refuse(path("all_to_all.tokens.combine"), text, "write `payload = \"data\"`");
+    }
+    if !p.size.0.0.is_multiple_of(8) {
+        let text = format!("tokens of {} have no whole elements", p.size.0.print());
+        return refuse(path("size"), text, "a multiple of 8B");
     }
     Ok(())
 }

@@ -103,7 +103,6 @@ impl ProgramKind {
     }
 
     /// Whether its hosts are members of a group, with a program on each.
-    #[cfg_attr(not(feature = "hw"), expect(dead_code, reason = "only hardware asks"))]
     pub(crate) const fn is_group(self) -> bool {
         matches!(self, Self::Aggregate | Self::AllToAll)
     }

@@ -3,7 +3,7 @@
 use doorbell_core::units::Bytes;
 
 use super::check::{Checked, check_reliable, refuse};
-use super::{Memory, Program, Scenario, Transfer, TransferPath};
+use super::{Memory, PeerPoll, Poll, Program, Scenario, Transfer, TransferPath};
 use crate::quantity::Unit;
 
 /// Largest message: half of what the verbs allow, as of flows.
@@ -21,6 +21,7 @@ pub(super) fn check_transfer(s: &Scenario, p: &Program, path: impl Fn(&str) -> S
         return refuse(path("size"), text, "from 1B to 1GiB");
     }
     check_memory(p, x, &path)?;
+    check_sleep(p, x, &path)?;
     check_room(s, p, x, &path)
 }
 
@@ -41,6 +42,18 @@ fn check_memory(p: &Program, x: &Transfer, path: &impl Fn(&str) -> String) -> Ch
         return refuse(path("warmup"), text, "at least 1 with `per-message`");
     }
     Ok(())
+}
+
+/// A program over the kernel's TCP sleeps in its calls, whatever it would do with verbs.
+fn check_sleep(p: &Program, x: &Transfer, path: &impl Fn(&str) -> String) -> Checked {
+    let given = [("poll", p.poll != Poll::Busy), ("peer_poll", p.peer_poll != PeerPoll::Busy)];
+    match given.iter().find(|(_, given)| *given && x.path == TransferPath::Tcp) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let text = format!("`{key}` has no use by `tcp`: the kernel wakes who waits in a call");
+            refuse(path(key), text, "leave it out")
+        }
+    }
 }
 
 /// Each segment of a window takes a place in both queues.

@@ -12,6 +12,7 @@ mod check_all_to_all;
 mod check_congestion;
 pub(crate) mod check_faults;
 mod check_flows;
+mod check_groups;
 mod check_hosts;
 mod check_initiator;
 mod check_kinds;

@@ -182,7 +182,9 @@ pub struct Program {
     pub pace: Option<Positive<BitRate>>,
     /// Bytes that may go at once after a pause, with `pace`; without it one message. Higher: bursts
     /// pass unhindered, and the queues in front of the receiver must hold them. A batch never
-    /// gathers more: what is staged goes when the next message waits for its pace.
+    /// gathers more: what is staged goes when the next message waits for its pace. Of one message
+    /// the rate stays a little below the pace: what would be allowed while the core is still busy
+    /// with the last message is lost. Two or more have it exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<Positive<Bytes>>,
     /// Classes of messages with queue pairs of their own, of `bandwidth` and `message-rate`.

@@ -89,3 +89,16 @@ fn pages_on_demand_are_of_host_memory() {
     let e = error(text, &["qp.access=['on-demand']"]);
     assert!(e.to_string().contains("a queue pair has no pages"), "{e}");
 }
+
+/// The kernel wakes who waits in a call.
+#[test]
+fn nobody_says_how_to_wait_by_tcp() {
+    let tcp = "program.0.transfer.path=tcp";
+    for key in ["poll", "peer_poll"] {
+        let sleeps = format!("program.0.{key}=event");
+        let host = ["program.0.memory=host", "program.0.peer_memory=host"];
+        taken(&[&host[..], &["program.0.transfer.path=copy", &sleeps]].concat());
+        let text = format!("`{key}` has no use by `tcp`");
+        refused(&[&host[..], &[tcp, &sleeps]].concat(), &text, "leave it out");
+    }
+}

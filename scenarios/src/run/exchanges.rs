@@ -24,6 +24,8 @@ fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
     let sum = |f: fn(&Exchanged) -> u64| -> u64 { done().map(f).sum() };
     let (mut planned, tokens) = (Traffic::default(), sum(|d| d.share.tokens));
     done().for_each(|d| planned += d.share.traffic);
+    let mut back = Traffic::default();
+    done().for_each(|d| back += d.share.back);
     let failed = group.iter().filter(|(_, r)| r.failure.is_some()).count() as u64;
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
     let ends = group.iter().filter(|(_, r)| r.failure.is_some()).filter_map(|(_, r)| r.last);
@@ -44,4 +46,15 @@ fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
         put("between_per_token", Metric::ratio(planned.between, tokens));
         put("inside_per_token", Metric::ratio(planned.inside, tokens));
     }
+    if back == Traffic::default() {
+        return;
+    }
+    put("combined", Metric::count(sum(|d| d.combined)));
+    put("combined_wrong", Metric::count(sum(|d| d.combined_wrong)));
+    put("added_bytes", Metric::bytes(sum(|d| d.added_bytes)));
+    put("combine_between_messages", Metric::count(back.between));
+    put("combine_between_bytes", Metric::bytes(back.between_bytes));
+    put("combine_inside_messages", Metric::count(back.inside));
+    put("combine_inside_bytes", Metric::bytes(back.inside_bytes));
+    put("combine_between_per_token", Metric::ratio(back.between, tokens));
 }

@@ -74,7 +74,7 @@ fn the_kernel_takes_what_its_parts_say() {
         assert!((more - 1000.0 * times).abs() < 30.0, "{parameter}: {more} ns");
     }
     let o = transfer("tcp", &[]);
-    assert_eq!((number(&o, "syscalls"), number(&o, "moves_per_byte")), (24.0, 4.0));
+    assert_eq!((number(&o, "tcp_syscalls"), number(&o, "moves_per_byte")), (24.0, 4.0));
     assert_eq!(number(&o, "bytes_copied"), 2.0 * 12.0 * 65_536.0);
 }
 

@@ -85,8 +85,8 @@ pub(super) fn cpu_time(world: &World, all: &[(&Placed, &Results)], out: &mut Out
             put(&format!("host{h}.core_time"), Metric::time(kept));
         }
     }
-    put("syscalls", Metric::count(kernel.syscalls));
-    put("context_switches", Metric::count(kernel.switches));
+    put("tcp_syscalls", Metric::count(kernel.syscalls));
+    put("tcp_context_switches", Metric::count(kernel.switches));
     let faults = || world.hosts().iter().map(|h| h.page_faults());
     put("page_faults", Metric::count(faults().map(|f| f.faults).sum()));
     put("page_fault_pages", Metric::count(faults().map(|f| f.pages).sum()));

@@ -11,6 +11,7 @@
 //! | `duration` | time | the measured time |
 //! | `messages` | count | messages completed |
 //! | `payload_bytes`, `wire_bytes` | bytes | payload delivered, and all bytes on the wire; of aggregations the bytes of the sums that hosts have, of exchanges what came for each host, both of complete rounds: nothing that is passed on or added on the way |
+//! | `rings` | count | rings of programs for what they post; of aggregations and exchanges without signs and last words |
 //! | `doorbells` | count | doorbells that the NIC saw, BlueFlame included |
 //! | `mmio_writes` | count | stores to the device, a BlueFlame block counts once |
 //! | `wqes_posted`, `wqes_executed`, `wqes_unrung` | count | of all send queues |
@@ -44,7 +45,7 @@
 //! | `members_absent` | count | members that any other one went on without, at the most |
 //! | `members_failed` | count | members that ended with an error instead |
 //! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |
-//! | `added_bytes` | bytes | contributions that were added |
+//! | `added_bytes` | bytes | contributions that were added, and parts of sums of exchanges |
 //! | `sparse_messages`, `dense_messages` | count | of sums of sparse vectors: vectors sent in that form |
 //! | `message_bytes` | bytes | of one of them |
 //! | `kept` | ratio | elements sent by elements of all vectors |
@@ -56,6 +57,9 @@
 //! | `between_messages`, `between_bytes` | count, bytes | of one round as planned, all tokens: from group to group |
 //! | `inside_messages`, `inside_bytes` | count, bytes | the same inside groups |
 //! | `between_per_token`, `inside_per_token` | ratio | messages by tokens |
+//! | `combined`, `combined_wrong` | count | of exchanges with `combine`: sums that came back, and of these wrong, which is a violation |
+//! | `combine_between_messages`, `combine_between_bytes` | count, bytes | of one round as planned, all tokens: parts and sums of them on the way back from group to group, by `combine_between_per_token` for a token |
+//! | `combine_inside_messages`, `combine_inside_bytes` | count, bytes | the same inside groups |
 //! | `bytes_delivered` | bytes | payload that came to lie in memory, all NICs |
 //! | `bytes_copied` | bytes | by cores, GPU blocks (inline payload included) and copy engines |
 //! | `bytes_copied_by_engines`, `bytes_reduced`, `bytes_by_dma` | bytes | by engines alone; of one operand of sums; read and written by NICs for payload |
@@ -64,7 +68,7 @@
 //! | `copies_per_byte`, `moves_per_byte` | ratio | bytes copied, and copied or moved by DMA, per byte delivered |
 //! | `cpu_time` | time | work of all cores, and of it, `cpu_time.CAUSE`: `post`, `poll`, `interrupts`, `copy`, `register`, `kernel`, `other` |
 //! | `page_faults`, `page_fault_pages` | count | of regions with pages on demand, and their pages |
-//! | `syscalls`, `context_switches` | count | of transfers by TCP |
+//! | `tcp_syscalls`, `tcp_context_switches` | count | of transfers by TCP alone; a program of verbs that waits for an event calls the kernel for it, once for each of `interrupts` |
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `wr_ids` | word | of a script's own sends in the order of their completions: `1, 0` |

@@ -5,6 +5,7 @@ mod all_to_all;
 mod config;
 mod flows;
 mod lanes;
+mod needs;
 mod script;
 mod sparse;
 mod transfer;

@@ -1,17 +1,19 @@
-//! Members of an exchange: each fills its outbox, joins the round, and checks what has come.
+//! Members of an exchange: each fills its outbox, joins the round, and checks what has come. Where
+//! sums come back it makes something of the tokens that have come, and checks those sums.
 //!
 //! What is measured is the time from the start of a round, by the clock of rounds, until the member
-//! has all that is for it and all of its own has gone.
+//! has all that is for it and all of its own has gone, there and back.
 
 use std::sync::Arc;
 
 use doorbell_core::policy::alltoall::{
-    AggregateError, AllToAll, AllToAllConfig, Schedule, Traffic,
+    AggregateError, AllToAll, AllToAllConfig, AllToAllStats, Progress, RoundTrip, Schedule, Traffic,
 };
-use doorbell_core::transport::{Contents, Control, Next, Program, WaitSet};
+use doorbell_core::transport::{Contents, Control, Next, Program, Range, WaitSet};
 use doorbell_core::units::{Span, Time};
 
 use super::common::{Failure, Results, Window, round_start};
+use super::experts::Combine;
 
 /// What one member has of an exchange, as planned: of all its tokens, also of those that do not
 /// move in a run.
@@ -21,6 +23,8 @@ pub struct Share {
     pub tokens: u64,
     /// Messages and bytes that begin with it, those of its relays included.
     pub traffic: Traffic,
+    /// Those of the sums that come back to it.
+    pub back: Traffic,
 }
 
 /// Configuration of an [`Exchanger`].
@@ -30,6 +34,8 @@ pub struct ExchangerConfig {
     pub all_to_all: AllToAllConfig,
     /// What goes where; all members have the same.
     pub schedule: Arc<Schedule>,
+    /// What comes back, if anything does; `all_to_all` has bytes then.
+    pub combine: Option<Arc<Combine>>,
     /// What this member has of the plan.
     pub share: Share,
     /// Rounds.
@@ -54,6 +60,12 @@ pub struct Exchanged {
     pub passed: u64,
     /// See `sent`.
     pub passed_bytes: u64,
+    /// Sums that have come back, those of them that are wrong, and bytes that were added for sums.
+    pub combined: u64,
+    /// See `combined`.
+    pub combined_wrong: u64,
+    /// See `combined`.
+    pub added_bytes: u64,
     /// What it has of the plan.
     pub share: Share,
 }
@@ -70,13 +82,63 @@ enum Stage {
     Done,
 }
 
+/// One way, or there and back.
+#[derive(Clone, Debug)]
+enum Ways {
+    There(AllToAll),
+    Both(Box<RoundTrip>),
+}
+
+impl Ways {
+    fn connect<T: Control>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
+        match self {
+            Self::There(one) => one.connect(t),
+            Self::Both(trip) => trip.connect(t),
+        }
+    }
+
+    fn begin(&mut self, now: Time) -> Result<(), AggregateError> {
+        match self {
+            Self::There(one) => one.begin(now),
+            Self::Both(trip) => trip.begin(now),
+        }
+    }
+
+    fn step<T: Control>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
+        match self {
+            Self::There(one) => one.step(t),
+            Self::Both(trip) => trip.step(t),
+        }
+    }
+
+    const fn there(&self) -> &AllToAll {
+        match self {
+            Self::There(one) => one,
+            Self::Both(trip) => trip.there(),
+        }
+    }
+
+    /// What was done both ways, and rings.
+    fn done(&self) -> ([AllToAllStats; 2], u64) {
+        match self {
+            Self::There(one) => ([one.stats(), AllToAllStats::default()], one.rings()),
+            Self::Both(trip) => {
+                let ways = [trip.there(), trip.back()];
+                (ways.map(AllToAll::stats), ways.iter().map(|w| w.rings()).sum())
+            }
+        }
+    }
+}
+
 /// One member of an exchange. See the module.
 #[derive(Clone, Debug)]
 pub struct Exchanger {
     config: ExchangerConfig,
     stage: Stage,
-    state: Option<AllToAll>,
+    state: Option<Ways>,
     round: u64,
+    /// Whether something of this round was wrong already.
+    wrong: bool,
     results: Results,
 }
 
@@ -85,7 +147,7 @@ impl Exchanger {
     pub fn new(config: ExchangerConfig) -> Self {
         let exchanged = Exchanged { share: config.share, ..Exchanged::default() };
         let results = Results { exchanged: Some(exchanged), ..Results::default() };
-        Self { config, stage: Stage::Start, state: None, round: 0, results }
+        Self { config, stage: Stage::Start, state: None, round: 0, wrong: false, results }
     }
 
     /// What was measured.
@@ -97,7 +159,14 @@ impl Exchanger {
         match self.stage {
             Stage::Start => {
                 let c = &self.config;
-                self.state = Some(AllToAll::open(t, c.all_to_all, &c.schedule)?);
+                self.state = Some(match &c.combine {
+                    None => Ways::There(AllToAll::open(t, c.all_to_all, &c.schedule)?),
+                    Some(back) => {
+                        let (there, back) = (&c.schedule, &back.schedule);
+                        let trip = RoundTrip::open(t, c.all_to_all, there, back)?;
+                        Ways::Both(Box::new(trip))
+                    }
+                });
                 self.fill(t)?;
                 self.stage = Stage::Connecting;
                 Ok(Next::Again)
@@ -134,11 +203,15 @@ impl Exchanger {
         if let Some(next) = state.step(t)?.next() {
             return Ok(next);
         }
+        if self.turn(t)? {
+            return Ok(Next::Again);
+        }
         let now = t.now();
         self.results.sample(now.since(from), now);
         let wrong = self.is_wrong(t)?;
-        let me = t.rank() - self.config.all_to_all.first_rank;
-        let bytes: u64 = self.config.schedule.arrivals(me).iter().map(|a| a.bytes).sum();
+        let me = self.me(t);
+        let came: u64 = self.config.schedule.arrivals(me).iter().map(|a| a.bytes).sum();
+        let bytes = came + self.config.combine.as_ref().map_or(0, |back| back.bytes_of(me));
         self.sent();
         let r = &mut self.results;
         let done = r.exchanged.get_or_insert_default();
@@ -161,11 +234,50 @@ impl Exchanger {
     /// What it has sent so far, also of a round that is not complete.
     fn sent(&mut self) {
         let Some(state) = &self.state else { return };
-        let (stats, r) = (state.stats(), &mut self.results);
-        (r.messages, r.rings) = (stats.sent, state.rings());
+        let (([there, back], rings), r) = (state.done(), &mut self.results);
+        (r.messages, r.rings) = (there.sent + back.sent, rings);
         let done = r.exchanged.get_or_insert_default();
-        (done.sent, done.passed, done.passed_bytes) =
-            (stats.sent, stats.passed, stats.passed_bytes);
+        done.sent = there.sent + back.sent;
+        done.passed = there.passed + back.passed;
+        done.passed_bytes = there.passed_bytes + back.passed_bytes;
+        done.added_bytes = back.added_bytes;
+    }
+
+    fn me<T: Control>(&self, t: &T) -> u32 {
+        t.rank() - self.config.all_to_all.first_rank
+    }
+
+    /// All has come that goes there: makes what goes back of it and turns; whether it has.
+    fn turn<T: Control>(&mut self, t: &mut T) -> Result<bool, AggregateError> {
+        let (Some(Ways::Both(trip)), Some(combine)) = (&self.state, &self.config.combine) else {
+            return Ok(false);
+        };
+        if trip.has_turned() {
+            return Ok(false);
+        }
+        let (me, back) = (self.me(t), trip.back().outbox());
+        let inbox = read(t, trip.there().inbox())?;
+        let wrong = self.has_wrong_bytes(me, &inbox);
+        t.copy_in(back, &combine.make(me, &self.outbox_of(me), &inbox))?;
+        self.wrong |= wrong;
+        if let Some(Ways::Both(trip)) = &mut self.state {
+            trip.turn(t.now())?;
+        }
+        Ok(true)
+    }
+
+    /// What a member has for others in this round.
+    fn outbox_of(&self, member: u32) -> Vec<u8> {
+        let bytes = 0..self.config.schedule.outbox_bytes(member);
+        bytes.map(|at| byte(member, self.round, at)).collect()
+    }
+
+    /// Whether a byte that came is not the one that was sent.
+    fn has_wrong_bytes(&self, member: u32, inbox: &[u8]) -> bool {
+        self.config.schedule.arrivals(member).iter().any(|a| {
+            let bytes = inbox[a.inbox as usize..(a.inbox + a.bytes) as usize].iter();
+            (a.outbox..).zip(bytes).any(|(at, b)| *b != byte(a.from, self.round, at))
+        })
     }
 
     fn has_bytes(&self) -> bool {
@@ -177,26 +289,35 @@ impl Exchanger {
         if !self.has_bytes() {
             return Ok(());
         }
-        let me = t.rank() - self.config.all_to_all.first_rank;
-        let outbox = self.state.as_ref().expect("opened").outbox();
-        let bytes: Vec<u8> = (0..outbox.len).map(|at| byte(me, self.round, at)).collect();
+        let outbox = self.state.as_ref().expect("opened").there().outbox();
+        let bytes = self.outbox_of(self.me(t));
         Ok(t.copy_in(outbox, &bytes)?)
     }
 
-    /// Whether a byte that came is not the one that was sent.
-    fn is_wrong<T: Control>(&self, t: &mut T) -> Result<bool, AggregateError> {
+    /// Whether something of the round that is complete is wrong.
+    fn is_wrong<T: Control>(&mut self, t: &mut T) -> Result<bool, AggregateError> {
+        let (me, before) = (self.me(t), std::mem::take(&mut self.wrong));
+        let state = self.state.as_ref().expect("opened");
+        if let (Ways::Both(trip), Some(combine)) = (state, &self.config.combine) {
+            let inbox = read(t, trip.back().inbox())?;
+            let (sums, wrong) = combine.judge(me, &self.outbox_of(me), &inbox);
+            let done = self.results.exchanged.get_or_insert_default();
+            (done.combined, done.combined_wrong) =
+                (done.combined + sums, done.combined_wrong + wrong);
+            return Ok(before || wrong > 0);
+        }
         if !self.has_bytes() {
             return Ok(false);
         }
-        let me = t.rank() - self.config.all_to_all.first_rank;
-        let inbox = self.state.as_ref().expect("opened").inbox();
-        let mut got = vec![0; inbox.len as usize];
-        t.copy_out(inbox, &mut got)?;
-        Ok(self.config.schedule.arrivals(me).iter().any(|a| {
-            let bytes = got[a.inbox as usize..(a.inbox + a.bytes) as usize].iter();
-            (a.outbox..).zip(bytes).any(|(at, b)| *b != byte(a.from, self.round, at))
-        }))
+        let inbox = read(t, state.there().inbox())?;
+        Ok(self.has_wrong_bytes(me, &inbox))
     }
+}
+
+fn read<T: Control>(t: &mut T, from: Range) -> Result<Vec<u8>, AggregateError> {
+    let mut bytes = vec![0; from.len as usize];
+    t.copy_out(from, &mut bytes)?;
+    Ok(bytes)
 }
 
 /// Byte `at` of a member's outbox in a round: neighbours, members and rounds differ.
@@ -217,16 +338,19 @@ impl Program for Exchanger {
 
 #[cfg(test)]
 mod tests {
+    use super::super::experts::Token;
     use super::*;
     use doorbell_core::ideal::{Ideal, Step, run};
     use doorbell_core::policy::alltoall::{Exchange, Route};
+    use doorbell_core::transport::Reduce;
 
     fn exchangers(route: Route, rounds: u64) -> Vec<Exchanger> {
         let exchange = Exchange::by_counts(&[0, 0, 1, 1], &[100; 16], route).unwrap();
         let config = |m| ExchangerConfig {
             all_to_all: AllToAllConfig::default(),
             schedule: Arc::new(Schedule::new(&exchange, 64)),
-            share: Share { tokens: 0, traffic: exchange.traffic_of(m) },
+            combine: None,
+            share: Share { traffic: exchange.traffic_of(m), ..Share::default() },
             rounds,
             epoch: Some(Time::ZERO + Span::from_us(10)),
             interval: Some(Span::from_us(100)),
@@ -259,6 +383,57 @@ mod tests {
                 assert_eq!(done.passed > 0, route == Route::TwoHop);
             }
         }
+    }
+
+    /// Two nodes of two; a token of each member for all, whose sums come back.
+    fn travellers(route: Route, rounds: u64) -> Vec<Exchanger> {
+        let (places, all) = ([0, 0, 1, 1], [0, 1, 2, 3]);
+        let mut exchange = Exchange::new(&places, route).unwrap();
+        all.iter().for_each(|m| exchange.token(*m, &all, 64).unwrap());
+        let there = Schedule::new(&exchange, 40);
+        let tokens = all.map(|home| Token { home, at: 0, to: all.to_vec() });
+        let of = (Reduce::SumF32, 64);
+        let back = Combine::new((&places, route), of, &tokens, &there, 40).unwrap();
+        let (there, back) = (Arc::new(there), Arc::new(back));
+        let config = |_| ExchangerConfig {
+            all_to_all: AllToAllConfig::default(),
+            schedule: there.clone(),
+            combine: Some(back.clone()),
+            share: Share::default(),
+            rounds,
+            epoch: Some(Time::ZERO + Span::from_us(10)),
+            interval: None,
+        };
+        (0..4).map(|m| Exchanger::new(config(m))).collect()
+    }
+
+    #[test]
+    fn sums_come_back_and_are_right() {
+        for route in [Route::Direct, Route::TwoHop] {
+            let mut all = travellers(route, 3);
+            run_all(&mut all);
+            for r in all.iter().map(Exchanger::results) {
+                assert_eq!(r.failure, None);
+                let done = r.exchanged.unwrap();
+                assert_eq!((done.complete, done.wrong), (3, 0));
+                assert_eq!((done.combined, done.combined_wrong), (3, 0));
+                // Three tokens and a sum. Adding: three parts to the first, in two places or one.
+                assert_eq!((r.bytes, done.added_bytes), (3 * 4 * 64, 3 * 3 * 64));
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_byte_makes_a_wrong_sum() {
+        let mut all = travellers(Route::TwoHop, 1);
+        // Rank 3 believes that it is another round: its token is another one for all, and its sum.
+        all[3].round = 1;
+        all[3].config.rounds = 2;
+        run_all(&mut all);
+        let done = |p: &Exchanger| p.results().exchanged.unwrap();
+        let wrong: Vec<_> = all.iter().map(|p| (done(p).wrong, done(p).combined_wrong)).collect();
+        // What the others make of it is right for what they got.
+        assert_eq!(wrong, [(1, 0); 4]);
     }
 
     #[test]

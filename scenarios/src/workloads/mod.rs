@@ -22,6 +22,7 @@ mod aggregate;
 mod all_to_all;
 mod common;
 pub mod connect;
+mod experts;
 mod flows;
 mod laned;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use aggregate::{StepTimes, Summand, SummandConfig, Sums, Training};
 pub use all_to_all::{Exchanged, Exchanger, ExchangerConfig, Share};
 pub use common::*;
 pub use connect::{LinkConfig, LocalConfig};
+pub use experts::{Combine, Token};
 pub use flows::{FlowEnd, FlowTime, FlowTimes, Flows, FlowsConfig, Gate, MAX_FLOW_MESSAGE};
 pub use laned::{LaneTraffic, Laned, LanedConfig};
 pub use latency::{Latency, LatencyConfig};

@@ -66,9 +66,12 @@ pub struct AggregateConfig {
     /// where who owes a chunk may itself wait for another way or lane: where sums come another way
     /// than contributions go, and for the first chunk of a later round in several lanes.
     ///
+    /// For so long after a member has said that it waits for others itself it is not given up for a
+    /// chunk that it owes.
+    ///
     /// A peer that has confirmed nothing for one chunk deadline of what was sent to it is given up
-    /// too, and one that has not been heard for half of one is sent a probe: so a dead host is
-    /// named by its neighbours after 1.5 chunk deadlines at the latest, since confirming takes no
+    /// too, and one that has not been heard for a quarter of one is sent a probe: so a dead host is
+    /// named by its neighbours after 1.25 chunk deadlines at the latest, since confirming takes no
     /// program. (With a [`Self::pool`] parents confirm contributions when they have a receive, and
     /// those do not count.) It has to cover what members begin one after the other.
     pub chunk_deadline: Span,

@@ -45,6 +45,13 @@
 //! that ends in bounded time can exclude that. Who gives up tells its neighbours, so that an error
 //! spreads faster than the deadlines; a member that has its sum by then keeps it.
 //!
+//! All that end with an error name the one that is gone, a host that died or a program that stopped
+//! on a host that lives, once all are connected and while `round_deadline` allows for it: who waits
+//! for others itself says so to those who may wait for it (a WRITE of 8 bytes every quarter of
+//! `chunk_deadline`, and none in a round that takes less), and is not taken for the cause. Of two
+//! that are gone either may be named. With a [`AggregateConfig::pool`] a parent without a receive
+//! may be taken for gone.
+//!
 //! # Going on without a member
 //!
 //! An error ends an aggregation for good. Survivors that want to go on open another one by
@@ -64,10 +71,7 @@
 //!   nobody can tell that from a second death ([`AggregateError::NoPeer`], or a bootstrap that says
 //!   it has ended). One that has the sum and an error can still connect, and help the others;
 //! - members do not agree on who is gone ([`AggregateError::Mismatch`]): two have died, or the
-//!   connection of two that live is lost and each names the other, or, in a plan where lanes wait
-//!   for each other (a ring, two levels, several lanes with several roots), a program has stopped
-//!   on a host that still confirms what it gets: who waits for a messenger cannot know then whom
-//!   the messenger waits for.
+//!   connection of two that live is lost and each names the other.
 //!
 //! # Use
 //!
@@ -151,7 +155,7 @@ use alloc::vec::Vec;
 
 use agree::Agreement;
 
-use crate::policy::mesh::{Class, Mesh};
+use crate::policy::mesh::{Class, Mesh, Waits};
 use crate::transport::{Control, DestroyError, Next, Range, RecvWr, Transport, WaitSet};
 use crate::units::{Span, Time};
 
@@ -180,6 +184,17 @@ impl Progress {
             Self::Complete => None,
         }
     }
+}
+
+/// What one member needs of its device and memory.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// Bytes of its region.
+    pub bytes: u64,
+    /// Entries of its completion queue: all that can be outstanding at once.
+    pub completions: u32,
+    /// Receives of its shared queue.
+    pub receives: u32,
 }
 
 /// What a member has done. Counters saturate.
@@ -359,9 +374,11 @@ impl Aggregate {
             self.stats.rounds = self.rounds;
             return Ok(Progress::Complete);
         }
-        let until = self.check_deadlines(now)?;
-        let after = Span::from_ps(self.config.chunk_deadline.as_ps() / 2);
-        let probe = self.mesh.probe(t, (now, self.began), after)?;
+        let after = Span::from_ps(self.config.chunk_deadline.as_ps() / 4);
+        let look = self.mesh.look(t, (now, self.began), after)?;
+        let until = self.check_deadlines(now)?.min(look);
+        let waits = self.waits(Time::from_ps(now.as_ps().saturating_sub(after.as_ps())));
+        let probe = self.mesh.probe(t, (now, self.began), after, waits)?;
         let until = probe.map_or(until, |probe| probe.min(until));
         match added || self.mesh.has_more() {
             true => Ok(Progress::Again),
@@ -416,7 +433,26 @@ impl Aggregate {
         // Who has contributed nothing to this round may still be in the last one, where another
         // lane keeps it: it is given time to say so.
         let more = u32::from(self.lanes.len() > 1 && self.is_first(lane));
-        l.since + self.config.chunk_deadline * u64::from(times + more)
+        let until = l.since + self.config.chunk_deadline * u64::from(times + more);
+        // Who waits for others itself is not the cause.
+        let said = self.waited(lane).map(|channel| self.mesh.said(channel));
+        said.map_or(until, |said| until.max(said + self.config.chunk_deadline))
+    }
+
+    /// Connection to who keeps the oldest chunk of a lane back; `None` for the own adding.
+    fn waited(&self, lane: usize) -> Option<usize> {
+        let l = &self.lanes[lane];
+        let child = l.tally.missing(l.done).map(|child| l.children[child].channel);
+        child.or(l.source).or(l.parent.map(|(channel, _)| channel))
+    }
+
+    /// Who keeps something back, or for long a confirmation.
+    fn waits(&self, before: Time) -> Waits {
+        let open = (0..self.lanes.len()).filter(|i| self.lanes[*i].done < self.limit(*i));
+        let channels = open.filter_map(|lane| self.waited(lane));
+        let waits = |waits: Waits, c: usize| waits.and(self.mesh.channels[c].peer);
+        let waits = channels.fold(Waits::ForNobody, waits);
+        self.mesh.owed(waits, before, |class| self.confirms(class))
     }
 
     /// Whether the oldest chunk of a lane is the first one of a round that follows another one.
@@ -428,10 +464,8 @@ impl Aggregate {
     fn late(&self, lane: usize) -> AggregateError {
         let l = &self.lanes[lane];
         let place = self.cut.at(lane as u32, l.done);
-        let child = l.tally.missing(l.done).map(|child| l.children[child].channel);
-        let source = l.source.or(l.parent.map(|(channel, _)| channel));
         // At a root to which all have contributed it is the adding that is late, and nobody else.
-        let waited = child.or(source).map(|channel| self.mesh.channels[channel].peer);
+        let waited = self.waited(lane).map(|channel| self.mesh.channels[channel].peer);
         let rank = waited.unwrap_or(self.mesh.rank);
         AggregateError::Late { rank, chunk: place.chunk, round: place.round }
     }

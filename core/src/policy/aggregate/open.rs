@@ -10,7 +10,7 @@ use super::config::{AggregateConfig, Method};
 use super::error::AggregateError;
 use super::plan::Plan;
 use super::reduce::Tally;
-use super::{Aggregate, AggregateStats, Child, Lane, Patience, Progress, Sink};
+use super::{Aggregate, AggregateStats, Child, Lane, Needs, Patience, Progress, Sink};
 use crate::policy::mesh::{Class, End, Mesh, Shared};
 use crate::transport::{Contents, Control};
 use crate::units::Time;
@@ -135,9 +135,12 @@ impl Sizes {
         window: u32,
     ) -> Result<Self, AggregateError> {
         let children = || roles.needs.iter().filter(|n| n.class == Class::FromChild);
-        let slots: u32 = children().map(|n| n.lanes * window).sum();
+        // What is beyond 32 bits is beyond every device.
+        let few = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let wide = |n: u32| u64::from(n) * u64::from(window);
+        let slots = few(children().map(|n| wide(n.lanes)).sum());
         // Beside its chunks a child may say that it gives up.
-        let most = slots + children().count() as u32;
+        let most = slots.saturating_add(children().count() as u32);
         let by_send = config.method == Method::Send;
         let pulls = if config.method == Method::Read { slots } else { 0 };
         let receives = if by_send { config.receives(most.max(1))? } else { most.max(1) };
@@ -145,15 +148,31 @@ impl Sizes {
         let buffers = cut.bytes().next_multiple_of(64);
         let stride = u64::from(cut.len(0)).next_multiple_of(64);
         let queues = roles.needs.iter().map(|n| {
-            let (sends, receives) = n.class.depths(n.lanes * window);
-            sends + receives
+            let (sends, receives) = n.class.depths(n.lanes.saturating_mul(window));
+            u64::from(sends) + u64::from(receives)
         });
-        let cq = receives + queues.sum::<u32>();
+        let cq = few(u64::from(receives) + queues.sum::<u64>());
         Ok(Self { receives, pulls, buffers, stride, region: buffers + count * stride, cq })
     }
 }
 
 impl Aggregate {
+    /// What a member of a plan needs of its device and memory, before anything is created.
+    ///
+    /// # Errors
+    /// Settings that cannot be.
+    pub fn needs(
+        config: &AggregateConfig,
+        plan: &Plan,
+        member: u32,
+    ) -> Result<Needs, AggregateError> {
+        let cut = config.cut(plan)?;
+        let window = u64::from(config.window).min(cut.of_lane(0)) as u32;
+        let roles = Roles::of(plan, member, config, window.into());
+        let sizes = Sizes::of(config, &cut, &roles, window)?;
+        Ok(Needs { bytes: sizes.region, completions: sizes.cq, receives: sizes.receives })
+    }
+
     /// Creates the objects of this member and publishes its endpoints.
     ///
     /// # Errors
@@ -190,7 +209,8 @@ impl Aggregate {
                 }
                 _ => 0,
             };
-            mesh.add(t, &End { member, class, depth: lanes * window, sges: 1, offset })?;
+            let depth = lanes.saturating_mul(window);
+            mesh.add(t, &End { member, class, depth, sges: 1, offset })?;
         }
         let mut member = Self {
             mesh,

@@ -21,10 +21,11 @@ pub struct AllToAllConfig {
     /// peers hear fewer members at a time. Default 8.
     pub window: u32,
     /// How long each hop of a round may take: by way of relays a round takes twice as long at the
-    /// most, and once more where a peer may still be in the round before. It has to cover what
-    /// members begin one after the other. A peer that has confirmed nothing for so long of what was
-    /// sent to it is given up too, and one that has not been heard for half of it is sent a probe.
-    /// Default 100 ms.
+    /// most, and once more while those that are waited for say that they wait for others. It has to
+    /// cover what members begin one after the other. A peer that has confirmed nothing for so long
+    /// of what was sent to it is given up too, and one that has not been heard for a quarter of it
+    /// is sent a probe. Higher: a member that is late is waited for, and one that is gone is named
+    /// later. Default 100 ms.
     pub hop_deadline: Span,
     /// How long the members may take to find each other. Default 1 s.
     pub connect_deadline: Span,

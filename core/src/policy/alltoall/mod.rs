@@ -17,7 +17,8 @@
 //!
 //! Where several members have parts of a sum for one ([`Exchange::sum`]: a token's experts, for
 //! the member whose token it is), relays add what comes from their place, in place, and pass the
-//! sum on, so that it crosses once; the member itself adds what is left.
+//! sum on, so that it crosses once; the member itself adds what is left. What relays wait for waits
+//! for nothing: it goes first, in messages of its own, so relays cannot wait for each other.
 //!
 //! There are two inboxes, used in turn. Every stream has one against it (of a single empty
 //! message, if there is nothing to say), so who has completed a round knows that all its peers
@@ -34,18 +35,19 @@
 //!   then means nothing, and every later call returns the same error.
 //!
 //! Members may end differently: who has all that is for it is done, though another one may miss
-//! something of a member that died. All that end with an error name a host that died, since
-//! confirming what came takes no program there: its peers miss that first. A program that stops
-//! between two pieces of one round, on a host that lives, may have another one of its peers named.
-//! So may one that died where relays add sums: a piece that is ready may wait for one that is not
-//! in the message of both, and who waits for it names the member between.
+//! something of a member that died. All that end with an error name the one that is gone, a host
+//! that died or a program that stopped on a host that lives: who waits for others itself says so
+//! to those who may wait for it (a WRITE of 8 bytes every quarter of `hop_deadline`, and none in a
+//! round that takes less), and is not taken for the cause. Once all are connected that is so of one
+//! that is gone; of two, either may be named.
 //!
 //! # Use
 //!
 //! [`AllToAll::open`], [`AllToAll::connect`] until it is complete; then per round: fill
 //! [`AllToAll::outbox`], [`AllToAll::begin`], [`AllToAll::step`] until it is complete, and read
 //! [`AllToAll::inbox`], where [`Schedule::arrivals`] says what is where. What a member has for
-//! itself does not move.
+//! itself does not move. [`RoundTrip`] has two exchanges take turns: tokens go to their experts,
+//! and the sums of what those make of them come back.
 
 mod add;
 mod config;
@@ -55,12 +57,14 @@ mod schedule;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod trip;
 
-pub use crate::policy::aggregate::{AggregateError, Progress};
+pub use crate::policy::aggregate::{AggregateError, Needs, Progress};
 pub use config::AllToAllConfig;
 pub use plan::{Exchange, ExchangeError, Part, Route, Slice, Traffic};
 pub use schedule::{Arrival, Schedule};
 pub use sums::Total;
+pub use trip::RoundTrip;
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -68,7 +72,7 @@ use core::cmp::Ordering;
 use add::Add;
 
 use crate::policy::aggregate::Place;
-use crate::policy::mesh::{Heard, Mesh, Tag};
+use crate::policy::mesh::{Mesh, Tag, Waits};
 use crate::transport::{
     Control, Data, DestroyError, Range, RecvQueue, SendOp, SendWr, Sge, Transport, WaitSet,
 };
@@ -135,6 +139,8 @@ pub struct AllToAll {
     /// Its region holds the outbox, then the two inboxes.
     mesh: Mesh,
     chunk: u32,
+    /// Whether a message has only what waits for others, or only what does not.
+    apart: bool,
     hops: u32,
     outbox_bytes: u64,
     inbox_bytes: u64,
@@ -210,14 +216,7 @@ impl AllToAll {
 
     fn advance<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
         let now = t.now();
-        for n in 0..self.mesh.poll(t)? {
-            if let Heard::Chunk { channel, tag, len, .. } = self.mesh.hear(n)? {
-                let rank = self.mesh.channels[channel].peer;
-                self.taken += 1;
-                self.peers[channel].arrive((rank, tag), len, self.rounds)?;
-            }
-        }
-        self.post_taken(t)?;
+        self.receive(t)?;
         self.send_all(t, now)?;
         let added = self.add_one(t)?;
         if added {
@@ -227,9 +226,11 @@ impl AllToAll {
             self.stats.rounds = self.rounds;
             return Ok(Progress::Complete);
         }
-        let until = self.check_deadlines(now)?;
-        let after = Span::from_ps(self.config.hop_deadline.as_ps() / 2);
-        let probe = self.mesh.probe(t, (now, self.began), after)?;
+        let after = Span::from_ps(self.config.hop_deadline.as_ps() / 4);
+        let look = self.mesh.look(t, (now, self.began), after)?;
+        let until = self.check_deadlines(now)?.min(look);
+        let waits = self.waits(Time::from_ps(now.as_ps().saturating_sub(after.as_ps())));
+        let probe = self.mesh.probe(t, (now, self.began), after, waits)?;
         let until = probe.map_or(until, |probe| probe.min(until));
         match added || self.mesh.has_more() {
             true => Ok(Progress::Again),
@@ -276,9 +277,14 @@ impl AllToAll {
         self.sges.clear();
         let p = &self.peers[peer];
         let mut bytes = 0;
+        let waits = p.out.get(p.sent).is_some_and(|first| first.needs.is_some());
         for out in &p.out[p.sent..] {
             let full = self.sges.len() == self.config.gather as usize;
-            if full || (bytes > 0 && bytes + u64::from(out.len) > u64::from(self.chunk)) {
+            // What others wait for does not wait for others.
+            if full
+                || (self.apart && out.needs.is_some() != waits)
+                || (bytes > 0 && bytes + u64::from(out.len) > u64::from(self.chunk))
+            {
                 return true;
             }
             if !self.is_here(out) {
@@ -347,7 +353,8 @@ impl AllToAll {
         let last = self.began + hop * (u64::from(self.hops) + 1);
         let all = 0..self.peers.len();
         let late = all.filter(|at| self.peers[*at].missing(self.rounds) > 0);
-        let late = late.map(|at| (self.began + hop * self.patience(at), at)).min();
+        let of = |at| (self.began + hop * self.patience(at)).max(self.mesh.said(at) + hop);
+        let late = late.map(|at| (of(at).min(last), at)).min();
         // Its host gives no sign, whatever else is missing.
         let silent = self.mesh.silent(|_| true);
         let silent = silent.map(|(since, at)| ((since + hop).min(last), at));
@@ -364,15 +371,21 @@ impl AllToAll {
         Err(AggregateError::Late { rank, chunk, round: self.rounds - 1 })
     }
 
-    /// Hops for which a peer is waited for. A relay gives up before those that wait for what it
-    /// would pass on, and names the cause. But a peer that has sent nothing in a later round may
-    /// still be in the one before, and wait there for somebody itself: one hop more for it, and for
-    /// those that wait for what it would have sent to a relay.
+    /// From whom something is missing, or for long a confirmation.
+    fn waits(&self, before: Time) -> Waits {
+        let all = self.peers.iter().zip(&self.mesh.channels);
+        let late = all.filter(|(p, _)| p.missing(self.rounds) > 0);
+        let waits = late.fold(Waits::ForNobody, |waits, (_, c)| waits.and(c.peer));
+        self.mesh.owed(waits, before, |_| true)
+    }
+
+    /// Hops for which a peer is waited for, if it does not say that it waits itself. A relay gives
+    /// up before those that wait for what it would pass on, and names the cause; all have a hop
+    /// more at the most, in which they hear of that.
     fn patience(&self, at: usize) -> u64 {
-        let (p, later) = (&self.peers[at], self.rounds > 1);
-        match p.passed_on {
-            true => 1 + u64::from(later && !p.has_begun(self.rounds)),
-            false => u64::from(self.hops) + u64::from(later),
+        match self.peers[at].passed_on {
+            true => 1,
+            false => self.hops.into(),
         }
     }
 
@@ -405,11 +418,6 @@ impl Peer {
     /// Whether so many pieces of the last of so many rounds have come.
     fn has(&self, rounds: u64, count: u32) -> bool {
         self.arrived >= (rounds - 1) * self.lens.len() as u64 + u64::from(count)
-    }
-
-    /// Whether something of the `rounds`th round has come from it.
-    fn has_begun(&self, rounds: u64) -> bool {
-        self.arrived > (rounds - 1) * self.lens.len() as u64
     }
 
     /// Number of the piece that is due, in its round.

@@ -8,7 +8,7 @@ use super::sums::{Addition, Operand};
 use super::{
     AggregateError, AllToAll, AllToAllConfig, AllToAllStats, Need, Out, Peer, Progress, Schedule,
 };
-use crate::policy::aggregate::{ConfigError, MAX_CHUNKS};
+use crate::policy::aggregate::{ConfigError, MAX_CHUNKS, Needs};
 use crate::policy::mesh::{Class, End, Mesh, Shared};
 use crate::transport::Control;
 use crate::units::Time;
@@ -21,7 +21,25 @@ struct Wanted<'a> {
     back: &'a Stream,
 }
 
+/// Sizes that follow from the schedule.
+fn sizes(config: &AllToAllConfig, schedule: &Schedule, me: u32, peers: &[Wanted<'_>]) -> Needs {
+    let pieces = |s: &Stream| s.pieces.len() as u64;
+    // A peer may be a round ahead, and has a last word.
+    let receives: u64 = peers.iter().map(|n| 2 * pieces(n.back) + 1).sum();
+    let receives = u32::try_from(receives.max(1)).unwrap_or(u32::MAX);
+    let sends = |n: &Wanted<'_>| u64::from(Class::Both.depths(depth(config, n.out)).0);
+    let entries = u64::from(receives).saturating_add(peers.iter().map(sends).sum());
+    let inboxes = schedule.outbox_bytes(me).next_multiple_of(64);
+    let bytes = (inboxes + 2 * schedule.inbox_bytes(me).next_multiple_of(64)).max(8);
+    Needs { bytes, completions: entries.min(u32::MAX.into()) as u32, receives }
+}
+
 impl AllToAll {
+    /// What a member needs of its device and memory, before anything is created.
+    pub fn needs(config: &AllToAllConfig, schedule: &Schedule, member: u32) -> Needs {
+        sizes(config, schedule, member, &needs(schedule, member))
+    }
+
     /// Creates the objects of this member and publishes its endpoints.
     ///
     /// # Errors
@@ -38,11 +56,7 @@ impl AllToAll {
         if largest > MAX_CHUNKS {
             return Err(ConfigError::Chunks { got: largest }.into());
         }
-        // A peer may be a round ahead, and has a last word.
-        let receives: u64 = needs.iter().map(|n| 2 * pieces(n.back) + 1).sum();
-        let receives = u32::try_from(receives.max(1)).unwrap_or(u32::MAX);
-        let sends = |n: &Wanted<'_>| u64::from(Class::Both.depths(depth(&config, n.out)).0);
-        let entries = u64::from(receives).saturating_add(needs.iter().map(sends).sum());
+        let Needs { bytes, completions, receives } = sizes(&config, schedule, me, &needs);
         let (outbox_bytes, inbox_bytes) = (schedule.outbox_bytes(me), schedule.inbox_bytes(me));
         let inboxes = outbox_bytes.next_multiple_of(64);
         let stride = inbox_bytes.next_multiple_of(64);
@@ -51,9 +65,9 @@ impl AllToAll {
             config.wiring(),
             schedule.fingerprint,
             Shared {
-                bytes: (inboxes + 2 * stride).max(8),
+                bytes,
                 contents: config.contents,
-                cq: entries.min(u32::MAX.into()) as u32,
+                cq: completions,
                 srq: receives,
                 peers: needs.iter().map(|n| n.member).collect(),
             },
@@ -71,6 +85,7 @@ impl AllToAll {
         let mut member = Self {
             mesh,
             chunk: schedule.chunk,
+            apart: schedule.apart,
             hops: schedule.hops(),
             outbox_bytes,
             inbox_bytes,

@@ -92,6 +92,9 @@ pub struct Schedule {
     sums: Vec<Vec<Total>>,
     /// Hops of the longest way.
     hops: u32,
+    /// Whether relays pass sums on. They wait for what others have of them, which therefore waits
+    /// for nothing that is passed on.
+    pub(super) apart: bool,
     pub(super) chunk: u32,
     pub(super) fingerprint: u64,
 }
@@ -126,11 +129,12 @@ impl Schedule {
         let passed =
             |(relay, _, p): &(u32, _, &Parcel)| exchange.slices(p).iter().any(|s| s.to != *relay);
         let passed = relayed.iter().any(passed);
+        let begun = of.send_parts();
         for (relay, start, parcel) in relayed {
             of.second_hop(parcel, relay, start);
         }
-        let brought = of.lay_sums();
-        let hops = if passed || brought { 2 } else { 1 };
+        let brought = of.lay_sums(begun);
+        let (hops, apart) = (if passed || brought { 2 } else { 1 }, brought);
         let Layout { mut streams, kept, additions, mut totals, .. } = of;
         // Each stream has one against it: its first message says that a round has begun there.
         let lone: Vec<_> = streams.keys().map(|(a, b)| (*b, *a)).collect();
@@ -159,7 +163,7 @@ impl Schedule {
         let outbox = (0..exchange.members()).map(|m| exchange.outbox_bytes(m)).collect();
         let fingerprint = exchange.fingerprint() ^ u64::from(chunk) << 32;
         let sums = totals;
-        Self { streams, outbox, inbox, arrivals, additions, sums, hops, chunk, fingerprint }
+        Self { streams, outbox, inbox, arrivals, additions, sums, hops, apart, chunk, fingerprint }
     }
 
     /// Members, numbered from 0.

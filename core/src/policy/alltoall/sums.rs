@@ -43,38 +43,62 @@ pub(super) struct Addition {
 
 /// What a member has for a sum.
 #[derive(Copy, Clone)]
-enum Term {
+pub(super) enum Term {
     /// In its outbox.
     Own(u64),
     /// Written by another one: where it begins in the stream, and the number of its first piece.
     Of { from: u32, offset: u64, first: u32 },
 }
 
+/// What is sent of a sum before anybody adds: the terms that come to the member that is to have it,
+/// and by number of the relay those that come to a relay.
+pub(super) struct Begun {
+    terms: Vec<Term>,
+    near: BTreeMap<u32, Vec<Term>>,
+}
+
 impl Layout<'_> {
-    /// Lays all sums out; whether one takes two hops.
-    pub fn lay_sums(&mut self) -> bool {
+    /// Lays out what members send of their own for all sums. It waits for nothing, so it is in
+    /// front of what relays pass on: who waits for a relay then waits for two hops and no more.
+    pub fn send_parts(&mut self) -> Vec<Begun> {
         let exchange = self.exchange;
-        let mut two = false;
-        for sum in exchange.sums() {
-            // What comes to `to`: from each member near it, and from each place or member farther.
-            let mut terms = vec![];
-            let mut near: BTreeMap<u32, Vec<Part>> = BTreeMap::new();
-            for part in exchange.parts(sum) {
-                match exchange.relay(sum.to, exchange.place(part.from)) {
-                    _ if part.from == sum.to => terms.push(Term::Own(part.outbox)),
-                    None => terms.push(self.send(part.from, sum.to, sum, Term::Own(part.outbox))),
-                    Some(relay) => near.entry(relay).or_default().push(*part),
-                }
+        exchange.sums().iter().map(|sum| self.begin(sum)).collect()
+    }
+
+    fn begin(&mut self, sum: &Sum) -> Begun {
+        let exchange = self.exchange;
+        let mut terms = vec![];
+        let mut far: BTreeMap<u32, Vec<Part>> = BTreeMap::new();
+        for part in exchange.parts(sum) {
+            match exchange.relay(sum.to, exchange.place(part.from)) {
+                _ if part.from == sum.to => terms.push(Term::Own(part.outbox)),
+                None => terms.push(self.send(part.from, sum.to, sum, Term::Own(part.outbox))),
+                Some(relay) => far.entry(relay).or_default().push(*part),
             }
-            for (relay, parts) in near {
-                let of = |part: &Part| match part.from == relay {
-                    true => Term::Own(part.outbox),
-                    false => {
-                        two = true;
-                        self.send(part.from, relay, sum, Term::Own(part.outbox))
-                    }
-                };
-                let gathered = parts.iter().map(of).collect();
+        }
+        let mut near = BTreeMap::new();
+        for (relay, parts) in far {
+            if let [part] = parts[..]
+                && part.from == relay
+            {
+                terms.push(self.send(relay, sum.to, sum, Term::Own(part.outbox)));
+                continue;
+            }
+            let of = |part: &Part| match part.from == relay {
+                true => Term::Own(part.outbox),
+                false => self.send(part.from, relay, sum, Term::Own(part.outbox)),
+            };
+            near.insert(relay, parts.iter().map(of).collect());
+        }
+        Begun { terms, near }
+    }
+
+    /// Lays out what is added and passed on; whether a sum takes two hops.
+    pub fn lay_sums(&mut self, begun: Vec<Begun>) -> bool {
+        let exchange = self.exchange;
+        let two = begun.iter().any(|b| !b.near.is_empty());
+        for (sum, Begun { mut terms, near }) in exchange.sums().iter().zip(begun) {
+            for (relay, gathered) in near {
                 let (term, additions) = self.gather(relay, sum, gathered);
                 terms.push(match additions {
                     None => self.send(relay, sum.to, sum, term),

@@ -77,8 +77,10 @@ impl Class {
     /// a last word beside them, and a probe.
     pub const fn depths(self, chunks: u32) -> (u32, u32) {
         match self {
-            Self::FromSource => (2, chunks + 1),
-            Self::FromChild | Self::ToParent | Self::ToSink | Self::Both => (chunks + 2, 1),
+            Self::FromSource => (2, chunks.saturating_add(1)),
+            Self::FromChild | Self::ToParent | Self::ToSink | Self::Both => {
+                (chunks.saturating_add(2), 1)
+            }
         }
     }
 }
@@ -93,6 +95,8 @@ pub(in crate::policy) struct Channel {
     pub batcher: Batcher,
     /// Where the peer's memory for this connection begins.
     pub remote: Remote,
+    /// Where the peer looks for signs of this member.
+    pub sign: Remote,
     /// Chunks of a lane that may be under way, times the lanes that use it.
     pub depth: u32,
     /// Work requests that have not completed.
@@ -145,11 +149,13 @@ impl Channel {
 pub(super) struct Card {
     pub endpoint: Endpoint,
     pub memory: Remote,
+    /// Where it looks for signs.
+    pub sign: Remote,
     pub fingerprint: u64,
 }
 
 impl Card {
-    pub const ENCODED_BYTES: usize = Endpoint::ENCODED_BYTES + 20;
+    pub const ENCODED_BYTES: usize = Endpoint::ENCODED_BYTES + 32;
 
     pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
         let mut out = [0; Self::ENCODED_BYTES];
@@ -157,16 +163,19 @@ impl Card {
         endpoint.copy_from_slice(&self.endpoint.encode());
         rest[..8].copy_from_slice(&self.memory.addr.to_be_bytes());
         rest[8..12].copy_from_slice(&self.memory.rkey.0.to_be_bytes());
-        rest[12..].copy_from_slice(&self.fingerprint.to_be_bytes());
+        rest[12..20].copy_from_slice(&self.fingerprint.to_be_bytes());
+        rest[20..28].copy_from_slice(&self.sign.addr.to_be_bytes());
+        rest[28..].copy_from_slice(&self.sign.rkey.0.to_be_bytes());
         out
     }
 
     pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> Option<Self> {
         let (endpoint, rest) = bytes.split_at(Endpoint::ENCODED_BYTES);
         let word = |at: usize| u64::from_be_bytes(rest[at..at + 8].try_into().expect("8 bytes"));
-        let rkey = Rkey(u32::from_be_bytes(rest[8..12].try_into().expect("4 bytes")));
-        let memory = Remote { addr: word(0), rkey };
-        Some(Self { endpoint: Endpoint::decode(endpoint)?, memory, fingerprint: word(12) })
+        let key = |at: usize| u32::from_be_bytes(rest[at..at + 4].try_into().expect("4 bytes"));
+        let memory = Remote { addr: word(0), rkey: Rkey(key(8)) };
+        let sign = Remote { addr: word(20), rkey: Rkey(key(28)) };
+        Some(Self { endpoint: Endpoint::decode(endpoint)?, memory, sign, fingerprint: word(12) })
     }
 }
 
@@ -199,10 +208,10 @@ pub(super) fn publish<T: Control>(
     t: &mut T,
     wiring: &Wiring,
     channel: &Channel,
-    memory: Remote,
+    (memory, sign): (Remote, Remote),
     fingerprint: u64,
 ) -> Result<(), AggregateError> {
-    let card = Card { endpoint: t.endpoint(channel.qp)?, memory, fingerprint };
+    let card = Card { endpoint: t.endpoint(channel.qp)?, memory, sign, fingerprint };
     let key = card_key(wiring.key, channel.class, channel.peer);
     t.publish_to(channel.peer, key, &card.encode());
     Ok(())
@@ -229,7 +238,7 @@ pub(super) fn link<T: Control>(
     for (attr, mask) in (RcParams { attr }).steps(&mine, &card.endpoint) {
         t.modify_qp(channel.qp, &attr, mask)?;
     }
-    channel.remote = card.memory;
+    (channel.remote, channel.sign) = (card.memory, card.sign);
     Ok(true)
 }
 
@@ -260,7 +269,8 @@ mod tests {
         let (qpn, psn) = (Qpn::new(77), Psn::new(0xFF_FFFF));
         let endpoint = Endpoint { address, qpn, psn, mtu: Mtu::B2048 };
         let memory = Remote { addr: u64::MAX - 8, rkey: Rkey(0xDEAD_BEEF) };
-        let card = Card { endpoint, memory, fingerprint: 0x0123_4567_89AB_CDEF };
+        let sign = Remote { addr: 0x1234_5678_0000_0001, rkey: Rkey(7) };
+        let card = Card { endpoint, memory, sign, fingerprint: 0x0123_4567_89AB_CDEF };
         assert_eq!(Card::decode(&card.encode()), Some(card));
         let mut wrong = card.encode();
         wrong[24] = 0;

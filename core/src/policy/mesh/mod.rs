@@ -6,9 +6,11 @@ mod channel;
 pub(super) mod player;
 #[cfg(test)]
 mod rig;
+mod signs;
 mod tag;
 
 pub(super) use channel::{Class, Wiring, Word};
+pub(super) use signs::Waits;
 pub(super) use tag::{Tag, read_id, read_of};
 
 use alloc::vec;
@@ -24,6 +26,7 @@ use crate::units::{Span, Time};
 use crate::verbs::{QpType, SendFlags};
 
 use channel::{Channel, RIGHTS, announce, is_ready, link, publish, word_key};
+use signs::Signs;
 use tag::Kind;
 
 /// Completions taken by one poll. Higher: fewer calls; a burst is handled later.
@@ -98,6 +101,7 @@ pub(super) struct Mesh {
     by_qp: Vec<u32>,
     /// Ranks of the peers, in the order in which they are told.
     peers: Vec<u32>,
+    signs: Signs,
     opening: Opening,
     opened: Time,
     /// When completions were taken last.
@@ -119,6 +123,7 @@ impl Mesh {
         let pd = t.create_pd()?;
         let mr = t.alloc_mr(pd, bytes, wiring.memory, RIGHTS, contents)?;
         let (cq, srq) = (t.create_cq(cq)?, t.create_srq(pd, srq)?);
+        let signs = Signs::open(t, pd, wiring.memory, peers.len())?;
         Ok(Self {
             wiring,
             rank: t.rank(),
@@ -130,6 +135,7 @@ impl Mesh {
             channels: vec![],
             by_qp: vec![],
             peers,
+            signs,
             opening: Opening::Linking(0),
             opened: t.now(),
             polled_at: t.now(),
@@ -157,13 +163,15 @@ impl Mesh {
             qp,
             batcher: Batcher::new(self.wiring.batch, qp, &t.qp_caps(qp)?),
             remote: Remote::default(),
+            sign: Remote::default(),
             depth: end.depth,
             outstanding: 0,
             since: Time::ZERO,
             taken: 0,
         };
         let memory = Remote { addr: self.mr.addr + end.offset, rkey: self.mr.rkey };
-        publish(t, &self.wiring, &channel, memory, self.fingerprint)?;
+        let sign = self.signs.place_of(self.peer(channel.peer));
+        publish(t, &self.wiring, &channel, (memory, sign), self.fingerprint)?;
         let index = qp.index() as usize;
         self.by_qp.resize(self.by_qp.len().max(index + 1), u32::MAX);
         self.by_qp[index] = self.channels.len() as u32;
@@ -247,14 +255,22 @@ impl Mesh {
         }
     }
 
-    /// Sends a probe, a WRITE of no bytes, to every peer that has not been heard for `after` since
-    /// `began` and owes no confirmation; when the next one is due. It takes no receive and no
-    /// program at the other end: what it asks is whether the host is there.
+    /// Which of its peers a rank is.
+    fn peer(&self, rank: u32) -> usize {
+        self.peers.iter().position(|p| *p == rank).expect("connections lead to peers")
+    }
+
+    /// Sends a probe to every peer that has not been heard for `after` since `began` and owes no
+    /// confirmation, and looks for what they have sent; when the next one is due. A probe takes no
+    /// receive and no program at the other end: what it asks is whether the host is there. To those
+    /// who may wait for this member while it waits for others itself it is a sign of that, so that
+    /// they do not take it for the cause.
     pub fn probe<T: Transport>(
         &mut self,
         t: &mut T,
         (now, began): (Time, Time),
         after: Span,
+        waits: Waits,
     ) -> Result<Option<Time>, AggregateError> {
         let mut next: Option<Time> = None;
         for c in self.channels.iter_mut().filter(|c| c.outstanding == 0) {
@@ -266,11 +282,30 @@ impl Mesh {
             if !c.has_room(t) {
                 continue;
             }
-            let (op, data) = (SendOp::Write(c.remote), Data::Sge(&[]));
+            let sign = match waits.beside(c.peer) {
+                true => Some(self.signs.next(t)?),
+                false => None,
+            };
+            let (op, data) = (SendOp::Write(c.sign), Data::Sge(sign.as_slice()));
             c.push(t, now, &SendWr { wr_id: 0, op, data, flags: SendFlags::SIGNALED, dest: None })?;
             c.flush(t)?;
         }
         Ok(next)
+    }
+
+    /// Takes signs of peers, at most once in `after`; when to look again.
+    pub fn look<T: Transport>(
+        &mut self,
+        t: &mut T,
+        (now, began): (Time, Time),
+        after: Span,
+    ) -> Result<Time, AggregateError> {
+        self.signs.look(t, (now, began), after)
+    }
+
+    /// When the peer of a connection said last that it waits for others, as far as was seen.
+    pub fn said(&self, channel: usize) -> Time {
+        self.signs.said(self.peer(self.channels[channel].peer))
     }
 
     /// The connection whose peer has been silent longest about what was sent to it, and since
@@ -280,6 +315,13 @@ impl Mesh {
         let open = |(_, c): &(usize, &Channel)| c.outstanding > 0 && counts(c.class);
         let open = self.channels.iter().enumerate().filter(open);
         open.map(|(at, c)| (c.since, at)).min()
+    }
+
+    /// Those whose confirmation is missing since `before`, of the connections that `counts`, and
+    /// the others that it `waits` for.
+    pub fn owed(&self, waits: Waits, before: Time, counts: impl Fn(Class) -> bool) -> Waits {
+        let owes = |c: &&Channel| c.outstanding > 0 && c.since <= before && counts(c.class);
+        self.channels.iter().filter(owes).fold(waits, |waits, c| waits.and(c.peer))
     }
 
     /// A receive for a message whose bytes, if any, go elsewhere.
@@ -386,6 +428,7 @@ impl Mesh {
         t.destroy_srq(self.srq)?;
         t.destroy_cq(self.cq)?;
         let _already_gone = t.dereg_mr(self.mr.id);
+        self.signs.close(t);
         t.dealloc_pd(self.pd)
     }
 }

@@ -32,6 +32,10 @@ pub trait Party {
     fn step<T: Control>(p: &mut Self::Policy, t: &mut T) -> Result<Progress, AggregateError>;
     fn stats(p: &Self::Policy) -> Self::Stats;
     fn mesh(p: &Self::Policy) -> &Mesh;
+    /// Another one, if it has two.
+    fn second(_: &Self::Policy) -> Option<&Mesh> {
+        None
+    }
     /// Where a round's bytes go before it begins, and where they are when it is complete.
     fn memory(p: &Self::Policy) -> (Range, Range);
     fn slip(p: &mut Self::Policy, slip: Self::Slip);
@@ -91,7 +95,9 @@ impl<P: Party> Member<P> {
         match self.fault {
             Some(Fault::Dies(at)) if self.steps > at => return sleep(NEVER),
             Some(Fault::Vanishes(at)) if self.steps > at => {
-                self.state.iter().for_each(|p| silence(t, P::mesh(p)));
+                let meshes = |p| [Some(P::mesh(p)), P::second(p)];
+                let all = self.state.iter().flat_map(meshes).flatten();
+                all.for_each(|mesh| silence(t, mesh));
                 return sleep(NEVER);
             }
             Some(Fault::Sleeps(at, span)) if self.steps == at => return sleep(span),
@@ -141,7 +147,8 @@ impl<P: Party> Member<P> {
         }
         let next = P::step(state, t)?.next();
         if next.is_none() {
-            assert!(P::mesh(state).is_idle(), "complete, and a work request names the memory");
+            let idle = P::mesh(state).is_idle() && P::second(state).is_none_or(Mesh::is_idle);
+            assert!(idle, "complete, and a work request names the memory");
             let result = P::memory(state).1;
             let mut got = vec![0; result.len as usize];
             t.copy_out(result, &mut got)?;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use doorbell_core::policy::aggregate::{AggregateConfig, Group, Inside, Method, Order, Plan};
+use doorbell_core::policy::aggregate::{
+    Aggregate, AggregateConfig, Group, Inside, Method, Order, Plan,
+};
 use doorbell_core::transport::QpAttr;
 use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::SimRng;
@@ -96,6 +98,9 @@ impl Planner<'_> {
         let plan = Arc::new(plan_of(self.point, index)?);
         let (first, n) = (self.next(), p.hosts.value() as u32);
         let aggregate = self.aggregate_config(index, p, first)?;
+        let needs = (0..n).filter_map(|m| Aggregate::needs(&aggregate, &plan, m).ok());
+        let keys = "fewer `lanes`, a smaller `window`, or larger chunks";
+        self.check_needs(index, "aggregate", needs, keys)?;
         let epoch = self.clock_of_rounds(p.size.0.0);
         let rounds = p.iterations.value() * a.training.map_or(1, |x| x.buckets.value());
         for member in 0..n {

@@ -2,24 +2,26 @@
 
 use std::sync::Arc;
 
-use doorbell_core::policy::alltoall::{AllToAllConfig, Exchange, Route, Schedule};
+use doorbell_core::policy::alltoall::{AllToAll, AllToAllConfig, Exchange, Route, Schedule};
 use doorbell_sim::engine::SimRng;
 
 use super::aggregate::switches;
 use super::config::contents;
 use super::{Planner, Role, bad};
-use crate::format::{AllToAll, ExchangeRoute, Program, Tokens};
+use crate::format::{self, Element, ExchangeRoute, Program, Tokens};
 use crate::run::{Point, RunError};
-use crate::workloads::{Exchanger, ExchangerConfig, Share};
+use crate::workloads::{Combine, Exchanger, ExchangerConfig, Share, Token};
 
 /// An exchange as it runs, and what each member has of it, counted over all its tokens.
 struct Plan {
     exchange: Exchange,
+    schedule: Arc<Schedule>,
+    combine: Option<Arc<Combine>>,
     shares: Vec<Share>,
 }
 
 /// The exchange of program `index`.
-fn plan(point: &Point, index: usize, p: &Program, a: &AllToAll) -> Result<Plan, RunError> {
+fn plan(point: &Point, index: usize, p: &Program, a: &format::AllToAll) -> Result<Plan, RunError> {
     let n = p.hosts.value() as u32;
     let place_of: Vec<u32> = match a.group {
         Some(size) => (0..n).map(|m| m / size.value() as u32).collect(),
@@ -32,29 +34,43 @@ fn plan(point: &Point, index: usize, p: &Program, a: &AllToAll) -> Result<Plan, 
     let wrong = |e: doorbell_core::policy::alltoall::ExchangeError| {
         bad(index, "all_to_all", e.to_string(), "change `hosts`")
     };
+    let (bytes, chunk) = (p.size.0.0, a.chunk.0.0 as u32);
     let Some(tokens) = &a.tokens else {
-        let counts = vec![p.size.0.0; (n * n) as usize];
+        let counts = vec![bytes; (n * n) as usize];
         let exchange = Exchange::by_counts(&place_of, &counts, route).map_err(wrong)?;
-        let shares = (0..n).map(|m| Share { tokens: 0, traffic: exchange.traffic_of(m) });
-        return Ok(Plan { shares: shares.collect(), exchange });
+        let share = |m| Share { traffic: exchange.traffic_of(m), ..Share::default() };
+        let shares = (0..n).map(share).collect();
+        let schedule = Arc::new(Schedule::new(&exchange, chunk));
+        return Ok(Plan { exchange, schedule, combine: None, shares });
     };
     let mut exchange = Exchange::new(&place_of, route).map_err(wrong)?;
-    let mut shares = vec![];
+    let (mut shares, mut moving) = (vec![], vec![]);
     let moved = tokens.moved.unwrap_or(tokens.each).value();
+    let op = tokens.combine.map(Element::arithmetic);
     for m in 0..n {
         // Those that only count are forgotten member by member: they may be many.
         let mut counted = Exchange::new(&place_of, route).map_err(wrong)?;
+        let mut back = counted.clone();
         let mut router = Router::new(point.seed, index, m, (n, tokens), &place_of);
         for token in 0..tokens.each.value() {
             let to = router.draw();
-            counted.token(m, to, p.size.0.0).map_err(wrong)?;
+            counted.token(m, to, bytes).map_err(wrong)?;
+            if let Some(op) = op {
+                back.sum(op, m, to, bytes).map_err(wrong)?;
+            }
             if token < moved {
-                exchange.token(m, to, p.size.0.0).map_err(wrong)?;
+                moving.push(Token { home: m, at: exchange.outbox_bytes(m), to: to.to_vec() });
+                exchange.token(m, to, bytes).map_err(wrong)?;
             }
         }
-        shares.push(Share { tokens: tokens.each.value(), traffic: counted.traffic_of(m) });
+        let (traffic, back) = (counted.traffic_of(m), back.traffic_of(m));
+        shares.push(Share { tokens: tokens.each.value(), traffic, back });
     }
-    Ok(Plan { exchange, shares })
+    let schedule = Arc::new(Schedule::new(&exchange, chunk));
+    let way = (&place_of[..], route);
+    let combine = op.map(|op| Combine::new(way, (op, bytes), &moving, &schedule, chunk));
+    let combine = combine.transpose().map_err(wrong)?.map(Arc::new);
+    Ok(Plan { exchange, schedule, combine, shares })
 }
 
 /// Draws the hosts of the experts of a member's tokens: a stream for each member.
@@ -116,10 +132,15 @@ impl Planner<'_> {
     /// One program on each host of an exchange.
     pub(super) fn all_to_all(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
         let a = p.all_to_all.as_ref().expect("checked when loaded");
-        let Plan { exchange, shares } = plan(self.point, index, p, a)?;
-        let schedule = Arc::new(Schedule::new(&exchange, a.chunk.0.0 as u32));
+        let Plan { exchange, schedule, combine, shares } = plan(self.point, index, p, a)?;
         let (first, n) = (self.next(), p.hosts.value() as u32);
         let all_to_all = self.all_to_all_config(index, p, a, first)?;
+        let ways = [Some(&*schedule), combine.as_ref().map(|back| &back.schedule)];
+        for way in ways.into_iter().flatten() {
+            let needs = (0..n).map(|m| AllToAll::needs(&all_to_all, way, m));
+            let keys = "larger chunks, or fewer hosts or tokens";
+            self.check_needs(index, "all_to_all", needs, keys)?;
+        }
         let fill = (0..n).map(|m| exchange.outbox_bytes(m)).max().unwrap_or(0);
         let epoch = self.clock_of_rounds(fill);
         for (member, share) in (0..).zip(shares) {
@@ -127,6 +148,7 @@ impl Planner<'_> {
             let config = ExchangerConfig {
                 all_to_all,
                 schedule: schedule.clone(),
+                combine: combine.clone(),
                 share,
                 rounds: p.iterations.value(),
                 epoch,
@@ -142,7 +164,7 @@ impl Planner<'_> {
         &self,
         index: usize,
         p: &Program,
-        a: &AllToAll,
+        a: &format::AllToAll,
         first_rank: u32,
     ) -> Result<AllToAllConfig, RunError> {
         let (link, base) = (self.link(index, p, 0)?, AllToAllConfig::default());
@@ -174,6 +196,7 @@ mod tests {
             experts: Count::of(64),
             top: Count::of(8),
             groups: groups.map(Count::of),
+            combine: None,
         };
         let place_of: Vec<u32> = (0..32).map(|m| m / 4).collect();
         let mut router = Router::new(1, 0, 5, (32, &tokens), &place_of);

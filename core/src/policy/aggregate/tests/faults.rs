@@ -167,18 +167,20 @@ fn stats_of(m: &Member) -> AggregateStats {
 }
 
 proptest! {
-    /// A host that dies is named by everybody, whatever the plan.
+    /// A host that dies, or a program that stops on a host that lives, is named by everybody,
+    /// whatever the plan.
     #[test]
-    fn all_survivors_name_a_host_that_dies(
+    fn all_survivors_name_who_is_gone(
         plan in any_plan(6), config in any_config(), rounds in 1_u64..5,
-        who in 0_usize..6, at in 4_u32..80
+        who in 0_usize..6, at in 4_u32..80, vanishes: bool, lazy: u64
     ) {
         let round_deadline = Span::from_ms(10_000);
         // A parent without a receive does not confirm at once.
         let config = AggregateConfig { round_deadline, pool: None, ..config };
         let mut all = members(config, &plan, rounds);
+        make_lazy(&mut all, lazy);
         let dead = who % all.len();
-        all[dead].fault = Some(Fault::Vanishes(at));
+        all[dead].fault = Some(if vanishes { Fault::Vanishes(at) } else { Fault::Dies(at) });
         run_all(&mut all);
         check_ends(&all);
         let connected = all.iter().all(|m| !m.began.is_empty());

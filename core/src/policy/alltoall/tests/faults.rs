@@ -94,17 +94,17 @@ fn members_that_never_appear_are_named() {
 }
 
 proptest! {
-    /// A host that dies is named by all that end with an error, whenever it dies. Where relays add,
-    /// a wait may be one for a wait, and the one between is named.
+    /// A host that dies, or a program that stops on a host that lives, is named by all that end
+    /// with an error, whenever that is and whoever waits for whom.
     #[test]
-    fn all_survivors_name_a_host_that_dies(
-        exchange in any_exchange().prop_filter("sums", |e| e.sums().is_empty()),
-        (config, chunk) in any_config(), rounds in 1_u64..5,
-        who in 0_usize..8, at in 4_u32..60
+    fn all_survivors_name_who_is_gone(
+        exchange in any_exchange(), (config, chunk) in any_config(), rounds in 1_u64..5,
+        who in 0_usize..8, at in 4_u32..60, vanishes: bool, lazy: u64
     ) {
         let mut all = members(&exchange, chunk, config, rounds);
+        make_lazy(&mut all, lazy);
         let dead = who % all.len();
-        all[dead].fault = Some(Fault::Vanishes(at));
+        all[dead].fault = Some(if vanishes { Fault::Vanishes(at) } else { Fault::Dies(at) });
         run_all(&mut all);
         check_ends(&exchange, &all);
         let connected = all.iter().all(|m| !m.began.is_empty());

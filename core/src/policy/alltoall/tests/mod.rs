@@ -3,6 +3,7 @@
 mod faults;
 mod rounds;
 mod sums;
+mod trip;
 
 use std::boxed::Box;
 use std::collections::BTreeMap;

@@ -70,6 +70,23 @@ fn floats_have_the_same_bits_in_every_run() {
     assert!((2..40).all(|lazy| sum(lazy << 40) == first));
 }
 
+/// Tokens one way and sums the other: each relay would wait for what the other one holds back, if
+/// a message had both what is ready and what waits.
+#[test]
+fn relays_do_not_wait_for_each_other() {
+    let mut e = Exchange::new(&[0, 0, 1, 1], Route::TwoHop).unwrap();
+    e.token(0, &[3], 64).unwrap();
+    e.token(3, &[0], 64).unwrap();
+    e.sum(Reduce::SumI64, 2, &[1], 64).unwrap();
+    e.sum(Reduce::SumI64, 1, &[2], 64).unwrap();
+    let mut more = e.clone();
+    more.sum(Reduce::SumI64, 2, &[0, 1], 64).unwrap();
+    more.sum(Reduce::SumI64, 1, &[3, 2], 64).unwrap();
+    for exchange in [e, more] {
+        run(&exchange, 1024, 3);
+    }
+}
+
 #[test]
 fn lengths_are_whole_elements() {
     let odd = |bytes| Err(ExchangeError::Misaligned { bytes });
