@@ -47,9 +47,14 @@ pub(super) enum Reason {
     Room(Port),
 }
 
-/// The output ports that the packets of queue pairs take, one after the other.
+/// The output ports that the packets of queue pairs take, one after the other, by traffic class.
 pub(super) struct Ways {
-    next: BTreeMap<Port, BTreeSet<Port>>,
+    next: BTreeMap<(Port, u8), BTreeSet<Port>>,
+}
+
+/// The traffic class, or virtual lane, of a queue pair of `host`.
+pub(super) fn class_of(world: &World, host: usize, q: &NicQp) -> u8 {
+    world.fabric().hosts()[host].class_of(q.attr.path.sl.code())
 }
 
 /// The output ports on the way of what a queue pair of `host` sends, of datagrams of the last one;
@@ -68,11 +73,12 @@ pub(super) fn way_of(world: &World, host: usize, q: &NicQp) -> Vec<Port> {
 impl Ways {
     /// Those of all queue pairs that are connected.
     pub fn of(world: &World) -> Self {
-        let mut next: BTreeMap<Port, BTreeSet<Port>> = BTreeMap::new();
+        let mut next: BTreeMap<(Port, u8), BTreeSet<Port>> = BTreeMap::new();
         for (h, host) in world.hosts().iter().enumerate() {
             for (_, q) in host.qps().filter(|(_, q)| q.stats.rx_payload > 0 || q.sq.prod() > 0) {
+                let class = class_of(world, h, q);
                 for pair in way_of(world, h, q).windows(2) {
-                    next.entry(pair[0]).or_default().insert(pair[1]);
+                    next.entry((pair[0], class)).or_default().insert(pair[1]);
                 }
             }
         }
@@ -80,8 +86,8 @@ impl Ways {
     }
 
     /// The outputs behind a port that leads to a switch; where it chooses by load, all of it.
-    fn behind(&self, switch: &SwitchNode, port: Port) -> Vec<Port> {
-        match self.next.get(&port) {
+    fn behind(&self, switch: &SwitchNode, port: Port, class: u8) -> Vec<Port> {
+        match self.next.get(&(port, class)) {
             Some(next) => next.iter().copied().collect(),
             None => (0..switch.ports() as u16).map(|p| (switch.id(), PortId(p))).collect(),
         }
@@ -89,18 +95,18 @@ impl Ways {
 
     /// What holds a port back in a traffic class, or virtual lane, in which it stands.
     pub fn reason(&self, world: &World, port: Port, class: u8) -> Reason {
-        let behind = self.busiest_behind(world, port);
+        let behind = self.busiest_behind(world, port, class);
         let next = match starved(world, port, Some(class)) {
             Some(s) if is_late(world, &s) => None,
             Some(_) => behind,
             // Whatever the port sent meanwhile: what works as long as it stood.
             None => behind.filter(|next| lasted(world, *next, stood(world, port, class))),
         };
-        self.follow(world, port, next)
+        self.follow(world, (port, class), next)
     }
 
     /// From `port` over `next`, which holds it back, to the last of those that hold each other back.
-    fn follow(&self, world: &World, port: Port, mut next: Option<Port>) -> Reason {
+    fn follow(&self, world: &World, (port, class): (Port, u8), mut next: Option<Port>) -> Reason {
         let (mut here, mut seen) = (port, BTreeSet::from([port]));
         while seen.len() < MAX_STEPS
             && let Some(at) = next
@@ -114,7 +120,7 @@ impl Ways {
             if starved(world, at, None).is_some_and(|s| is_late(world, &s)) {
                 return Reason::Room(at);
             }
-            next = self.explains(world, at);
+            next = self.explains(world, at, class);
         }
         match here != port && !is_held(world, here) {
             true => Reason::Link(here),
@@ -123,16 +129,17 @@ impl Ways {
     }
 
     /// The output behind a port that works all the time that the port does, if there is one.
-    fn explains(&self, world: &World, port: Port) -> Option<Port> {
-        self.busiest_behind(world, port).filter(|next| lasted(world, *next, work(world, port)))
+    fn explains(&self, world: &World, port: Port, class: u8) -> Option<Port> {
+        self.busiest_behind(world, port, class)
+            .filter(|next| lasted(world, *next, work(world, port)))
     }
 
     /// The output behind a port that works most; `None` where a host is behind it.
-    fn busiest_behind(&self, world: &World, port: Port) -> Option<Port> {
+    fn busiest_behind(&self, world: &World, port: Port, class: u8) -> Option<Port> {
         let fabric = world.fabric();
         let (peer, _) = fabric.egress_of(port.0, port.1).peer();
         let switch = peer.index().checked_sub(fabric.hosts().len())?;
-        let outputs = self.behind(&fabric.switches()[switch], port).into_iter();
+        let outputs = self.behind(&fabric.switches()[switch], port, class).into_iter();
         outputs.max_by_key(|p| (work(world, *p), *p))
     }
 }

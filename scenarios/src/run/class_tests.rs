@@ -151,3 +151,99 @@ fn a_lone_flow_fills_the_line_under_every_control() {
         }
     }
 }
+
+/// A pause frame that waits says what holds when it leaves: small packets that cross the threshold
+/// one by one do not queue frames in front of the one that counts.
+#[test]
+fn a_lossless_class_drops_nothing_however_often_its_threshold_is_crossed() {
+    let rate = |host: u32, peer: u32, sl: u32, op: &str| {
+        format!(
+            "[[program]]\nname = 'r{host}'\nkind = 'message-rate'\nhost = {host}\npeer = {peer}\nsl = {sl}\n\
+             op = '{op}'\nsize = '1B'\nqps = 4\nbatch = 16\niterations = 700\n"
+        )
+    };
+    let flows = |sl: u32, size: &str, op: &str| {
+        format!(
+            "[[program]]\nname = 'f{sl}'\nkind = 'flows'\nhosts = 3\npeer = 3\nsl = {sl}\nsize = '{size}'\n\
+             op = '{op}'\nqps = 4\nflows = {{ pattern = 'incast', start = '2us' }}\n"
+        )
+    };
+    let text = format!(
+        "host = 'ideal'\n[settings]\n'port.max_mtu' = '256B'\n[qp]\nmtu = '256B'\n[topology]\n\
+         kind = 'switch'\nhosts = 4\nswitch = 'pfc'\nrate = '10Gbps'\npropagation = '10ns'\n\
+         [switch]\nxoff = '1B'\n{}{}{}{}{}",
+        "[[switch.class]]\n".repeat(4),
+        rate(1, 0, 0, "write"),
+        flows(2, "20KB", "read"),
+        flows(1, "100KB", "write"),
+        rate(0, 3, 0, "read"),
+    );
+    let o = outcome(&text, &[]);
+    assert!(number(&o, "counter.ingress_overflow") == 0.0, "{:?}", o.notes);
+    assert!(number(&o, "hosts_paused") > 0.0);
+}
+
+/// What a fault held up is told with its name, and not with reasons that are not there.
+#[test]
+fn flows_that_a_fault_held_up_name_it() {
+    let text = "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 3\nrate = '100Gbps'\n[qp]\n\
+                timeout = 20\n[[program]]\nkind = 'flows'\nhost = 1\nhosts = 2\npeer = 0\n\
+                size = '400KB'\nflows = { pattern = 'incast' }\n[[fault]]\nid = 'stall'\n\
+                kind = 'nic-stall'\nhost = 1\nafter = '110us'\nbefore = '3110us'\n";
+    let o = outcome(text, &[]);
+    let told = note(&o, "victim-flows");
+    assert!(told.contains("1 were held up by fault `stall` (nic-stall)"), "{told}");
+}
+
+/// A partition of one direction says nothing of the credits of the link.
+#[test]
+fn credits_are_not_blamed_for_a_partition() {
+    let text = |kind: &str| {
+        format!(
+            "[topology]\nkind = 'leaf-spine'\nleaves = 2\nhosts_per_leaf = 4\nspines = 2\n\
+             rate = '100Gbps'\npropagation = '500ns'\n[qp]\ntimeout = 10\n[[program]]\n\
+             kind = 'flows'\nhosts = 8\nsize = '2MB'\nflows = {{ pattern = 'permutation' }}\n\
+             [[fault]]\nid = 'cut'\n{kind}\nlink = 'switch0-switch2'\nafter = '130us'\n\
+             before = '400us'\n"
+        )
+    };
+    for kind in ["kind = 'drop'\nfrom = 'switch0'", "kind = 'link-down'"] {
+        let o = outcome(&text(kind), &["link=ib"]);
+        let told = o.notes.iter().filter(|n| n.name == "credit-starvation");
+        let mut blamed = told.filter(|n| n.text.contains("switch2.port0 grants too few"));
+        assert!(blamed.next().is_none(), "{kind}: {:?}", o.notes);
+    }
+}
+
+/// Routes by destination know no queue pairs, and what has no recovery bears no other way.
+#[test]
+fn flows_on_one_link_are_told_what_spreads_them() {
+    let text = |qp: &str| {
+        let program = |host: u32| {
+            format!(
+                "[[program]]\nname = 'p{host}'\nkind = 'bandwidth'\nhost = {host}\npeer = 4\n\
+                 size = '64KiB'\niterations = 100\n"
+            )
+        };
+        format!(
+            "host = 'ideal'\n[qp]\ntype = '{qp}'\n[topology]\nkind = 'leaf-spine'\nleaves = 2\n\
+             hosts_per_leaf = 4\nspines = 4\nrate = '100Gbps'\nrouting = 'destination'\n{}{}{}",
+            program(0),
+            program(1),
+            program(2)
+        )
+    };
+    let told = |o: &Outcome| {
+        let found = o.notes.iter().find(|n| n.name == "shared-link");
+        found.map(|n| n.text.clone()).unwrap_or_default()
+    };
+    let shared = told(&outcome(&text("RC"), &[]));
+    assert!(!shared.contains("more queue pairs"), "{shared}");
+    // The beginning of a message that was overtaken is missing to UC, though nothing was lost.
+    let apart =
+        ["topology.routing=adaptive", "program.1.peer=5", "program.2.peer=6", "qp.mtu=1024B"];
+    let o = outcome(&text("UC"), &apart);
+    let order = note(&o, "out-of-order");
+    assert!(order.contains("UC drops the rest of a message"), "{order}");
+    assert!(number(&o, "counter.rx_unused") > 0.0);
+}

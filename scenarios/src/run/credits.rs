@@ -21,6 +21,13 @@ const NAMED: usize = 8;
 /// Name of the note.
 const NAME: &str = "credit-starvation";
 
+/// Share of the run, in percent, from which a link is full: whatever stands behind it, it cannot
+/// carry more.
+const FULL_PERCENT: u64 = 90;
+
+/// Blocks that a lane can grant at once: half of the 12-bit range of FCCL (protocol.md §6).
+const MAX_GRANTED: u64 = 2048;
+
 /// A lane of an output port.
 struct Lane {
     at: (NodeId, PortId),
@@ -77,7 +84,7 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
         if i == 0 && down.is_none() {
             unexplained = Some((worst, reason));
         }
-        let text = alarm(world, (reason, down.as_ref()), &of);
+        let text = alarm(s, world, (reason, down.as_ref()), &of);
         let (name, count) = (NAME.to_owned(), of.iter());
         let count = count.map(|l| l.suffered.times).sum();
         let kind = match (reason, down) {
@@ -126,7 +133,12 @@ pub(super) fn limiting(
 }
 
 /// What the lanes that wait for one reason suffer, the worst first, and what helps.
-fn alarm(world: &World, (reason, down): (Reason, Option<&Outage>), of: &[Lane]) -> String {
+fn alarm(
+    s: &Scenario,
+    world: &World,
+    (reason, down): (Reason, Option<&Outage>),
+    of: &[Lane],
+) -> String {
     let worst = &of[0];
     let (fabric, run) = (world.fabric(), world.now().since(Time::ZERO));
     let Starvation { starved, late, .. } = worst.suffered;
@@ -144,13 +156,16 @@ fn alarm(world: &World, (reason, down): (Reason, Option<&Outage>), of: &[Lane]) 
     );
     match reason {
         Reason::Link(port) => {
-            let more = match percent(late, run) {
-                0 => "do not help".to_owned(),
-                n => format!("are worth {n} % of the run at most"),
+            let full = percent(world.fabric().egress_of(port.0, port.1).busy(world.now()), run);
+            // Behind a packet for a full link stand others, and more credit brings some past it.
+            let more = match (full >= FULL_PERCENT, percent(late, run)) {
+                (true, 0) => "do not help".to_owned(),
+                (true, n) => format!("are worth {n} % of the run at most"),
+                (false, _) => "help only those that stand behind packets for it".to_owned(),
             };
             format!(
-                "{who}: they were held back by {}. That link is the limit, and more credits \
-                 {more}: spread its traffic, or slow its senders down (`[congestion]`)",
+                "{who}: they were held back by {}. That link is what they wait for, and more \
+                 credits {more}: spread its traffic, or slow its senders down (`[congestion]`)",
                 bottleneck::name(world, port)
             )
         }
@@ -165,10 +180,8 @@ fn alarm(world: &World, (reason, down): (Reason, Option<&Outage>), of: &[Lane]) 
                     port_name(fabric, peer, at)
                 );
             }
-            let key = match peer.index() < fabric.hosts().len() {
-                true => "host_blocks",
-                false => "blocks",
-            };
+            let to_host = peer.index() < fabric.hosts().len();
+            let key = if to_host { "host_blocks" } else { "blocks" };
             let why = match port == worst.at {
                 true => format!(
                     "for {} % of that time the far end had nothing of theirs to send on",
@@ -179,10 +192,19 @@ fn alarm(world: &World, (reason, down): (Reason, Option<&Outage>), of: &[Lane]) 
                     port_name(fabric, port.0, port.1)
                 ),
             };
+            let (by, c) = (port_name(fabric, peer, at), &s.topology.credits);
+            let all = c.as_ref().and_then(|c| if to_host { c.host_blocks } else { c.blocks });
+            let all = all.is_none_or(|n| n.value() >= MAX_GRANTED);
+            if all && c.as_ref().is_none_or(|c| c.return_delay.is_none()) {
+                return format!(
+                    "{who}: {why}, and {by} grants what InfiniBand can, {MAX_GRANTED} blocks at \
+                     once, without delay: only a shorter cable, or traffic on another lane \
+                     (`[[switch.class]]`), brings more"
+                );
+            }
             format!(
-                "{who}: {why}, so {} grants too few credits or grants them too late: raise \
-                 `topology.credits.{key}`, or lower `topology.credits.return_delay`",
-                port_name(fabric, peer, at)
+                "{who}: {why}, so {by} grants too few credits or grants them too late: raise \
+                 `topology.credits.{key}`, or lower `topology.credits.return_delay`"
             )
         }
     }

@@ -10,8 +10,8 @@ use super::early;
 use super::network::network_of;
 use super::switches::shared;
 use super::{Metric, Note, NoteKind, Outcome, Point};
-use crate::format::{RoutingMode, SwitchMode};
-use crate::profile::RecoveryKind;
+use crate::format::{QpKind, RoutingMode, SwitchMode};
+use crate::profile::{LinkKind, RecoveryKind};
 
 /// Name of the note about drops of a lossless class.
 const LOSSLESS: &str = "lossless-drops";
@@ -175,19 +175,30 @@ fn out_of_order(point: &Point, world: &World, out: &Outcome) -> Option<(String, 
     let of = |name: &str| out.counters.get(name).copied().unwrap_or(0);
     let lost = world.fabric().dropped().total().packets;
     let (naks, again) = (of("packet_seq_err"), of("retransmitted_packets"));
+    let routing = match point.profile.port.link {
+        LinkKind::InfiniBand => "destination",
+        LinkKind::RoceV2 => "ecmp",
+    };
+    if let Some(found) = without_recovery(point, lost, routing, of("rx_unused")) {
+        return Some(found);
+    }
     if naks <= lost {
         return None;
     }
     let (who, cure) = match point.profile.rc.recovery {
         RecoveryKind::GoBackN => (
             "Go-Back-N",
-            "Write `rc.recovery = \"selective-repeat\"` under [settings], or `topology.routing = \
-             \"ecmp\"`",
+            format!(
+                "Write `rc.recovery = \"selective-repeat\"` under [settings], or \
+                 `topology.routing = \"{routing}\"`"
+            ),
         ),
         RecoveryKind::SelectiveRepeat => (
             "selective repeat",
-            "Only these packets came for nothing; `topology.routing = \"ecmp\"` has none of them, \
-             and may put several flows on one link",
+            format!(
+                "Only these packets came for nothing; `topology.routing = \"{routing}\"` has none \
+                 of them, and may put several flows on one link"
+            ),
         ),
     };
     let text = format!(
@@ -196,6 +207,24 @@ fn out_of_order(point: &Point, world: &World, out: &Outcome) -> Option<(String, 
          {again} packets were sent again. {cure}"
     );
     Some((text, naks))
+}
+
+/// UC drops messages of which a packet comes out of order.
+fn without_recovery(
+    point: &Point,
+    lost: u64,
+    routing: &str,
+    dropped: u64,
+) -> Option<(String, u64)> {
+    if point.scenario.qp.kind != QpKind::Uc || dropped <= lost {
+        return None;
+    }
+    let text = format!(
+        "`topology.routing = \"adaptive\"` takes another way for each packet, and some overtook \
+         others: UC drops the rest of a message of which a packet is missing, {dropped} packets \
+         here with {lost} packets lost in the network. Write `topology.routing = \"{routing}\"`"
+    );
+    Some((text, dropped))
 }
 
 #[cfg(test)]

@@ -82,6 +82,13 @@ fn matcher(f: &Fault) -> Matcher {
     }
 }
 
+/// Whether a packet fault is for all that a link carries while it is open.
+fn takes_all(f: &Fault) -> bool {
+    let Matcher { link, from, window, .. } = matcher(f);
+    let of_link = Matcher { link, from, window, ..Matcher::default() };
+    matcher(f) == of_link && chance(f) == Chance::Always && f.budget.is_none()
+}
+
 fn chance(f: &Fault) -> Chance {
     match (f.chance, f.burst) {
         (Some(p), _) if p.0 == Ratio::ONE => Chance::Always,
@@ -211,6 +218,8 @@ pub(super) fn outage(s: &Scenario, world: &World, from: (NodeId, PortId)) -> Opt
             let nic = f.nic.is_none_or(|n| n.value() as u16 == to.1.0);
             nic && f.host.is_some_and(|h| End::Host(h.value() as u32) == fabric.end(to.0))
         }
+        // A drop that takes all that comes is a partition of one direction.
+        FaultKind::Drop => takes_all(f) && link(f),
         _ => false,
     };
     let all = s.fault.iter().zip(&uses).filter(|(f, used)| used.fired > 0 && here(f));

@@ -134,7 +134,7 @@ pub(super) fn collect(
         group(name, &rows, &mut report, out);
     }
     hops(world, out);
-    victims::note(world, &rows, &first, all, out);
+    victims::note(point, world, &rows, &first, all, out);
     report.left_out = rows.len().saturating_sub(MAX_ROWS) as u64;
     rows.truncate(MAX_ROWS);
     report.flows = rows;

@@ -10,7 +10,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_sim::nic::NicQp;
 use doorbell_sim::world::{World, port_name};
 
-use super::bottleneck::{Port, Reason, Ways, lasted, name, stood, way_of};
+use super::bottleneck::{Port, Reason, Ways, class_of, lasted, name, stood, way_of};
 use super::deaths::qp_name;
 use super::limits::{own_port, sent};
 use super::programs::Placed;
@@ -54,7 +54,7 @@ pub(super) fn collect(world: &World, all: &[(&Placed, &Results)], out: &mut Outc
                 continue;
             }
             let way = way_of(world, h as usize, qp);
-            let class = world.fabric().hosts()[h as usize].class_of(qp.attr.path.sl.code());
+            let class = class_of(world, h as usize, qp);
             let Some((stood, i)) = (0..way.len()).map(|i| (stood(world, way[i], class), i)).max()
             else {
                 continue;

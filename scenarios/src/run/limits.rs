@@ -12,10 +12,11 @@ use doorbell_sim::world::{SwitchPortUse, World};
 
 use super::deaths::{plural, qp_name};
 use super::early;
+use super::network::routing_mode;
 use super::programs::{Placed, Role};
 use super::windows::{self, Window};
 use super::{Metric, Note, NoteKind, Outcome, Point};
-use crate::format::Op;
+use crate::format::{Op, QpKind, RoutingMode};
 use crate::profile::RecoveryKind;
 use crate::workloads::Results;
 
@@ -125,23 +126,41 @@ fn shared(world: &World, point: &Point, link: &SwitchPortUse, out: &mut Outcome)
         0 => String::new(),
         n => format!("; {n} others have no other way"),
     };
-    // Ways chosen for each packet let some overtake others: Go-Back-N would send windows again.
-    let adaptive = match point.profile.rc.recovery {
-        RecoveryKind::SelectiveRepeat => "`topology.routing = \"adaptive\"`",
-        RecoveryKind::GoBackN => {
-            "`topology.routing = \"adaptive\"` together with `rc.recovery = \
-             \"selective-repeat\"` under [settings]"
-        }
-    };
     let text = format!(
         "{} limits, and the switches' choice among equally short ways puts {} flows on it: {}{more}\
-         {forced}; more queue pairs for each pair of hosts spread them, or {adaptive}",
+         {forced}; {}",
         port_name(link),
         flows.len(),
-        first.join(", ")
+        first.join(", "),
+        spread(point)
     );
     let (name, count) = (SHARED.to_owned(), flows.len() as u64);
     out.notes.push(Note { kind: NoteKind::Info, name, text, count });
+}
+
+/// What spreads flows over equally short ways.
+fn spread(point: &Point) -> String {
+    let by_hash = routing_mode(&point.scenario.topology, &point.profile) == RoutingMode::Ecmp;
+    // Ways chosen for each packet let some overtake others. Go-Back-N sends windows again for it,
+    // and what has no recovery loses messages.
+    let unreliable = point.scenario.qp.kind != QpKind::Rc;
+    let adaptive = match point.profile.rc.recovery {
+        _ if unreliable => None,
+        RecoveryKind::SelectiveRepeat => Some("`topology.routing = \"adaptive\"`"),
+        RecoveryKind::GoBackN => Some(
+            "`topology.routing = \"adaptive\"` together with `rc.recovery = \
+             \"selective-repeat\"` under [settings]",
+        ),
+    };
+    match (by_hash, adaptive) {
+        (true, Some(adaptive)) => {
+            format!("more queue pairs for each pair of hosts spread them, or {adaptive}")
+        }
+        (true, None) => "more queue pairs for each pair of hosts spread them".to_owned(),
+        // A table knows hosts, and no queue pairs.
+        (false, Some(adaptive)) => format!("{adaptive} spreads them, or a `[[topology.route]]`"),
+        (false, None) => "a `[[topology.route]]` for some of the hosts spreads them".to_owned(),
+    }
 }
 
 /// READs and atomics that waited most of the time for an answer to an earlier one, while nothing

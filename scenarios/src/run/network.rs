@@ -48,6 +48,15 @@ impl Wrong {
     }
 }
 
+/// How switches choose among equally short ways: without a word, links of Ethernet by hash, and
+/// InfiniBand by a table.
+pub(super) fn routing_mode(t: &Topology, profile: &Profile) -> RoutingMode {
+    t.routing.unwrap_or(match profile.port.link {
+        LinkKind::RoceV2 => RoutingMode::Ecmp,
+        LinkKind::InfiniBand => RoutingMode::Destination,
+    })
+}
+
 /// The network that the topology describes, without noise. What it leaves open is the profile's.
 ///
 /// # Errors
@@ -363,11 +372,7 @@ impl Parts<'_> {
     }
 
     fn routing(&self) -> Routing {
-        let usual = match self.profile.port.link {
-            LinkKind::RoceV2 => RoutingMode::Ecmp,
-            LinkKind::InfiniBand => RoutingMode::Destination,
-        };
-        match self.t.routing.unwrap_or(usual) {
+        match routing_mode(self.t, self.profile) {
             RoutingMode::Destination => Routing::Destination,
             RoutingMode::Adaptive => Routing::Adaptive,
             RoutingMode::Ecmp => Routing::Ecmp(match self.t.hash_seed.unwrap_or_default() {

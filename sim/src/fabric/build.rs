@@ -230,6 +230,7 @@ pub(super) fn headroom_of(
         reaction: reaction(shared, link.rate),
         pipeline: switch.transit + noise_bound(c, link.rate) + stored,
         max_packet_bytes,
+        classes: c.classes.each.iter().filter(|class| class.lossless).count() as u32,
     }
 }
 

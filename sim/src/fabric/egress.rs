@@ -46,11 +46,9 @@ pub(super) struct Started {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Full;
 
-/// Whether the far end takes a packet.
-fn may_go(item: &Queued, credits: u64, paused: u8, lanes: Option<&Senders>) -> bool {
-    u64::from(item.wire_bytes) <= credits
-        && paused >> item.class & 1 == 0
-        && lanes.is_none_or(|lanes| lanes.may_send(item))
+/// Whether the far end takes a packet, if it has room.
+fn is_open(item: &Queued, paused: u8, lanes: Option<&Senders>) -> bool {
+    paused >> item.class & 1 == 0 && lanes.is_none_or(|lanes| lanes.may_send(item))
 }
 
 /// Where an output port stands and what is at the other end of its link.
@@ -354,7 +352,9 @@ impl EgressPort {
         self.peak = self.peak.max(filled);
         // What waits at a port that could send is held back by the far end.
         let idle = now >= self.free_at && !self.wake;
-        if idle && self.may_go(&item) && self.queues.is_empty_of(item.class) {
+        // Classes that share the far end's room ask for it in their turn.
+        let shared = self.wiring.credits.is_some() && !self.queues.is_empty();
+        if idle && !shared && self.may_go(&item) && self.queues.is_empty_of(item.class) {
             // Packets of other classes may be held back; now they wait for this one.
             self.unblock(now);
             let started = self.start(now, item, out);
@@ -368,13 +368,17 @@ impl EgressPort {
         self.queues.push(item);
         self.waiting += u64::from(item.wire_bytes);
         self.watch_credit(now, item.class);
+        if idle && shared {
+            return Ok(self.go_on(now, out));
+        }
         self.wake_if_waiting(out);
         Ok(None)
     }
 
     /// Whether the far end takes a packet now.
     fn may_go(&self, item: &Queued) -> bool {
-        may_go(item, self.credits, self.paused, self.wiring.lanes.as_deref())
+        u64::from(item.wire_bytes) <= self.credits
+            && is_open(item, self.paused, self.wiring.lanes.as_deref())
     }
 
     /// Looks again at whether a lane starves for credit.
@@ -499,14 +503,20 @@ impl EgressPort {
         out: &mut Out<FabricEvent>,
     ) {
         let p = self.wiring.pauses.as_mut().expect("the link knows pauses");
-        // A renewal finds the frame before it still waiting: that one says the same, and later.
-        let last = p.frames.iter_mut().rev().find(|f| f.class == class);
-        if let Some(last) = last.filter(|f| (f.quanta == 0) == (quanta == 0)) {
-            last.quanta = quanta;
+        let c = &mut p.counters[usize::from(class)];
+        let count = |quanta: u16, c: &mut PauseCounters, by: u64| {
+            let n = if quanta == 0 { &mut c.xon_sent } else { &mut c.xoff_sent };
+            *n = n.wrapping_add(by);
+        };
+        count(quanta, c, 1);
+        // One frame of a class waits at most, and says what holds when it leaves: an input that
+        // crosses its threshold with each small packet would queue so many that the one that
+        // counts comes too late for the headroom.
+        if let Some(waiting) = p.frames.iter_mut().find(|f| f.class == class) {
+            count(waiting.quanta, c, u64::MAX);
+            waiting.quanta = quanta;
             return;
         }
-        let c = &mut p.counters[usize::from(class)];
-        *(if quanta == 0 { &mut c.xon_sent } else { &mut c.xoff_sent }) += 1;
         let frame = PauseFrame { class, quanta };
         if now >= self.free_at && !self.wake {
             return self.start_frame(now, frame, out);
@@ -619,7 +629,7 @@ impl EgressPort {
         self.settle(now);
         self.unblock(now);
         let mut items = Vec::with_capacity(self.queues.len());
-        while let Some(item) = self.queues.pop(|_| true) {
+        while let Some(item) = self.queues.pop(u64::MAX, |_| true) {
             self.count_drop(cause, &item);
             items.push(item);
         }
@@ -687,7 +697,7 @@ impl EgressPort {
         let (credits, paused) = (self.credits, self.paused);
         let waited = self.unsettled(now);
         let lanes = self.wiring.lanes.as_deref();
-        let Some(item) = self.queues.pop(|item| may_go(item, credits, paused, lanes)) else {
+        let Some(item) = self.queues.pop(credits, |item| is_open(item, paused, lanes)) else {
             if !self.queues.is_empty() {
                 self.block(now, out);
             }

@@ -61,17 +61,20 @@ pub struct HeadroomOf {
     pub pipeline: Span,
     /// Largest packet, in bytes on the wire.
     pub max_packet_bytes: u32,
+    /// Classes that may be paused: a frame of each other one may stand before that of this one.
+    pub classes: u32,
 }
 
 /// Bytes that may still arrive after the decision to pause: the largest packet that the pause
 /// frame waits for, the pause frame, the reaction, the cable twice, and the largest packet that the
-/// sender has just begun (protocol.md §7.2), with what is in the switch's own input.
+/// sender has just begun (protocol.md §7.2), with what is in the switch's own input, and a frame
+/// for each other class.
 pub fn headroom(of: &HeadroomOf) -> u64 {
-    let HeadroomOf { rate, propagation, reaction, pipeline, max_packet_bytes } = *of;
+    let HeadroomOf { rate, propagation, reaction, pipeline, max_packet_bytes, classes } = *of;
     let time = propagation * 2 + reaction + pipeline;
     let bits = u128::from(time.as_ps()) * u128::from(rate.as_bps());
     let bytes = bits.div_ceil(8 * 1_000_000_000_000) as u64;
-    bytes + 2 * u64::from(max_packet_bytes) + u64::from(PAUSE_FRAME_BYTES)
+    bytes + 2 * u64::from(max_packet_bytes) + u64::from(PAUSE_FRAME_BYTES) * u64::from(classes)
 }
 
 /// What the watchdog does about a class that is paused for too long.
@@ -228,12 +231,16 @@ mod tests {
             reaction: standard_reaction(rate),
             pipeline: Span::ZERO,
             max_packet_bytes: 4_220,
+            classes: 1,
         };
         let bits = 2 * 33_760 + 672 + 122_880 + 2 * 50_000 + 201_728;
         assert_eq!(headroom(&of), bits / 8);
         // A metre more, both ways: 1000 bits.
         let longer = HeadroomOf { propagation: Span::from_ns(505), ..of };
         assert_eq!(headroom(&longer) - headroom(&of), 125);
+        // A frame of each class, of 84 bytes on the wire.
+        let classes = HeadroomOf { classes: 3, ..of };
+        assert_eq!(headroom(&classes) - headroom(&of), 2 * 84);
         // What is in the switch's own input counts too, rounded up.
         let deeper = HeadroomOf { pipeline: Span::from_ps(1), ..of };
         assert_eq!(headroom(&deeper) - headroom(&of), 1);

@@ -111,12 +111,14 @@ impl Queues {
         }
     }
 
-    /// The packet whose turn it is among those that `may` go.
-    pub fn pop(&mut self, may: impl Fn(&Queued) -> bool) -> Option<Queued> {
+    /// The packet whose turn it is among those that `may` go, if the far end has `room` for it. All
+    /// classes share the room: what one waits for goes to no other meanwhile, or small packets of a
+    /// lower class would keep a large one of a higher class waiting for ever.
+    pub fn pop(&mut self, room: u64, may: impl Fn(&Queued) -> bool) -> Option<Queued> {
         match self {
             Self::One(queue) => {
                 let item = *queue.front()?;
-                if !may(&item) {
+                if !may(&item) || u64::from(item.wire_bytes) > room {
                     return None;
                 }
                 queue.pop()
@@ -127,7 +129,16 @@ impl Queues {
                     let item = lanes[usize::from(class)].queue.front()?;
                     may(item).then_some(item.wire_bytes)
                 };
-                let class = schedule.pick(head)?;
+                let class = if room == u64::MAX {
+                    schedule.pick(head)?
+                } else {
+                    // A turn that is not taken is no turn.
+                    let mut then = schedule.clone();
+                    let class =
+                        then.pick(head).filter(|c| head(*c).map(u64::from) <= Some(room))?;
+                    *schedule = then;
+                    class
+                };
                 let lane = &mut lanes[usize::from(class)];
                 let item = lane.queue.pop()?;
                 lane.bytes -= u64::from(item.wire_bytes);

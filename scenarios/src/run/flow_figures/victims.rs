@@ -1,29 +1,46 @@
 //! What held victims up: the link, or the lack of room, that their packets met.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use doorbell_sim::nic::Nic;
+use doorbell_sim::nic::{Nic, NicQp};
 use doorbell_sim::world::{World, port_name};
 
-use super::super::bottleneck::{Port, Reason, Ways, busiest, name, stands, way_of, work_in};
+use super::super::bottleneck::{
+    Port, Reason, Ways, busiest, class_of, name, stands, way_of, work_in,
+};
+use super::super::faults::outage;
 use super::super::programs::Placed;
-use super::super::{Note, NoteKind, Outcome};
+use super::super::{Note, NoteKind, Outcome, Point};
 use super::FlowRow;
 use crate::workloads::Results;
 
 /// Reasons that the note names; the victims of others are counted.
 const MAX_NAMED: usize = 4;
 
-/// Victims of one reason; `None`: no link on their way was busy for long enough.
+/// What held a victim up.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    /// A planned fault on its way, or on that of its answers, by its name and kind.
+    Fault(String, &'static str),
+    /// A link, or room, that its packets met.
+    Met(Reason),
+    /// No link on its way was busy for long enough.
+    Own,
+}
+
+/// Victims of one cause.
 #[derive(Default)]
 struct Group {
     flows: u64,
     /// Of them, those whose destination is at the other end of the link.
     own_end: u64,
+    /// What befell them that can be a reason.
+    facts: BTreeSet<&'static str>,
 }
 
 /// Names what the victims met. `first`: for each program the place of its first flow in `rows`.
 pub(super) fn note(
+    point: &Point,
     world: &World,
     rows: &[FlowRow],
     first: &BTreeMap<usize, usize>,
@@ -37,8 +54,11 @@ pub(super) fn note(
     let ways = Ways::of(world);
     // Many victims met the same few ports.
     let mut reasons: BTreeMap<(Port, u8), Reason> = BTreeMap::new();
-    let mut groups: BTreeMap<Option<Reason>, Group> = BTreeMap::new();
-    for (row, way, class) in ways_of_victims(world, rows, first, all).into_values() {
+    let mut groups: BTreeMap<Cause, Group> = BTreeMap::new();
+    for (row, q) in queue_pairs_of_victims(world, rows, first, all).into_values() {
+        let (own, class) = (row.src as usize, class_of(world, row.src as usize, q));
+        let way = way_of(world, own, q);
+        let fault = fault_on(point, world, row, (&way, q));
         let way = of_others(world, row, way, class);
         let lasted = |p: &Port| lasted(world, row, *p, class);
         let reason = busiest(world, &way, class).filter(lasted).map(|port| {
@@ -47,8 +67,10 @@ pub(super) fn note(
                 false => Reason::Link(port),
             })
         });
-        let group = groups.entry(reason).or_default();
+        let cause = fault.or(reason.map(Cause::Met)).unwrap_or(Cause::Own);
+        let group = groups.entry(cause).or_default();
         group.flows += 1;
+        group.facts.extend(facts(point, row, q));
         group.own_end += u64::from(match reason {
             Some(Reason::Link((node, port))) => {
                 world.fabric().egress_of(node, port).peer().0.0 == row.dst
@@ -57,10 +79,10 @@ pub(super) fn note(
         });
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|(reason, g)| (std::cmp::Reverse(g.flows), *reason));
+    groups.sort_by_key(|(_, g)| std::cmp::Reverse(g.flows));
     let rest: u64 = groups.iter().skip(MAX_NAMED).map(|(_, g)| g.flows).sum();
     let mut parts: Vec<String> =
-        groups.iter().take(MAX_NAMED).map(|(reason, g)| part(world, *reason, g)).collect();
+        groups.iter().take(MAX_NAMED).map(|(cause, g)| part(world, cause, g)).collect();
     if rest > 0 {
         parts.push(format!("{rest} for other reasons"));
     }
@@ -84,33 +106,80 @@ fn lasted(world: &World, row: &FlowRow, port: Port, class: u8) -> bool {
     row.fct_ps.is_some_and(|fct| work_in(world, port, class).as_ps() >= fct / 2)
 }
 
-fn part(world: &World, reason: Option<Reason>, group: &Group) -> String {
+/// The fault that kept packets or answers of a flow from going on for at least half of its time.
+fn fault_on(
+    point: &Point,
+    world: &World,
+    row: &FlowRow,
+    (way, q): (&[Port], &NicQp),
+) -> Option<Cause> {
+    let there = &world.hosts()[row.dst as usize];
+    let back = there.nic(q.peer_port.index()).own_qp_index(q.attr.dest_qpn);
+    let peer = back.and_then(|i| there.nic(q.peer_port.index()).qp(i));
+    let back = peer.map_or(Vec::new(), |peer| way_of(world, row.dst as usize, peer));
+    let faults = way.iter().chain(&back).filter_map(|at| outage(&point.scenario, world, *at));
+    let worst = faults.max_by_key(|o| o.lasted)?;
+    let long = row.fct_ps.is_some_and(|fct| worst.lasted.as_ps() >= fct / 2);
+    long.then_some(Cause::Fault(worst.id, worst.kind.word()))
+}
+
+/// What befell a flow, other than links that were busy.
+fn facts(point: &Point, row: &FlowRow, q: &NicQp) -> impl Iterator<Item = &'static str> {
+    let sent_again = q.requester.as_ref().is_some_and(|r| r.counters().retransmitted_packets > 0);
+    let timers = q.stats.ack_timer_waits + q.stats.rnr_waits > 0;
+    let control = point.scenario.congestion.control.word() != "none";
+    [
+        (row.lost > 0, "losses"),
+        (sent_again, "packets sent again"),
+        (timers, "timers"),
+        (control, "the control of their rate"),
+    ]
+    .into_iter()
+    .filter_map(|(is, word)| is.then_some(word))
+}
+
+fn part(world: &World, cause: &Cause, group: &Group) -> String {
     let (n, fabric) = (group.flows, world.fabric());
+    let reason = match cause {
+        Cause::Fault(id, kind) => return format!("{n} were held up by fault `{id}` ({kind})"),
+        Cause::Own if group.facts.is_empty() => {
+            return format!("{n} met no link that others kept busy for long, and lost nothing");
+        }
+        Cause::Own => {
+            let facts: Vec<_> = group.facts.iter().copied().collect();
+            return format!(
+                "{n} met no link that others kept busy for long: what befell them is {}",
+                facts.join(", ")
+            );
+        }
+        Cause::Met(reason) => *reason,
+    };
+    // A class that goes first need not have larger flows.
+    let front = match fabric.hosts().first().is_some_and(|host| host.classes() > 1) {
+        true => "larger flows, or those of classes that go before theirs,",
+        false => "larger flows",
+    };
     match reason {
-        None => format!(
-            "{n} met no link that others kept busy for long: losses, packets sent again, timers or \
-             the control of their rate held them up"
-        ),
-        Some(Reason::Link(port)) if group.own_end == n => format!(
-            "{n} were held up by the link to their own destination, {}: larger flows were in \
-             front of them",
+        Reason::Link(port) if group.own_end == n => format!(
+            "{n} were held up by the link to their own destination, {}: {front} were in front of \
+             them",
             name(world, port)
         ),
-        Some(Reason::Link(port)) => format!("{n} were held up by {}", name(world, port)),
-        Some(Reason::Room((node, port))) => {
+        Reason::Link(port) => format!("{n} were held up by {}", name(world, port)),
+        Reason::Room((node, port)) => {
             let (peer, at) = fabric.egress_of(node, port).peer();
             format!("{n} waited for room at {}", port_name(fabric, peer, at))
         }
     }
 }
 
-/// The victims with the way and the class of their first queue pair, by their place in the rows.
-fn ways_of_victims<'a>(
-    world: &World,
+/// The victims with their first queue pair, by their place in the rows.
+fn queue_pairs_of_victims<'a>(
+    world: &'a World,
     rows: &'a [FlowRow],
     first: &BTreeMap<usize, usize>,
     all: &[(&Placed, &Results)],
-) -> BTreeMap<usize, (&'a FlowRow, Vec<Port>, u8)> {
+) -> BTreeMap<usize, (&'a FlowRow, &'a NicQp)> {
     let mut found = BTreeMap::new();
     for (p, results) in all {
         let Some(first) = first.get(&p.program) else { continue };
@@ -120,10 +189,7 @@ fn ways_of_victims<'a>(
             let victim = rows.get(at).filter(|r| r.victim && r.src == p.host);
             let qp = Nic::qp_index(*qpn).and_then(|i| nic.qp(i));
             if let (Some(row), Some(q)) = (victim, qp) {
-                let host = &world.fabric().hosts()[p.host as usize];
-                let class = host.class_of(q.attr.path.sl.code());
-                let way = || way_of(world, p.host as usize, q);
-                found.entry(at).or_insert_with(|| (row, way(), class));
+                found.entry(at).or_insert((row, q));
             }
         }
     }
@@ -174,7 +240,9 @@ mod tests {
                     class = 'write'\nsource = 1\nnth = 1\n";
         let o = outcome(text, &["link=roce"]);
         assert!(
-            note(&o).contains("1 met no link that others kept busy for long: losses"),
+            note(&o).contains(
+                "1 met no link that others kept busy for long: what befell them is losses"
+            ),
             "{}",
             note(&o)
         );

@@ -63,9 +63,24 @@ fn an_unused_class_changes_nothing() {
     assert_eq!(one.ends, two.ends);
 }
 
-/// A class whose head is too large for the room at the far end does not hold back another.
+/// Room at the far end is for the class whose turn it is, however large its packet: small ones of
+/// a lower class do not take each byte that comes back.
 #[test]
-fn a_class_that_must_wait_does_not_block_another() {
+fn a_strict_class_that_waits_for_room_is_not_starved_by_small_packets() {
+    let mut c = network(2, vec![class(Service::Weighted(1)), class(Service::Strict)]);
+    c.switches[0].buffering = Buffering::Lossless { port_bytes: 1_100 };
+    // The switch gives room back at a tenth of the pace at which it comes.
+    c.links[1].link.rate = BitRate::gbps(10);
+    let small = Flow { wire_bytes: 100, ..flow(0, 1, 400, 0) };
+    let net = run(&c, 1, &[small, flow(0, 1, 20, 1)]);
+    let strict = *net.arrivals(1).last().expect("arrives");
+    let before = net.arrivals(0).iter().filter(|at| **at < strict).count();
+    assert!(before <= 20, "{before} of 400 small ones before the last strict one");
+    assert_eq!(net.arrivals(0).len(), 400);
+}
+
+#[test]
+fn classes_share_the_room_of_the_far_end() {
     let mut c = network(2, vec![class(Service::Weighted(1)); 2]);
     c.hosts[1].receive = ReceiveBuffer::Lossless { bytes: 1_000, held: true };
     let small = Flow { wire_bytes: 400, ..flow(0, 1, 1, 1) };
