@@ -86,8 +86,8 @@ pub struct Program {
     /// Messages that are rung together. Higher: fewer doorbells, the first message waits.
     #[serde(default)]
     pub batch: Count<1, 65536>,
-    /// Longest time that a posted message waits for its batch to fill; without it, for ever. Longer:
-    /// fuller batches, and the first message of each waits.
+    /// Longest time that a posted message waits for its batch to fill; without it, for ever.
+    /// Longer: fuller batches, and the first message of each waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_delay: Option<Positive<Span>>,
     /// Time between two messages of a thread, in `produce` between two rounds; without it, as fast

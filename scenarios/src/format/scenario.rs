@@ -164,8 +164,8 @@ pub struct Record {
     /// any, everything.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub series_of: Vec<String>,
-    /// Points at which neighbours are merged and the interval doubles; even; without it 512. More: finer, for 8
-    /// bytes each number.
+    /// Points at which neighbours are merged and the interval doubles; even; without it 512.
+    /// More: finer, for 8 bytes each number.
     #[serde(skip_serializing_if = "is_default_points")]
     pub series_points: Count<2, 65536>,
 }

@@ -43,6 +43,13 @@ pub struct QpRequest {
     pub port_mtu: Mtu,
 }
 
+impl QpRequest {
+    /// Former WQEs that its send queue keeps: what a ring that orders no stores may read.
+    const fn history(&self) -> u32 {
+        if self.caps.ring_orders_stores { 0 } else { self.caps.max_send_wr }
+    }
+}
+
 impl Nic {
     /// Number of QPs.
     pub fn qp_count(&self) -> u32 {
@@ -57,7 +64,6 @@ impl Nic {
     /// Makes a QP in RESET; returns its index.
     pub fn create_qp(&mut self, r: &QpRequest) -> u32 {
         let index = self.qps.len() as u32;
-        let history = if r.caps.ring_orders_stores { 0 } else { r.caps.max_send_wr };
         self.qps.push(Some(Box::new(NicQp {
             qpn: Self::qpn(self.port, index),
             ty: r.ty,
@@ -77,7 +83,7 @@ impl Nic {
             owner: r.owner,
             first_psn: r.first_psn,
             sig_all: r.sig_all,
-            sq: SendQueue::new(history, self.rc.rules.slot_reclaim),
+            sq: SendQueue::new(r.history(), self.rc.rules.slot_reclaim),
             rq: RecvQueue::new(if r.srq.is_some() { 0 } else { r.caps.max_recv_wr }),
             requester: None,
             responder: None,

@@ -17,7 +17,7 @@ use crate::memory::{MemoryError, RegionKind};
 use crate::rc::{
     HwCounters, PacketDesc, ReadJob, Reason, RecoverCause, Requester, Responder, Stall,
 };
-use crate::wire::{HostId, PacketId, PortId};
+use crate::wire::{HostId, Packet, PacketId, PortId};
 
 /// Index of the first QP's number: 0 and 1 are the management QPs.
 pub const FIRST_QPN: u32 = 16;
@@ -326,11 +326,13 @@ impl NicQp {
         }
     }
 
-    /// A request was judged; `again`: it had been taken before.
-    pub(super) fn note_taken(&mut self, reason: Option<Reason>, again: bool) {
-        let timer = RecoverCause::Timeout;
+    /// A request was judged; `again`: it had been taken before. Gives why it was sent.
+    pub(super) fn note_taken(&mut self, p: &Packet, again: bool) -> Option<Reason> {
+        let (reason, timer) = (p.reason(), RecoverCause::Timeout);
         let timer = matches!(reason, Some(Reason::Resend { cause, .. }) if cause == timer);
         self.stats.needless_resends += u64::from(again && timer);
+        self.waits.came(p.expiries);
+        reason
     }
 
     /// A request that was sent for the first time was taken for a duplicate.

@@ -269,10 +269,7 @@ impl Nic {
         q.stats.rx_requests += u64::from(!matches!(verdict, Accept::Drop(_)));
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
         let arrived = Arrived::of(&env.packets[packet.0]);
-        let taken = env.packets.remove(packet.0);
-        let reason = taken.reason();
-        q.waits.came(taken.expiries);
-        q.note_taken(reason, again);
+        let reason = q.note_taken(&env.packets.remove(packet.0), again);
         let Sender { host, port, qp: from } = arrived.from;
         let subject = subject(host, port, from, desc.wqe);
         match verdict {

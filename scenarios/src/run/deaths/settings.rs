@@ -97,14 +97,15 @@ fn lasts(f: &Facts, need: Need, timeout: u8, retry_cnt: u8) -> bool {
     }
 }
 
+/// Whether it stays as it is with one retry more.
+const fn outlives_retries(need: Need) -> bool {
+    use Need::{LongTimer, NakRepeat, Never, PathMtu};
+    matches!(need, Never | PathMtu(_) | NakRepeat(_) | LongTimer(_))
+}
+
 /// What would have lasted, in words; nothing where the model does not know how long it took.
 pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
-    // What else decided stays so with one retry more.
-    let decided = |need| {
-        use Need::{LongTimer, NakRepeat, Never, PathMtu};
-        matches!(need, Never | PathMtu(_) | NakRepeat(_) | LongTimer(_))
-    };
-    if f.died_of_nak() && !need.is_some_and(decided) {
+    if f.died_of_nak() && !need.is_some_and(outlives_retries) {
         return vec![one_more(f)];
     }
     let Some(need) = need else { return Vec::new() };
