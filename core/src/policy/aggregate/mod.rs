@@ -47,10 +47,10 @@
 //!
 //! All that end with an error name the one that is gone, a host that died or a program that stopped
 //! on a host that lives, once all are connected and if `round_deadline` is three chunk deadlines or
-//! more: who waits for others itself says so to those who may wait for it (a WRITE of 8 bytes every quarter of
-//! `chunk_deadline`, and none in a round that takes less), and is not taken for the cause. Of two
-//! that are gone either may be named. With a [`AggregateConfig::pool`] a parent without a receive
-//! may be taken for gone.
+//! more: who waits for others itself says so to those who may wait for it (a WRITE of 8 bytes every
+//! quarter of `chunk_deadline`, and none in a round that takes less), and is not taken for the
+//! cause. Of two that are gone either may be named. With a [`AggregateConfig::pool`] a parent
+//! without a receive may be taken for gone.
 //!
 //! # Going on without a member
 //!

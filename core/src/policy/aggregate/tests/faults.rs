@@ -173,7 +173,7 @@ proptest! {
     fn all_survivors_name_who_is_gone(
         plan in any_plan(6), config in any_config(), rounds in 1_u64..5,
         who in 0_usize..6, at in 4_u32..80, vanishes: bool, lazy: u64,
-        // Three deadlines of chunks, fewer than a way in some plans has hops, and more than any has.
+        // Fewer deadlines of chunks than a way in some plans has hops, and more than any has.
         round_ms in prop_oneof![Just(300), Just(10_000)]
     ) {
         let round_deadline = Span::from_ms(round_ms);
