@@ -122,6 +122,8 @@ pub struct Capture {
     /// Of each host.
     encapsulations: Vec<Encapsulation>,
     link: LinkType,
+    /// Traffic class, on InfiniBand the virtual lane, of each service level.
+    classes: [u8; 16],
     /// Frames whose last bit has not left, by time and order.
     pending: BTreeMap<(Time, u64), Pending>,
     transmissions: u64,
@@ -169,9 +171,18 @@ impl Capture {
                 sink.interface(&Interface { name, rate, link, note: None });
             }
         }
-        let (pending, frame) = (BTreeMap::new(), Vec::new());
-        let faults = Vec::new();
-        Self { sink, first, encapsulations, link, pending, transmissions: 0, frame, faults }
+        let class = |sl: usize| fabric.hosts().first().map_or(0, |host| host.class_of(sl as u8));
+        Self {
+            sink,
+            first,
+            encapsulations,
+            link,
+            classes: std::array::from_fn(class),
+            pending: BTreeMap::new(),
+            transmissions: 0,
+            frame: Vec::new(),
+            faults: Vec::new(),
+        }
     }
 
     /// Tells the names of the faults of the plan, in its order.
@@ -336,14 +347,17 @@ impl Capture {
         let desc = PacketDesc { ext, ..packet.desc };
         let bytes = packet.payload.bytes();
         let damaged = packet.corrupt().is_some();
+        let class = self.classes[usize::from(packet.sl & 15)];
         let result = match self.link {
-            LinkType::InfiniBand => encode_ib(&ib_outer(packet), &desc, bytes, frame).map(|()| {
-                if damaged {
-                    damage_ib(frame)
-                }
-            }),
+            LinkType::InfiniBand => {
+                encode_ib(&ib_outer(packet, class), &desc, bytes, frame).map(|()| {
+                    if damaged {
+                        damage_ib(frame)
+                    }
+                })
+            }
             LinkType::Ethernet => {
-                let outer = outer(self.encapsulations[packet.src.index()], packet);
+                let outer = outer(self.encapsulations[packet.src.index()], packet, class);
                 encode(&outer, &desc, bytes, frame).map(|()| {
                     if damaged {
                         damage(&outer, frame)
@@ -433,24 +447,26 @@ pub fn lid(host: HostId, port: PortId) -> u16 {
     1 + ((host.index() + HOSTS * port.index()) % LIDS) as u16
 }
 
-/// What a packet of native InfiniBand has around its descriptor. Virtual lanes 0 to 14 are those of
-/// data, and a service level keeps its number.
-pub fn ib_outer(packet: &Packet) -> IbOuter {
+/// What a packet of native InfiniBand has around its descriptor, on a virtual lane.
+pub fn ib_outer(packet: &Packet, vl: u8) -> IbOuter {
     let sl = packet.sl & Lrh::MAX;
     let (dlid, slid) = (lid(packet.dst, packet.dst_port), lid(packet.src, packet.src_port));
-    let lrh = Lrh { vl: sl.min(Lrh::MAX - 1), sl, dlid, slid };
+    let lrh = Lrh { vl, sl, dlid, slid };
     // Of the two marks a packet carries one: a switch sets FECN, the receiver answers with BECN.
     let becn = packet.desc.opcode.service() == Service::Cnp;
     let fecn = packet.ecn == Ecn::Ce && !becn;
     IbOuter { lrh, bth: BthBits { pkey: packet.pkey, fecn, becn, ..BthBits::default() } }
 }
 
-/// What the frame of a packet has around its descriptor.
-pub fn outer(encapsulation: Encapsulation, packet: &Packet) -> Outer {
+/// What the frame of a packet of a traffic class has around its descriptor. The class is in the
+/// upper three bits of the DSCP, where NICs that trust the DSCP look for the priority without
+/// further configuration.
+pub fn outer(encapsulation: Encapsulation, packet: &Packet, class: u8) -> Outer {
     let (src_mac, src, src_v6) = addresses(packet.src, packet.src_port);
     let (dst_mac, dst, dst_v6) = addresses(packet.dst, packet.dst_port);
-    let traffic_class = packet.ecn as u8;
-    let vlan = matches!(encapsulation, Encapsulation::RoceV2Ipv4Vlan).then_some(0);
+    let traffic_class = class << 5 | packet.ecn as u8;
+    let vlan =
+        matches!(encapsulation, Encapsulation::RoceV2Ipv4Vlan).then_some(u16::from(class) << 13);
     let (ip, checksum) = if encapsulation == Encapsulation::RoceV2Ipv6 {
         // The true checksum: IPv6 has no other, and readers complain of 0.
         let (src, dst) = (src_v6, dst_v6);

@@ -1,14 +1,19 @@
 //! Shared receive queues in the simulator: what only shows where messages take time and the wire
 //! can be counted (protocol reference 5.4).
 
+use std::collections::BTreeMap;
+
 use doorbell::workloads::connect::ALL_RIGHTS;
 use doorbell_core::transport::*;
-use doorbell_core::units::Span;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::*;
+use proptest::prelude::*;
 
 use crate::on_sim::conformance::cq_srq::Shared;
-use crate::on_sim::conformance::pair::{Pair, Side, Spec, errors, send};
+use crate::on_sim::conformance::pair::{HOST, Pair, Side, Spec, attributes, errors, send};
+use doorbell_sim::engine::observe::StageRecord;
 use doorbell_sim::rc::Rules;
+use doorbell_sim::world::WorldConfig;
 use doorbell_tests::lab::sim::Lab;
 use doorbell_tests::machine;
 
@@ -225,5 +230,134 @@ fn completions_that_go_with_a_queue_pair_are_counted() {
         pair.lab.settle();
         let lost = pair.lab.world().hosts()[0].nic(0).stats.completions_lost;
         assert_eq!(lost, if drained { 0 } else { 2 });
+    }
+}
+
+/// Rank 0 posts SENDs on as many queue pairs as there are entries, so many on each, behind an
+/// ATOMIC where that is said, and rings all at once; their peers share an SRQ. What became of them.
+fn burst(config: &WorldConfig, counts: &[(u32, bool)]) -> (Vec<StageRecord>, Vec<Completion>) {
+    let spec = Spec { cq_depth: 1024, ..Spec::default() };
+    let mut lab = Lab::on(config.clone(), &[0, 1]);
+    let sides = [0, 1].map(|rank| lab.call(rank, move |t| Side::open(t, &spec)));
+    let n = counts.len();
+    let ends = [1, 0].map(|rank: usize| {
+        let side = sides[rank];
+        lab.call(rank, move |t| {
+            let srq = (rank == 1).then(|| t.create_srq(side.pd, 1024).unwrap());
+            let init = QpInit {
+                ty: QpType::Rc,
+                pd: side.pd,
+                send_cq: side.send_cq,
+                recv_cq: side.recv_cq,
+                srq,
+                size: spec.size,
+                sq_sig_all: false,
+                queue_memory: HOST,
+            };
+            let make = |_| {
+                let qp = t.create_qp(&init).unwrap();
+                (qp, t.endpoint(qp).unwrap())
+            };
+            ((0..n).map(make).collect::<Vec<_>>(), srq)
+        })
+    });
+    let [(to, srq), (from, _)] = ends;
+    for (rank, mine, theirs) in [(1, to.clone(), from.clone()), (0, from.clone(), to)] {
+        lab.call(rank, move |t| {
+            for ((qp, me), (_, peer)) in mine.iter().zip(&theirs) {
+                for (attr, mask) in attributes(&spec, me, peer) {
+                    t.modify_qp(*qp, &attr, mask).unwrap();
+                }
+            }
+        });
+        lab.settle();
+    }
+    let (counts, srq) = (counts.to_vec(), srq.expect("of rank 1"));
+    let total: u32 = counts.iter().map(|(n, _)| n).sum();
+    lab.call(1, move |t| {
+        for wr_id in 0..u64::from(total) {
+            let wr = RecvWr { wr_id, sge: sides[1].sge(64 * wr_id, 64) };
+            t.post_recv(RecvQueue::Srq(srq), &[wr]).unwrap();
+        }
+    });
+    lab.settle();
+    lab.call(0, move |t| {
+        for (&(qp, _), (n, behind_atomic)) in from.iter().zip(&counts) {
+            if *behind_atomic {
+                let op = SendOp::FetchAdd { remote: sides[1].remote(0), add: 1 };
+                t.stage(qp, &send(op, 99, Data::Sge(&[sides[0].sge(0, 8)]))).unwrap();
+            }
+            for i in 0..*n {
+                t.stage(qp, &send(SendOp::Send, i.into(), Data::Inline(&[7; 8]))).unwrap();
+            }
+        }
+        for (qp, _) in from {
+            t.ring(qp, Ring::Doorbell).unwrap();
+        }
+    });
+    (0..4).for_each(|_| lab.settle());
+    let cq = sides[1].recv_cq;
+    let received = lab.call(1, move |t| {
+        let mut out = Completions::with_capacity(1024);
+        t.poll_cq(cq, &mut out).unwrap();
+        out.as_slice().to_vec()
+    });
+    (lab.world().timeline().records().to_vec(), received)
+}
+
+/// When each message came out of the receive unit, and when it had its receive, in the order of the
+/// former.
+fn came_and_taken(records: &[StageRecord]) -> Vec<(Time, Time)> {
+    let of = |stage: &str| -> BTreeMap<u64, &StageRecord> {
+        records.iter().filter(|r| r.stage == stage).map(|r| (r.subject, r)).collect()
+    };
+    let placed = of("payload write (PCIe)");
+    let came = of("peer NIC receive unit").into_iter();
+    let mut both: Vec<_> = came.filter_map(|(s, r)| Some((r.end, placed.get(&s)?.start))).collect();
+    both.sort();
+    both
+}
+
+proptest! {
+    /// Whoever sent it, the message that came first has the first receive that is read.
+    #[test]
+    fn receives_of_an_srq_go_to_messages_as_they_come(
+        counts in proptest::collection::vec(1..16_u32, 1..12),
+        (rq_fetch, rx_count) in (1..20_u32, 1..4_u16),
+    ) {
+        let mut host = machine::quiet_host();
+        (host.nic.rq_fetch, host.nic.rx_count) = (rq_fetch, rx_count);
+        let config = WorldConfig { timeline: 1 << 16, ..machine::world_of(host, 2, 1) };
+        let counts: Vec<_> = counts.into_iter().map(|n| (n, false)).collect();
+        let (records, received) = burst(&config, &counts);
+        let total = counts.iter().map(|(n, _)| *n as usize).sum::<usize>();
+        let both = came_and_taken(&records);
+        prop_assert_eq!((both.len(), received.len()), (total, total));
+        for pair in both.windows(2) {
+            prop_assert!(pair[0].1 <= pair[1].1 || pair[0].0 == pair[1].0, "{:?}", pair);
+        }
+    }
+
+    /// What waits behind an ATOMIC of its queue pair keeps nobody else, and has its receive in the
+    /// end.
+    #[test]
+    fn a_queue_pair_behind_an_atomic_keeps_no_other(
+        counts in proptest::collection::vec((1..8_u32, any::<bool>()), 2..8),
+        rq_fetch in 1..8_u32,
+    ) {
+        let mut host = machine::quiet_host();
+        host.nic.rq_fetch = rq_fetch;
+        // Longer than all fetches together.
+        host.nic.atomic.unit = Span::from_us(40);
+        let (_, received) = burst(&machine::world_of(host, 2, 1), &counts);
+        let mut order: Vec<(u64, bool)> = vec![];
+        for c in &received {
+            let Completion::Recv { wr_id, qp, .. } = *c else { panic!("{c:?}") };
+            order.push((wr_id, counts[qp.index() as usize - 1].1));
+        }
+        order.sort();
+        let late = order.partition_point(|(_, behind)| !behind);
+        prop_assert!(order[late..].iter().all(|(_, behind)| *behind), "{:?}", order);
+        prop_assert_eq!(order.len() as u32, counts.iter().map(|(n, _)| n).sum::<u32>());
     }
 }

@@ -487,9 +487,9 @@ fn a_catalogue_of_packets() {
         let mut frame = Vec::new();
         let native = encap == Encapsulation::IbLocal;
         if native {
-            encode_ib(&ib_outer(&packet), desc, Some(&bytes), &mut frame).unwrap();
+            encode_ib(&ib_outer(&packet, 0), desc, Some(&bytes), &mut frame).unwrap();
         } else {
-            encode(&outer(encap, &packet), desc, Some(&bytes), &mut frame).unwrap();
+            encode(&outer(encap, &packet, 0), desc, Some(&bytes), &mut frame).unwrap();
         }
         count += 1;
         let comment = format!("packet {count}, retransmission 2 of 7, ack timeout");

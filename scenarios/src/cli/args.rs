@@ -190,7 +190,7 @@ pub enum SchemaKind {
     Scenario,
     /// Hardware profiles
     Profile,
-    /// Keys of the network's tables as Markdown (docs/keys.md)
+    /// Keys of scenario files as Markdown (docs/keys.md)
     Keys,
 }
 

@@ -38,10 +38,12 @@ fn totals(suites: &[Suite]) -> String {
     };
     let unread = suites.iter().filter(|s| s.error.is_some()).count();
     let mut text = format!(
-        "{}: {} hold, {} do not",
+        "{}: {} {}, {} {} not",
         counted(suites.len(), "scenario"),
         counted(with(Status::Passed), "expectation"),
-        with(Status::Failed)
+        if with(Status::Passed) == 1 { "holds" } else { "hold" },
+        with(Status::Failed),
+        if with(Status::Failed) == 1 { "does" } else { "do" }
     );
     for (n, what) in [
         (with(Status::Invalid), "cannot be judged"),

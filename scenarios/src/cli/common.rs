@@ -7,7 +7,7 @@ use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, So
 
 use super::ExitStatus;
 use super::args::Target;
-use crate::format::expand::{Expanded, expand_only};
+use crate::format::expand::{Expanded, check_tune, expand_only};
 use crate::format::load::{Loaded, Overrides, find, load};
 use crate::input::{InputError, Source, shown};
 use crate::profile::Profiles;
@@ -45,6 +45,7 @@ pub(super) fn ready_of(target: &Target, variant: Option<&str>) -> Result<Ready, 
             false => format!("it has {}", names.join(", ")),
         }));
     }
+    check_tune(&loaded, &mut profiles)?;
     let points = expand_only(&loaded, &mut profiles, variant)?;
     Ok(Ready { name: short_name(&target.scenario), loaded, points })
 }

@@ -15,7 +15,7 @@ use crate::report::{
     Report, Rows, dead_line, series_csv, timeline_svg, to_html, to_json, to_text, verdict_lines,
     write_whole,
 };
-use crate::run::Runner;
+use crate::run::{FASTER_BUT_SICK, Runner};
 
 /// Runs one scenario and tells what happened.
 pub(super) fn run(runner: &dyn Runner, args: &RunArgs) -> ExitStatus {
@@ -139,6 +139,10 @@ fn print_unexpected(report: &Report) -> ExitStatus {
             let label = run.point.label();
             let at = if label.is_empty() { report.name.clone() } else { label };
             let _ = writeln!(std::io::stderr(), "{at}: {line}");
+        }
+        for note in run.outcome.notes.iter().filter(|n| n.name == FASTER_BUT_SICK) {
+            let (label, text) = (run.point.label(), &note.text);
+            let _ = writeln!(std::io::stderr(), "{label}: warning {FASTER_BUT_SICK}: {text}");
         }
     }
     let bad = |s| matches!(s, Status::Failed | Status::Invalid);

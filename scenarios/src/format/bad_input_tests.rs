@@ -137,10 +137,37 @@ fn negative_and_zero_where_impossible() {
 fn profiles_that_do_not_exist() {
     let there = "2:11: there is no profile \"generic-40g\"";
     replaced("generic-400g", "generic-40g", there, "did you mean `generic-400g`?");
-    let file = "2:11: there is no profile \"./my.toml\"";
-    replaced("generic-400g", "./my.toml", file, "generic-400g");
+    let file = "2:11: there is no profile \"./my.toml\": no such file";
+    replaced("generic-400g", "./my.toml", file, "beside the scenario file");
     let line = GOOD.replacen("profile = 'generic-400g'\n", "", 1);
     assert_eq!(error(&line, &[]).to_string(), "t.toml:1:1: the key `profile` is missing");
+}
+
+/// What stands one table too high, too low, or under a name that is no number.
+#[test]
+fn keys_in_another_place_are_named_with_their_own() {
+    let bare = "title = 't'\nprofile = 'generic-400g'\n";
+    let link = "[[program]]\nkind = 'latency'\n[topology]\nlink = 'roce'\n";
+    let e = error(&format!("{bare}{link}"), &[]);
+    assert!(e.to_string().contains("`link` in [topology] is a list of cables"), "{e}");
+    assert!(e.remedy().unwrap().contains("above all tables: link = \"roce\""), "{e}");
+    let list = "--set:1:1: `fault.x.chance` leads nowhere: `fault` has no `x`";
+    set("fault.x.chance=0", list, "`[[fault]]`");
+    let unknown = "--set:1:1: unknown key `timeout` in `timeout`";
+    set("timeout=3", unknown, "did you mean `qp.timeout`?");
+    assert!(error(bare, &[]).remedy().unwrap().starts_with("write a `[[program]]` with"));
+    let reboot = |switch: &str| {
+        let text = format!(
+            "{bare}[topology]\nkind = 'switch'\n[[program]]\nkind = 'latency'\n[[fault]]\n\
+             id = 'f'\nkind = 'switch-reboot'\nmaybe = true\nswitch = {switch}\nafter = '1ms'\n\
+             before = '2ms'\n"
+        );
+        expanded(&text, &[]).map(|_| ())
+    };
+    assert!(reboot("0").is_ok());
+    let e = reboot("'switch0'").expect_err("a name");
+    assert!(e.remedy().unwrap().ends_with(": write 0, without quotes"), "{:?}", e.remedy());
+    assert!(!reboot("'spine'").expect_err("a name").remedy().unwrap().contains("write"));
 }
 
 #[test]

@@ -26,7 +26,37 @@ pub struct Expanded {
 /// # Errors
 /// When a point is wrong in itself or for its profile; the error has the place.
 pub fn expand(loaded: &Loaded, profiles: &mut Profiles) -> Result<Vec<Expanded>, InputError> {
+    check_tune(loaded, profiles)?;
     expand_only(loaded, profiles, None)
+}
+
+/// Whether the keys and values of `[tune]` are some of a scenario, so that a slip is found when the
+/// file is read and not when it is tuned. Whether they go together the tuning finds out.
+pub(crate) fn check_tune(loaded: &Loaded, profiles: &mut Profiles) -> Result<(), InputError> {
+    let Some(plan) = &loaded.tune else { return Ok(()) };
+    let mut tree = loaded.base.clone();
+    let variant = loaded.variants.iter().find(|v| Some(&v.name) == plan.variant.as_ref());
+    let changes = variant.map_or(&[][..], |v| &v.changes);
+    for change in changes.iter().chain(&plan.sets).chain(&loaded.sets) {
+        change.path.set(&mut tree, &change.value, &change.key_at)?;
+    }
+    for axis in loaded.axes.iter().filter(|a| plan.sets.iter().all(|s| s.path != a.path)) {
+        axis.path.set(&mut tree, &axis.values[0], &axis.key.origin)?;
+    }
+    let mut typed = BTreeMap::new();
+    let mut read = |tree: &Node| {
+        let scenario: Scenario = tree.read()?;
+        profile(&scenario, tree, profiles, &mut typed).map(|_| ())
+    };
+    read(&tree)?;
+    for knob in &plan.knobs {
+        for value in &knob.values {
+            let mut tree = tree.clone();
+            knob.path.set(&mut tree, value, &knob.key.origin)?;
+            read(&tree)?;
+        }
+    }
+    Ok(())
 }
 
 /// [`expand`], of one variant if one is named: what is set for it need not suit the others. Points
@@ -94,6 +124,7 @@ fn point(
     for change in &loaded.sets {
         change.path.set(&mut tree, &change.value, &change.key_at)?;
     }
+    check_link(&tree)?;
     let mut scenario: Scenario = tree.read()?;
     let profile = profile(&scenario, &tree, profiles, typed)?;
     scenario.apply_link();
@@ -113,6 +144,23 @@ fn point(
         axes,
     };
     Ok(Expanded { point, tree })
+}
+
+/// The kind of link stands at the top of a file; in [topology] the same word is a list of cables.
+fn check_link(tree: &Node) -> Result<(), InputError> {
+    let topology = tree.table()?.get("topology").and_then(|t| t.table().ok());
+    let link = topology.and_then(|t| t.get("link"));
+    match link.map(|node| (node, &node.value)) {
+        Some((node, Value::String(word))) => {
+            let error = InputError::new("`link` in [topology] is a list of cables");
+            let help = format!(
+                "the kind of link stands above all tables: link = \"{word}\"; a cable is a \
+                 [[topology.link]]"
+            );
+            Err(error.help(help).at(&node.origin))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether the file has this key in this table.

@@ -1,4 +1,4 @@
-//! The keys of the network's tables as a page, from the schema and the parameter sets: what stands
+//! The keys of scenario files as a page, from the schema and the parameter sets: what stands
 //! at a key's definition is what the page says.
 
 use std::fmt::Write as _;
@@ -12,7 +12,13 @@ use crate::quantity::Unit;
 use crate::run::congestion::{Keys, settings};
 
 /// Tables of the page: how a file writes them, and their name in the schema.
-pub(crate) const TABLES: [(&str, &str); 15] = [
+pub(crate) const TABLES: [(&str, &str); 21] = [
+    ("the file itself, above all tables", ROOT),
+    ("[run]", "RunOptions"),
+    ("[qp]", "Qp"),
+    ("[[program]]", "Program"),
+    ("[srq]", "Srq"),
+    ("[record]", "Record"),
     ("[topology]", "Topology"),
     ("[topology.credits]", "Credits"),
     ("[[topology.credits.change]]", "CreditChange"),
@@ -30,14 +36,19 @@ pub(crate) const TABLES: [(&str, &str); 15] = [
     ("[tune]", "Tune"),
 ];
 
+/// The whole file, which is no definition of the schema but the schema itself.
+const ROOT: &str = "Scenario";
+
 /// Longest line.
 const WIDTH: usize = 100;
 
 const HEAD: &str = "\
-# Keys of the network
+# Keys of scenario files
 
-Every key of `[topology]`, `[switch]`, `[congestion]`, `flows`, `lanes`, `transfer` and `[tune]`,
-with its unit, what holds without it, and what raising it does. Sizes are written as `\"4KiB\"` or
+Every key at the top of a file, of `[run]`, `[qp]`, `[[program]]`, `[srq]`, `[record]`, of the
+network's tables (`[topology]`, `[switch]`, `[congestion]`, `flows`, `lanes`, `transfer`) and of
+`[tune]`, with its unit, what holds without it, and what raising it does. Faults, steps of scripts
+and expectations: [scenarios](../scenarios/README.md). Sizes are written as `\"4KiB\"` or
 `\"400KB\"`, times as `\"2us\"`, rates as `\"100Gbps\"`, lengths as `\"20m\"`, shares as
 `\"1/16\"`, `\"5%\"` or a number. This page is made of the definitions in the code: `doorbell
 schema keys > docs/keys.md`. How they work together: [fabric.md](fabric.md), [flows.md](flows.md).
@@ -48,8 +59,9 @@ pub fn keys_markdown() -> String {
     let schema = scenario_schema();
     let mut out = HEAD.to_owned();
     for (title, name) in TABLES {
-        let table = &schema["$defs"][name];
-        let title = if title.contains('`') { title.to_owned() } else { format!("`{title}`") };
+        let table = table(&schema, name);
+        let plain = name == ROOT || title.contains('`');
+        let title = if plain { title.to_owned() } else { format!("`{title}`") };
         let _ = write!(out, "\n## {title}\n\n");
         wrap(&mut out, "", &text(table));
         out.push('\n');
@@ -64,6 +76,11 @@ pub fn keys_markdown() -> String {
         }
     }
     out
+}
+
+/// The schema of a table.
+fn table<'a>(schema: &'a Json, name: &str) -> &'a Json {
+    if name == ROOT { schema } else { &schema["$defs"][name] }
 }
 
 /// A description on one line.
@@ -273,7 +290,7 @@ mod tests {
         let schema = scenario_schema();
         let mut silent = Vec::new();
         for (_, name) in TABLES {
-            let table = &schema["$defs"][name];
+            let table = table(&schema, name);
             let needed = table["required"].as_array().cloned().unwrap_or_default();
             for (key, of) in table["properties"].as_object().expect(name) {
                 let said = text(of);

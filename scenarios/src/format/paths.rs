@@ -1,5 +1,6 @@
 //! Which paths `set`, `[sweep]` and `--set` may name.
 
+use super::schema::scenario_schema;
 use crate::input::{InputError, Path, Segment, suggestion};
 use crate::profile::{GROUPS, PARAMETERS};
 
@@ -51,11 +52,31 @@ pub(crate) fn resolve(path: &Path) -> Result<Path, InputError> {
     let known = CHANGEABLE.iter().copied().chain([RECORD]);
     // A slip in the group of a parameter: the whole path is nearer than the group alone.
     let parameter = crate::input::nearest(&text, PARAMETERS.iter().map(|p| p.path));
+    let tables = tables_with(&text);
     let help = match parameter {
+        _ if !tables.is_empty() => format!("did you mean {}?", tables.join(" or ")),
         Some(parameter) if path.segments().len() == 2 => format!("did you mean `{parameter}`?"),
         _ => suggestion(first, known.chain(GROUPS.iter().map(|(g, _)| *g)), "keys"),
     };
     Err(InputError::new(format!("unknown key `{first}` in `{path}`")).help(help))
+}
+
+/// Where the file has a key of this name below another one.
+fn tables_with(key: &str) -> Vec<String> {
+    const TABLES: [(&str, &str); 8] = [
+        ("qp", "Qp"),
+        ("program.0", "Program"),
+        ("run", "RunOptions"),
+        ("topology", "Topology"),
+        ("switch", "Switch"),
+        ("congestion", "Congestion"),
+        ("srq", "Srq"),
+        ("record", "Record"),
+    ];
+    let schema = scenario_schema();
+    let has = |name: &str| schema["$defs"][name]["properties"].get(key).is_some();
+    let there = TABLES.iter().filter(|(_, name)| has(name));
+    there.map(|(table, _)| format!("`{table}.{key}`")).collect()
 }
 
 /// Settings are one flat table whose keys are the paths of parameters.
@@ -72,6 +93,17 @@ mod tests {
         let path = Path::parse(text).map_err(|e| e.to_string())?;
         let path = resolve(&path).map_err(|e| e.remedy().unwrap_or("").to_owned())?;
         Ok(path.segments().iter().map(Segment::to_string).collect())
+    }
+
+    #[test]
+    fn a_key_without_its_table_is_found_in_it() {
+        for (slip, meant) in [
+            ("timeout", "did you mean `qp.timeout`?"),
+            ("buffer", "did you mean `topology.buffer` or `switch.buffer`?"),
+            ("batch", "did you mean `program.0.batch`?"),
+        ] {
+            assert_eq!(resolved(slip).unwrap_err(), meant);
+        }
     }
 
     #[test]

@@ -20,7 +20,8 @@ use crate::quantity::{Count, Positive, Quantity};
 pub struct Program {
     /// What is measured.
     pub kind: ProgramKind,
-    /// Name in results: with several programs its metrics are `name.metric`.
+    /// Name in results: with several programs its metrics are `name.metric`. Without it the word of
+    /// its kind stands in messages, and of several programs each needs one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Host that posts.
@@ -85,7 +86,8 @@ pub struct Program {
     /// Messages that are rung together. Higher: fewer doorbells, the first message waits.
     #[serde(default)]
     pub batch: Count<1, 65536>,
-    /// Longest time that a posted message waits for its batch to fill.
+    /// Longest time that a posted message waits for its batch to fill; without it, for ever. Longer:
+    /// fuller batches, and the first message of each waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_delay: Option<Positive<Span>>,
     /// Time between two messages of a thread, in `produce` between two rounds; without it, as fast
@@ -100,11 +102,11 @@ pub struct Program {
     /// `iterations` are messages all the same.
     #[serde(default)]
     pub per_round: Count<1, 65536>,
-    /// Computation in front of each round of `produce`.
+    /// Computation in front of each round of `produce`; without it none. Longer: fewer messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Positive<Span>>,
     /// Time of a proxy's core for each message beside what the verbs cost: taking the command,
-    /// decoding it. Higher: fewer messages of all its producers together.
+    /// decoding it; without it none. Higher: fewer messages of all its producers together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_work: Option<Positive<Span>>,
     /// Buffers of `produce`; without it, as many as the send queue holds. Fewer: rounds wait for
@@ -197,26 +199,27 @@ pub struct Program {
     #[serde(default = "default_repost_batch")]
     pub repost_batch: Count<1, 65536>,
     /// Time that the receiving core spends on each buffer before it posts it again, beyond the
-    /// profile's `cpu.post_recv`. Longer: receives come back later.
+    /// profile's `cpu.post_recv`; without it none. Longer: receives come back later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repost_time: Option<Positive<Span>>,
     /// A tuner that turns `batch`, `signal_every` and `batch_delay` while the program runs
-    /// (`bandwidth` and `message-rate` only). It begins with the values given.
+    /// (`bandwidth` and `message-rate` only). It begins with the values given, which without it
+    /// stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuner: Option<TunerTable>,
     /// The steps of a script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
-    /// Who sends to whom, of `kind = "flows"`.
+    /// Who sends to whom, of `kind = "flows"`, which is nothing without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<Flows>,
-    /// Who adds for whom, of `kind = "aggregate"`.
+    /// Who adds for whom, of `kind = "aggregate"`, which is nothing without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
-    /// Who has what for whom, of `kind = "all-to-all"`.
+    /// Who has what for whom, of `kind = "all-to-all"`, which is nothing without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_to_all: Option<AllToAll>,
-    /// By which path messages go, of `kind = "transfer"`.
+    /// By which path messages go, of `kind = "transfer"`, which is nothing without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<Transfer>,
 }

@@ -21,13 +21,15 @@ use crate::quantity::{Count, Positive};
 pub struct Scenario {
     /// What the scenario shows, on one line.
     pub title: String,
-    /// Claim or claims that it settles, such as `"A03"`.
+    /// Claim or claims that it settles, such as `"A03"`; without it none.
     #[serde(default, skip_serializing_if = "Claims::is_empty")]
     pub claim: Claims,
-    /// How the claim comes out. The expectations are what proves it.
+    /// How the claim comes out, where there is one; without a claim there is none. The expectations
+    /// are what proves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<ClaimVerdict>,
-    /// The figure that decides, and the condition where there is one, on one line.
+    /// The figure that decides, and the condition where there is one, on one line. Without a claim
+    /// there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub finding: String,
     /// Name of a hardware profile, or the path of a profile file.
@@ -40,25 +42,26 @@ pub struct Scenario {
     /// has no larger whole numbers.
     #[serde(default = "default_seed")]
     pub seed: Count<0, { i64::MAX as u64 }>,
-    /// Profile parameters that this scenario changes, by path: `"pcie.width" = 8`.
+    /// Profile parameters that this scenario changes, by path: `"pcie.width" = 8`. Without one the
+    /// profile's value holds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, SettingValue>,
-    /// What is modelled, and for how long.
+    /// What is modelled, and for how long; without it all, for 10 s at most.
     #[serde(default)]
     pub run: RunOptions,
-    /// Hosts and what is between them.
+    /// Hosts and what is between them; without it two hosts and a cable.
     #[serde(default)]
     pub topology: Topology,
-    /// Traffic classes, buffers, marks and pauses of the switches.
+    /// Traffic classes, buffers, marks and pauses of the switches. Without it they have one class.
     #[serde(default, skip_serializing_if = "is_default")]
     pub switch: Switch,
-    /// Attributes of every queue pair.
+    /// Attributes of every queue pair; without one its usual value.
     #[serde(default)]
     pub qp: Qp,
-    /// Congestion control of every NIC.
+    /// Congestion control of every NIC; without it none.
     #[serde(default, skip_serializing_if = "Congestion::is_default")]
     pub congestion: Congestion,
-    /// Shared receive queues, in place of one receive queue per queue pair.
+    /// Shared receive queues. Without them each queue pair has a receive queue of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub srq: Option<Srq>,
     /// What the hosts do. At least one.
@@ -66,16 +69,16 @@ pub struct Scenario {
     /// What goes wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fault: Vec<Fault>,
-    /// What is recorded beside the counters.
+    /// What is recorded beside the counters; without it nothing.
     #[serde(default)]
     pub record: Record,
     /// Named sets of changes; the scenario runs once for each.
     #[serde(default, skip_serializing)]
     pub variant: Vec<Variant>,
-    /// Values to try, by path; several make a grid.
+    /// Values to try, by path; several make a grid. Without it there is one point for each variant.
     #[serde(default, skip_serializing)]
     pub sweep: Sweep,
-    /// What `doorbell tune` looks for.
+    /// What `doorbell tune` looks for; without it flags say so.
     #[serde(default, skip_serializing)]
     pub tune: Option<Tune>,
     /// What the results must be.
@@ -161,7 +164,7 @@ pub struct Record {
     /// any, everything.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub series_of: Vec<String>,
-    /// Points at which neighbours are merged and the interval doubles; even. More: finer, for 8
+    /// Points at which neighbours are merged and the interval doubles; even; without it 512. More: finer, for 8
     /// bytes each number.
     #[serde(skip_serializing_if = "is_default_points")]
     pub series_points: Count<2, 65536>,

@@ -281,6 +281,28 @@ mod tests {
         assert!(error("title = 't'\ntune = 3\n").0.starts_with("t.toml:2:8: "));
     }
 
+    /// A slip in a key or a value is found by whoever reads the file, and not by the tuning alone.
+    #[test]
+    fn what_is_varied_is_read_with_the_file() {
+        let read = |more: &str| crate::testing::expanded(&format!("{FILE}{more}"), &[]);
+        for (more, place, message) in [
+            ("vary = { 'program.0.windw' = [1, 2] }\n", "7:10", "unknown key `windw`"),
+            ("vary = { 'qp.timeout' = [8, 32] }\n", "7:29", "impossible value: found 32"),
+            ("vary = { 'program.1.batch' = [1, 2] }\n", "7:10", "leads nowhere"),
+            ("vary = { 'nic.pu_wqee' = ['1ns', '2ns'] }\n", "7:10", "pu_wqee"),
+            (
+                "vary = { 'qp.timeout' = [1, 2] }\nset = { 'program.0.sizee' = '1KiB' }\n",
+                "8:9",
+                "unknown key `sizee`",
+            ),
+        ] {
+            let e = read(more).map(|p| p.len()).expect_err(more).to_string();
+            assert!(e.starts_with(&format!("t.toml:{place}: ")) && e.contains(message), "{e}");
+        }
+        // What does not go together is no slip: the tuning tries it and says so.
+        assert!(read("vary = { 'program.0.window' = [1, 4096] }\n").is_ok());
+    }
+
     #[test]
     fn both_sides_of_the_limits() {
         for runs in [2, 10_000] {

@@ -112,8 +112,18 @@ impl de::Error for InputError {
     }
 
     fn invalid_type(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        let expected = expected.to_string();
+        let expected = in_toml_words(&expected);
+        let number = match found {
+            // `"switch1"` where 1 is meant.
+            de::Unexpected::Str(text) if expected.starts_with("a whole number") => {
+                let digits = text.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+                digits.parse().ok().map(|n: u64| format!(": write {n}, without quotes"))
+            }
+            _ => None,
+        };
         Self::new(format!("wrong type: found {}", describe(found)))
-            .help(format!("expected {}", in_toml_words(&expected.to_string())))
+            .help(format!("expected {expected}{}", number.unwrap_or_default()))
     }
 
     fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
@@ -138,9 +148,13 @@ impl de::Error for InputError {
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(format!("the key `{field}` is missing")).help(format!(
-            "write `{field} = ...` in this table; `doorbell schema` says what it may be"
-        ))
+        let write = match field {
+            // A list of tables.
+            "program" => "write a `[[program]]` with its keys below it".to_owned(),
+            _ => format!("write `{field} = ...` in this table"),
+        };
+        let help = format!("{write}; `doorbell schema` says what it may be");
+        Self::new(format!("the key `{field}` is missing")).help(help)
     }
 }
 

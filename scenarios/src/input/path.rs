@@ -4,6 +4,9 @@ use std::fmt;
 
 use super::{InputError, Key, Node, Origin, Table, Value};
 
+/// Keys of a file that are lists of tables, whose elements a name may stand for.
+const LISTS: [&str; 2] = ["program", "fault"];
+
 /// A path into a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
@@ -81,7 +84,9 @@ impl Path {
         match (&mut node.value, segment) {
             (Value::Table(table), Segment::Key(name)) => {
                 if table.get(name).is_none() {
-                    if let Some(Segment::Index(_) | Segment::All) = self.segments.get(depth + 1) {
+                    let below = self.segments.get(depth + 1);
+                    let list = matches!(below, Some(Segment::Index(_) | Segment::All));
+                    if list || depth == 0 && below.is_some() && LISTS.contains(&name.as_str()) {
                         let list = Self { segments: self.segments[..=depth].to_vec() };
                         let why = format!(
                             "the file has no such list: write a `[[{list}]]` into it, whose keys \

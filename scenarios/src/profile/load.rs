@@ -86,6 +86,12 @@ impl Profiles {
         if let Some(text) = library::profile(name) {
             return Ok(Source::new(format!("profiles/{name}.toml"), text));
         }
+        if is_path {
+            let error = InputError::new(format!("there is no profile \"{name}\": no such file"));
+            let help = "the path is looked for beside the scenario file, and from where the \
+                        command runs; a name without `/` and `.toml` is that of a shipped profile";
+            return Err(error.help(help).at_opt(at));
+        }
         let known = self.names();
         let error = InputError::new(format!("there is no profile \"{name}\""));
         Err(error.help(suggestion(name, known.iter().map(String::as_str), "profiles")).at_opt(at))

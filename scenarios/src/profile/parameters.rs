@@ -231,14 +231,16 @@ parameters! {
         completion_latency: Span => [short],
         /// Bytes between memory and wire. Lower: the wire starves behind slow memory.
         tx_buffer: Bytes => [size_within(8192, 1 << 30)],
-        /// Bytes between wire and memory. Lower: what comes in bursts waits in front of the port,
-        /// which pauses its link where it can.
+        /// Bytes between wire and memory, those included that wait for a receive WQE or behind an
+        /// atomic. Lower: what comes in bursts waits in front of the port, which pauses its link
+        /// where it can.
         rx_buffer: Bytes => [size_within(8192, 1 << 30)],
         /// Size of a completion.
         cqe: Bytes => [size_of(&[32, 64, 128])],
         /// Size of a receive WQE.
         rq_wqe: Bytes => [size_within(16, 1024)],
-        /// Receive WQEs that one fetch reads.
+        /// Receive WQEs that one fetch reads. A receive queue has one fetch at a time: double, and it
+        /// gives twice as many receives in the time of a PCIe read.
         rq_fetch: u64 => [within(1, 1024)],
         /// QP contexts in the cache. More active QPs than this: contexts are fetched.
         qp_cache: u64 => [at_least(1)],

@@ -52,6 +52,12 @@ const RATE: Kind = Kind {
         ("MB/s", 8_000_000),
         ("GB/s", 8_000_000_000),
         ("TB/s", 8_000_000_000_000),
+        // As reports print them.
+        ("b/s", 1),
+        ("Kb/s", 1_000),
+        ("Mb/s", 1_000_000),
+        ("Gb/s", 1_000_000_000),
+        ("Tb/s", 1_000_000_000_000),
     ],
     smallest: "bits per second",
     usual: "Gbps",

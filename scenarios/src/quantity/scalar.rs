@@ -106,6 +106,7 @@ mod tests {
             ("2us", 2e6, false),
             ("4KiB", 4096.0, false),
             ("100Gbps", 1e11, false),
+            ("400 Gb/s", 4e11, false),
             ("30GB/s", 2.4e11, false),
             ("10M/s", 1e7, false),
             ("1/4", 0.25, true),

@@ -11,8 +11,12 @@ use super::Report;
 use super::deaths::wrapped;
 use crate::run::{FASTER_BUT_SICK, Note, NoteKind, Run};
 
-/// Points of which a kind of warning is told in words; the others are named.
+/// Points of which a kind of warning is told in words where all advise the same; the others are
+/// named.
 const MAX_TOLD: usize = 2;
+
+/// Advice of a kind that is told, each once where there are several.
+const MAX_ADVICE: usize = 4;
 
 /// Points that are named; the rest is counted.
 const MAX_NAMED: usize = 6;
@@ -71,26 +75,58 @@ pub(super) fn notes_text(report: &Report) -> String {
     out
 }
 
+/// What a note advises: the keys that it names, and the values that they are to have.
+fn advice(text: &str) -> Vec<(&str, Option<&str>)> {
+    let mut parts = text.split('`').skip(1);
+    let mut all = Vec::new();
+    while let Some(key) = parts.next() {
+        let behind = parts.next().unwrap_or_default().strip_prefix(" to ");
+        let end = |t: &str| t.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(t.len());
+        all.push((key, behind.map(|t| &t[..end(t)])));
+    }
+    all
+}
+
 fn told(kind: &Kind<'_>, points: usize) -> String {
     let word = if kind.violation { "VIOLATION" } else { "warning" };
     let mut out = format!("{word} {}, at {} of {points} points:\n", kind.name, kind.at.len());
-    for (run, note) in kind.at.iter().take(MAX_TOLD) {
-        let same = run.outcome.notes.iter().filter(|n| n.name == note.name).count();
-        let more = match same {
-            1 => String::new(),
-            n => format!(" (and {} more of the kind there)", n - 1),
-        };
-        out += &wrapped(&format!("  {}: ", run.point.label()), &format!("{}{more}", note.text), 4);
-    }
-    let rest: Vec<String> = kind.at.iter().skip(MAX_TOLD).map(|(r, _)| r.point.label()).collect();
-    if !rest.is_empty() {
-        let mut names = rest[..rest.len().min(MAX_NAMED)].join("; ");
-        if let Some(n) = rest.len().checked_sub(MAX_NAMED).filter(|n| *n > 0) {
-            let _ = write!(names, "; and {n} more");
+    // What is alike in the key, and not in what is to be done about it, is not "likewise".
+    let mut groups: Vec<Vec<(&Run, &Note)>> = Vec::new();
+    for &(run, note) in &kind.at {
+        let same = |g: &&mut Vec<(&Run, &Note)>| advice(&g[0].1.text) == advice(&note.text);
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push((run, note)),
+            None => groups.push(vec![(run, note)]),
         }
-        out += &wrapped("  likewise: ", &names, 4);
     }
-    out
+    let each = if groups.len() == 1 { MAX_TOLD } else { 1 };
+    for group in groups.iter().take(MAX_ADVICE) {
+        for (run, note) in group.iter().take(each) {
+            let same = run.outcome.notes.iter().filter(|n| n.name == note.name).count();
+            let more = match same {
+                1 => String::new(),
+                n => format!(" (and {} more of the kind there)", n - 1),
+            };
+            let head = format!("  {}: ", run.point.label());
+            out += &wrapped(&head, &format!("{}{more}", note.text), 4);
+        }
+        let rest = group.iter().skip(each).map(|(r, _)| r.point.label());
+        out += &named("  likewise: ", &rest.collect::<Vec<_>>());
+    }
+    let rest = groups.iter().skip(MAX_ADVICE).flatten().map(|(r, _)| r.point.label());
+    out + &named("  with other advice: ", &rest.collect::<Vec<_>>())
+}
+
+/// A line of labels, if there are any: the first ones, and how many more.
+fn named(head: &str, labels: &[String]) -> String {
+    if labels.is_empty() {
+        return String::new();
+    }
+    let mut names = labels[..labels.len().min(MAX_NAMED)].join("; ");
+    if let Some(n) = labels.len().checked_sub(MAX_NAMED).filter(|n| *n > 0) {
+        let _ = write!(names, "; and {n} more");
+    }
+    wrapped(head, &names, 4)
 }
 
 /// The lines of a reason, of those that differ in numbers only the first one.
@@ -149,6 +185,27 @@ mod tests {
         assert!(below.contains("size=8B: ran dry (and 1 more of the kind there)\n"), "{text}");
         assert_eq!(below.matches("ran dry").count(), MAX_TOLD, "{text}");
         assert!(below.contains("  likewise: size=32B; size=64B; size=1KiB\n"), "{text}");
+    }
+
+    #[test]
+    fn points_are_alike_when_the_same_is_to_be_done_about_them() {
+        let keys = ["qp.rq_depth", "qp.rq_depth", "srq.depth", "qp.rq_depth", "a", "b"];
+        let text = text(|i, run| {
+            let more = if i == 3 { " to 7" } else { "" };
+            put(run, NoteKind::Warning, "w", &format!("{i} dry: raise `{}`{more}", keys[i]));
+        });
+        let (_, below) = text.split_once("warning w, at 5 of 5 points:\n").expect(&text);
+        let told = "  size=8B: 0 dry: raise `qp.rq_depth`\n  likewise: size=16B\n  \
+                    size=32B: 2 dry: raise `srq.depth`\n  \
+                    size=64B: 3 dry: raise `qp.rq_depth` to 7\n  size=1KiB: 4 dry: raise `a`\n";
+        assert!(below.starts_with(told), "{below}");
+        assert_eq!(
+            advice("`a` to 12, `b` to more; `c`"),
+            [("a", Some("12")), ("b", Some("more")), ("c", None)]
+        );
+        // Of very many kinds of advice the rest is named.
+        let text = self::text(|i, run| put(run, NoteKind::Warning, "w", &format!("`k{i}`")));
+        assert!(text.contains("  size=64B: `k3`\n  with other advice: size=1KiB\n"), "{text}");
     }
 
     #[test]

@@ -68,8 +68,10 @@ pub(super) fn summary_text(report: &Report) -> String {
     chosen.fit(report);
     let mut columns = vec![("variant", Align::Left)];
     columns.extend(axes.iter().map(|name| (*name, Align::Right)));
+    // Ahead of the figures: those of a run that did not end well are no better for being high.
+    columns.push(("exit", Align::Left));
     columns.extend(chosen.shown.iter().map(|name| (name.as_str(), Align::Right)));
-    columns.extend([("limited by", Align::Left), ("exit", Align::Left)]);
+    columns.push(("limited by", Align::Left));
     let mut table = Table::new(&columns);
     for run in &report.runs {
         table.row(row(run, &chosen.shown));
@@ -82,20 +84,21 @@ fn value(run: &Run, name: &str) -> String {
 }
 
 /// Cells that every row has, in front of the metrics and behind them.
-fn fixed(run: &Run) -> (Vec<String>, [String; 2]) {
+fn fixed(run: &Run) -> (Vec<String>, String) {
     let mut front = vec![run.point.variant.clone().unwrap_or_default()];
     front.extend(run.point.axes.iter().map(|a| a.text.clone()));
     let exit = match run.outcome.exit.kind {
         ExitKind::Ok => String::new(),
         kind => kind.word().to_owned(),
     };
-    (front, [run.outcome.limiting.clone().unwrap_or_default(), exit])
+    front.push(exit);
+    (front, run.outcome.limiting.clone().unwrap_or_default())
 }
 
 fn row(run: &Run, metrics: &[String]) -> Vec<String> {
     let (mut cells, behind) = fixed(run);
     cells.extend(metrics.iter().map(|name| value(run, name)));
-    cells.extend(behind);
+    cells.push(behind);
     cells
 }
 
@@ -157,12 +160,11 @@ impl Columns {
         };
         let axes = report.runs[0].point.axes.iter().map(|a| a.name.as_str());
         let mut line = 0;
-        for (i, header) in std::iter::once("variant").chain(axes).enumerate() {
+        let front = std::iter::once("variant").chain(axes).chain(["exit"]);
+        for (i, header) in front.enumerate() {
             line += width(header, &mut report.runs.iter().map(|r| fixed(r).0[i].clone()));
         }
-        for (i, header) in ["limited by", "exit"].into_iter().enumerate() {
-            line += width(header, &mut report.runs.iter().map(|r| fixed(r).1[i].clone()));
-        }
+        line += width("limited by", &mut report.runs.iter().map(|r| fixed(r).1));
         let (mut shown, mut left_out) = (Vec::new(), Vec::new());
         for name in self.shown.drain(..) {
             let more = width(&name, &mut report.runs.iter().map(|r| value(r, &name)));
@@ -189,6 +191,7 @@ impl Columns {
         let axes = report.runs[0].point.axes.iter().map(|a| (a.name.as_str(), Align::Right));
         let mut columns = vec![("variant", Align::Left)];
         columns.extend(axes);
+        columns.push(("exit", Align::Left));
         // The words that all have in common would make the lines too long.
         columns.extend(signs.iter().map(|s| (s.trim_start_matches("counter."), Align::Right)));
         let mut table = Table::new(&columns);

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use doorbell_core::units::Span;
+use doorbell_core::units::{Span, Time};
 use doorbell_sim::fabric::{Starvation, SwitchNode};
 use doorbell_sim::nic::{Nic, NicQp};
 use doorbell_sim::wire::{HostId, NodeId, PortId};
@@ -52,13 +52,15 @@ pub(super) struct Ways {
     next: BTreeMap<Port, BTreeSet<Port>>,
 }
 
-/// The output ports on the way of what a queue pair of `host` sends; it ends where a switch chooses
-/// by load.
+/// The output ports on the way of what a queue pair of `host` sends, of datagrams of the last one;
+/// it ends where a switch chooses by load.
 pub(super) fn way_of(world: &World, host: usize, q: &NicQp) -> Vec<Port> {
     let fabric = world.fabric();
     let from = (HostId(host as u32), Nic::port_of(q.qpn));
     let switches = fabric.hosts().len();
-    let turns = fabric.turns(from, (q.peer, q.peer_port), q.udp_source_port);
+    let connection = (q.peer, q.peer_port, q.udp_source_port);
+    let (peer, peer_port, source) = q.stats.last_datagram.unwrap_or(connection);
+    let turns = fabric.turns(from, (peer, peer_port), source);
     let turns = turns.iter().map(|t| (NodeId((switches + t.switch as usize) as u32), t.port));
     std::iter::once((NodeId(host as u32), from.1)).chain(turns).collect()
 }
@@ -85,20 +87,15 @@ impl Ways {
         }
     }
 
-    /// What holds a port back that is held back, or one of its lanes.
-    pub fn reason(&self, world: &World, port: Port, lane: Option<u8>) -> Reason {
-        let next = match starved(world, port, lane) {
+    /// What holds a port back in a traffic class, or virtual lane, in which it stands.
+    pub fn reason(&self, world: &World, port: Port, class: u8) -> Reason {
+        let behind = self.busiest_behind(world, port);
+        let next = match starved(world, port, Some(class)) {
             Some(s) if is_late(world, &s) => None,
-            Some(_) => self.busiest_behind(world, port),
-            None => self.explains(world, port),
+            Some(_) => behind,
+            // Whatever the port sent meanwhile: what works as long as it stood.
+            None => behind.filter(|next| lasted(world, *next, stood(world, port, class))),
         };
-        self.follow(world, port, next)
-    }
-
-    /// What holds a port back that stood for `stood`, whatever it sent meanwhile: an output behind
-    /// it that worked as long as that.
-    pub fn reason_to_stand(&self, world: &World, port: Port, stood: Span) -> Reason {
-        let next = self.busiest_behind(world, port).filter(|next| lasted(world, *next, stood));
         self.follow(world, port, next)
     }
 
@@ -168,6 +165,26 @@ fn parts(world: &World, (node, port): Port) -> (Span, Span) {
     (egress.busy(now), egress.counters(now).blocked)
 }
 
+/// Time for which packets of a class stood before a port because its far end held them back.
+pub(super) fn stood(world: &World, (node, port): Port, class: u8) -> Span {
+    let (fabric, now) = (world.fabric(), world.now());
+    let egress = fabric.egress_of(node, port);
+    if let Some(lane) = fabric.starvation(now, (node, port), class) {
+        return lane.starved;
+    }
+    // Where there are several classes, the port may send of others meanwhile.
+    match egress.knows_pauses() && egress.class_counters(class).is_some() {
+        true => egress.pauses(now, class).paused,
+        false => egress.counters(now).blocked,
+    }
+}
+
+/// Time for which a port sent, whatever the class, or stood in this one.
+pub(super) fn work_in(world: &World, port: Port, class: u8) -> Span {
+    let (sends, _) = parts(world, port);
+    (sends + stood(world, port, class)).min(world.now().since(Time::ZERO))
+}
+
 /// Time for which a port worked.
 pub(super) fn work(world: &World, port: Port) -> Span {
     let (sends, held) = parts(world, port);
@@ -180,13 +197,14 @@ pub(super) fn lasted(world: &World, port: Port, time: Span) -> bool {
         >= u128::from(time.as_ps()) * u128::from(EXPLAINS_PERCENT)
 }
 
-/// The one of these ports that works most. Of those that work alike, the last one before which
-/// packets wait: a link behind the bottleneck is as busy, and has no queue.
-pub(super) fn busiest(world: &World, ports: &[Port]) -> Option<Port> {
+/// The one of these ports that works most for a class. Of those that work alike, the last one
+/// before which packets wait: a link behind the bottleneck is as busy, and has no queue.
+pub(super) fn busiest(world: &World, ports: &[Port], class: u8) -> Option<Port> {
     let percent = |part: Span, of: Span| u128::from(part.as_ps()) * 100 / u128::from(of.as_ps());
-    let most = ports.iter().map(|p| work(world, *p)).max()?.max(Span::from_ps(1));
+    let work = |p: Port| work_in(world, p, class);
+    let most = ports.iter().map(|p| work(*p)).max()?.max(Span::from_ps(1));
     let mut alike =
-        ports.iter().filter(|p| percent(work(world, **p), most) >= u128::from(EXPLAINS_PERCENT));
+        ports.iter().filter(|p| percent(work(**p), most) >= u128::from(EXPLAINS_PERCENT));
     let waited =
         |(node, port): Port| world.fabric().egress_of(node, port).counters(world.now()).waited;
     let longest = alike.clone().map(|p| waited(*p)).max()?;
@@ -194,8 +212,14 @@ pub(super) fn busiest(world: &World, ports: &[Port]) -> Option<Port> {
     alike.rfind(queued).copied()
 }
 
+/// Whether a port stands in a class for longer than it sends.
+pub(super) fn stands(world: &World, port: Port, class: u8) -> bool {
+    let (sends, _) = parts(world, port);
+    stood(world, port, class) > sends
+}
+
 /// Whether a port is held back for longer than it sends.
-pub(super) fn is_held(world: &World, port: Port) -> bool {
+fn is_held(world: &World, port: Port) -> bool {
     let (sends, held) = parts(world, port);
     held > sends
 }

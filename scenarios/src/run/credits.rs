@@ -61,7 +61,7 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
         let down = outage(s, world, lane.at).is_some_and(|o| explains(&o, lane.suffered));
         let reason = match down {
             true => Reason::Room(lane.at),
-            false => ways.reason(world, lane.at, Some(lane.lane)),
+            false => ways.reason(world, lane.at, lane.lane),
         };
         match by_reason.iter_mut().find(|(r, _)| *r == reason) {
             Some((_, of)) => of.push(lane),

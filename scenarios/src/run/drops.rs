@@ -1,14 +1,16 @@
 //! Packets that the network dropped or put out of order, each with the setting behind it and what
 //! helps.
 
-use doorbell_sim::fabric::{DropCause, FabricConfig, PAUSE_FRAME_BYTES, SharedConfig, StormAction};
+use doorbell_sim::fabric::{
+    DropCause, FabricConfig, MAX_CLASSES, PAUSE_FRAME_BYTES, SharedConfig, StormAction,
+};
 use doorbell_sim::world::{World, port_name};
 
 use super::early;
 use super::network::network_of;
-use super::switches::{classes, shared};
+use super::switches::shared;
 use super::{Metric, Note, NoteKind, Outcome, Point};
-use crate::format::RoutingMode;
+use crate::format::{RoutingMode, SwitchMode};
 use crate::profile::RecoveryKind;
 
 /// Name of the note about drops of a lossless class.
@@ -113,13 +115,13 @@ fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
         return None;
     }
     let s = &point.scenario;
-    let mode = s.topology.switch_mode();
-    let classes = classes(&s.switch, mode);
-    let lossy = classes.each.iter().filter(|c| !c.lossless);
-    let marks = lossy.filter_map(|c| c.ecn.map(|e| e.kmin)).min();
     let queue = counters(worst).max_queue_bytes;
     let (node, port) = worst;
-    let (peer, at) = fabric.egress_of(node, port).peer();
+    let egress = fabric.egress_of(node, port);
+    let (peer, at) = egress.peer();
+    let of_class = |class: &u8| egress.class_counters(*class).map(|c| c.dropped.packets);
+    let class = (0..MAX_CLASSES as u8).max_by_key(|c| (of_class(c), std::cmp::Reverse(*c)))?;
+    let marks = egress.curve(class).map(|e| e.kmin);
     let marked = match marks {
         None => String::new(),
         Some(kmin) => {
@@ -134,6 +136,7 @@ fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
             format!("; marks begin at {kmin}, {why}")
         }
     };
+    let mode = s.topology.switch_mode();
     let size = match s.switch.buffer {
         Some(_) => "`switch.buffer` or `switch.alpha`",
         None => "`topology.buffer`, or `switch.buffer` of shared ones",
@@ -142,10 +145,13 @@ fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
         true => "Ack timers filled them with packets that had come already: raise `qp.timeout` \
                  first (note `timer-short`); a larger buffer only makes answers slower"
             .to_owned(),
-        false => format!(
-            "Raise {size}, let fewer send at once, or make the class lossless (`topology.switch = \
-             \"pfc\"`)"
-        ),
+        false => {
+            let lossless = match mode {
+                SwitchMode::Pfc => "without `lossless = false` in its `[[switch.class]]`",
+                _ => "`topology.switch = \"pfc\"`",
+            };
+            format!("Raise {size}, let fewer send at once, or make the class lossless ({lossless})")
+        }
     };
     let text = format!(
         "queues of lossy classes were full, that of {} to {} most often: {} packets dropped, at \

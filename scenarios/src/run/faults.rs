@@ -207,7 +207,7 @@ pub(super) fn outage(s: &Scenario, world: &World, from: (NodeId, PortId)) -> Opt
         FaultKind::SwitchReboot => {
             f.switch.is_some_and(|n| End::Switch(n.value() as u32) == fabric.end(to.0))
         }
-        FaultKind::PeerDead | FaultKind::NicStall => {
+        FaultKind::PeerDead | FaultKind::NicStall | FaultKind::PauseStorm => {
             let nic = f.nic.is_none_or(|n| n.value() as u16 == to.1.0);
             nic && f.host.is_some_and(|h| End::Host(h.value() as u32) == fabric.end(to.0))
         }

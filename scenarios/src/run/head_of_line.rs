@@ -6,11 +6,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use doorbell_core::units::Span;
+use doorbell_core::units::{Span, Time};
 use doorbell_sim::nic::NicQp;
 use doorbell_sim::world::{World, port_name};
 
-use super::bottleneck::{Port, Reason, Ways, lasted, name, way_of};
+use super::bottleneck::{Port, Reason, Ways, lasted, name, stood, way_of};
 use super::deaths::qp_name;
 use super::limits::{own_port, sent};
 use super::programs::Placed;
@@ -46,7 +46,10 @@ pub(super) fn collect(world: &World, all: &[(&Placed, &Results)], out: &mut Outc
     // What works as long as the line stood may be the reason: a link of the queue pair's own first.
     for (h, host) in (0..).zip(world.hosts()) {
         for (_, qp) in host.qps() {
-            let sends = || sent(world, own_port(h as usize, qp), qp) > 0;
+            let sends = || {
+                let datagrams = qp.stats.last_datagram.is_some();
+                datagrams || sent(world, own_port(h as usize, qp), qp) > 0
+            };
             if flows.contains(&(h, qp.qpn)) || !sends() {
                 continue;
             }
@@ -58,11 +61,11 @@ pub(super) fn collect(world: &World, all: &[(&Placed, &Results)], out: &mut Outc
             };
             let run = u128::from(world.now().as_ps()) * STOOD_PERCENT;
             let own = way.get(i + 1).is_some_and(|next| lasted(world, *next, stood));
-            if own || u128::from(stood.as_ps()) * 100 < run {
+            if own || u128::from(met(world, qp, stood).as_ps()) * 100 < run {
                 continue;
             }
             let ways = ways.get_or_insert_with(|| Ways::of(world));
-            match ways.reason_to_stand(world, way[i], stood) {
+            match ways.reason(world, way[i], class) {
                 Reason::Link(link) if !way.contains(&link) => {
                     found.push(Behind { host: h, qp, at: way[i], stood, link });
                 }
@@ -77,19 +80,12 @@ pub(super) fn collect(world: &World, all: &[(&Placed, &Results)], out: &mut Outc
     out.notes.push(Note { kind: NoteKind::Info, name, text, count });
 }
 
-/// Time for which packets of a class stood before a port because its far end held them back.
-fn stood(world: &World, (node, port): Port, class: u8) -> Span {
-    let (fabric, now) = (world.fabric(), world.now());
-    let egress = fabric.egress_of(node, port);
-    if let Some(lane) = fabric.starvation(now, (node, port), class) {
-        return lane.starved;
-    }
-    // Another class may have waited while this one was paused, and the other way round.
-    let waited = egress.counters(now).blocked;
-    match egress.knows_pauses() {
-        true => egress.pauses(now, class).paused.min(waited),
-        false => waited,
-    }
+/// Of the time for which a line stood, the part that must have fallen into the life of a queue pair:
+/// it did not send before its first request, nor after the last packet that was for it.
+fn met(world: &World, qp: &NicQp, stood: Span) -> Span {
+    let run = world.now().since(Time::ZERO);
+    let life = qp.stats.first_sent.map_or(Span::ZERO, |first| qp.last_progress.since(first));
+    stood.saturating_sub(run.saturating_sub(life))
 }
 
 fn text(world: &World, worst: &Behind<'_>, count: usize) -> String {
@@ -106,7 +102,7 @@ fn text(world: &World, worst: &Behind<'_>, count: usize) -> String {
          (`[[switch.class]]` and the program's `sl`), or slow down those who fill that link \
          (`[congestion]`)",
         qp_name(*host, qp.qpn),
-        qp.peer.0,
+        qp.stats.last_datagram.map_or(qp.peer, |(host, ..)| host).0,
         port_name(world.fabric(), at.0, at.1),
         name(world, *link),
     )
@@ -149,5 +145,16 @@ mod tests {
         // Nothing holds anybody back where full queues drop.
         let lossy = "[[switch.class]]\nlossless = false\n";
         assert_eq!(number(&incast(9, lossy, &[pfc]), "note.head-of-line"), 0.0);
+    }
+
+    /// It was over before the others began.
+    #[test]
+    fn who_was_done_before_the_line_stood_is_not_named() {
+        let brief = |iterations: &str| {
+            let iterations = format!("program.1.iterations={iterations}");
+            incast(9, "", &["topology.switch='pfc'", "program.0.flows.start=50us", &iterations])
+        };
+        assert_eq!(number(&brief("1"), "note.head-of-line"), 0.0);
+        assert_eq!(number(&brief("40"), "note.head-of-line"), 1.0);
     }
 }

@@ -13,7 +13,9 @@ use doorbell_sim::world::{SwitchPortUse, World};
 use super::deaths::{plural, qp_name};
 use super::early;
 use super::programs::{Placed, Role};
+use super::windows::{self, Window};
 use super::{Metric, Note, NoteKind, Outcome, Point};
+use crate::format::Op;
 use crate::profile::RecoveryKind;
 use crate::workloads::Results;
 
@@ -52,10 +54,16 @@ pub(super) fn port_name(p: &SwitchPortUse) -> String {
 }
 
 /// Says more about the limit, once it is known. `duration`: the measured time.
-pub(super) fn collect(world: &World, point: &Point, duration: Span, out: &mut Outcome) {
+pub(super) fn collect(
+    world: &World,
+    point: &Point,
+    all: &[(&Placed, &Results)],
+    duration: Span,
+    out: &mut Outcome,
+) {
     out.oracles.extend([SHARED, WINDOW].map(str::to_owned));
     if !saturated(out) {
-        window(world, point, duration, out);
+        window(world, point, all, duration, out);
     }
     let Some(limiting) = &out.limiting else { return };
     let report = world.report_after_set_up();
@@ -138,9 +146,15 @@ fn shared(world: &World, point: &Point, link: &SwitchPortUse, out: &mut Outcome)
 
 /// READs and atomics that waited most of the time for an answer to an earlier one, while nothing
 /// was busy all the time: names the queue pair that began most of them as what limits.
-fn window(world: &World, point: &Point, duration: Span, out: &mut Outcome) {
+fn window(
+    world: &World,
+    point: &Point,
+    all: &[(&Placed, &Results)],
+    duration: Span,
+    out: &mut Outcome,
+) {
     let mut waiting: Vec<(u64, u32, &NicQp)> = Vec::new();
-    let (mut began, mut waits) = (0, 0);
+    let (mut began, mut waits, mut slots) = (0, 0, 0);
     for (h, host) in (0..).zip(world.hosts()) {
         for (_, q) in host.qps() {
             let s = &q.stats;
@@ -149,6 +163,7 @@ fn window(world: &World, point: &Point, duration: Span, out: &mut Outcome) {
                 waiting.push((s.rd_atomics, h, q));
                 began += s.rd_atomics;
                 waits += s.rd_atomic_waits;
+                slots += u64::from(q.attr.max_rd_atomic);
             }
         }
     }
@@ -157,8 +172,15 @@ fn window(world: &World, point: &Point, duration: Span, out: &mut Outcome) {
     else {
         return;
     };
+    let program = |p: &Placed| &point.scenario.program[p.program];
+    let asks = |p: &Placed| matches!(program(p).op, Op::Read) || program(p).op.is_atomic();
+    let here = |p: &Placed| asks(p) && waiting.iter().any(|(_, h, _)| *h == p.host);
+    let answer = windows::least_answer(all, here);
+    let window = Window { messages: began, slots, answer, mates: Span::ZERO, took: duration };
+    if !window.is_tighter(duration, out) {
+        return;
+    }
     let depth = u64::from(q.attr.max_rd_atomic);
-    let slots = depth * waiting.len() as u64;
     // Little's law: so many were unanswered all the time, and so many were answered in it.
     let each = Span::from_ps(duration.as_ps() / began * slots);
     let max = point.profile.nic.max_rd_atomic;
@@ -209,11 +231,12 @@ pub(super) fn timers(world: &World, first: Time, out: &mut Outcome) {
     let Some((time, h, q)) = worst else { return };
     let s = &q.stats;
     let parts = [
-        (s.ack_timer_waits, s.ack_timer_waited, "expiries of the ack timer"),
-        (s.rnr_waits, s.rnr_waited, "waits for RNR NAKs"),
+        (s.ack_timer_waits, s.ack_timer_waited, ["expiry", "expiries"], "of the ack timer"),
+        (s.rnr_waits, s.rnr_waited, ["wait", "waits"], "for RNR NAKs"),
     ];
-    let part = |(n, took, what): &(u64, Span, &str)| {
-        format!("{n} {what} took {}", Metric::time(*took).text())
+    let part = |(n, took, words, what): &(u64, Span, [&str; 2], &str)| {
+        let word = words[usize::from(*n != 1)];
+        format!("{n} {word} {what} took {}", Metric::time(*took).text())
     };
     let parts: Vec<_> = parts.iter().filter(|(n, ..)| *n > 0).map(part).collect();
     // The longer of both waits first: its cure is worth more.
@@ -239,11 +262,11 @@ pub(super) fn timers(world: &World, first: Time, out: &mut Outcome) {
 
 /// What helps against waits for the ack timer.
 fn ack_cure(world: &World, host: u32, q: &NicQp) -> String {
-    let answers = early::longest_answer(world, q);
+    let answers = early::longest_answer(world);
     let mode = early::mode_of(world, host, q);
-    if early::early(world, host, q, answers).is_some() {
+    if early::early(world, host, q).is_some() {
         return format!(
-            "The ack timer expires before answers can have come, up to {}: {}",
+            "The ack timer expires before answers that come up to {} after its start: {}",
             Metric::time(answers).text(),
             early::advice(mode, answers)
         );
@@ -270,11 +293,17 @@ fn ack_cure(world: &World, host: u32, q: &NicQp) -> String {
             "The ack timer waited mostly for what had been sent again and was lost once more, of \
              which no later packet tells: {lower}"
         ),
-        false => format!(
-            "The ack timer waits for what no later packet shows to be lost, the last of what is in \
-             flight: {lower}, or keep more in flight, which takes as many receives at the peer \
-             (`qp.rq_depth`)"
-        ),
+        false => {
+            let takes = early::peer_of(world, host, q).is_some_and(|p| p.rq.posted() > 0);
+            let receives = match takes {
+                true => ", which takes as many receives at the peer (`qp.rq_depth`)",
+                false => "",
+            };
+            format!(
+                "The ack timer waits for what no later packet shows to be lost, the last of what \
+                 is in flight: {lower}, or keep more in flight{receives}"
+            )
+        }
     }
 }
 
@@ -319,8 +348,8 @@ fn rnr_cure(world: &World, host: u32, q: &NicQp) -> String {
     }
 }
 
-/// A program that had messages to send and no room in its send queues for half of the run or more,
-/// while nothing was busy: that queue is what limits.
+/// A program that had messages to send and no room in its send queues for most of the time in which
+/// nothing was busy: that queue is what limits, where it alone explains the time of the run.
 pub(super) fn send_queue(
     point: &Point,
     all: &[(&Placed, &Results)],
@@ -330,17 +359,29 @@ pub(super) fn send_queue(
     out.oracles.push(FULL.to_owned());
     // Behind a queue pair that stands still, or is dead, any queue is full.
     let stands = out.notes.iter().any(|n| n.name == TIMERS);
-    if out.limiting.is_some() || stands || out.qps.iter().any(|q| q.death.is_some()) {
+    if saturated(out) || stands || out.qps.iter().any(|q| q.death.is_some()) {
         return;
     }
     let depth = point.scenario.qp.sq_depth.value();
     let program = |p: &Placed| &point.scenario.program[p.program];
+    let busy = windows::busiest(duration, out).unwrap_or(Span::ZERO);
+    let idle = duration.saturating_sub(busy);
     // A window that is less than the queue is what the program asks for.
     let bound = |p: &Placed| program(p).window.as_ref().is_none_or(|w| w.value() >= depth);
     let full = |(p, r): &&(&Placed, &Results)| {
-        p.role == Role::Sender && bound(p) && r.no_room * 2 >= duration && r.no_room > Span::ZERO
+        p.role == Role::Sender && bound(p) && r.no_room * 2 >= idle && r.no_room > Span::ZERO
     };
-    let found = all.iter().filter(full);
+    let tight = |(p, r): &&(&Placed, &Results)| {
+        let each = program(p);
+        // A slot comes back with the others of its completion, or is filled with them.
+        let mates = each.signal_every.value().max(each.batch.value()).min(depth) - 1;
+        let mates = Span::from_ps(busy.as_ps() / depth * mates);
+        let answer = windows::least_answer(all, |other| other.rank == p.rank);
+        let slots = each.qps.value() * depth;
+        let took = r.first.zip(r.last).map_or(duration, |(first, last)| last.since(first));
+        Window { messages: r.messages, slots, answer, mates, took }.is_tighter(duration, out)
+    };
+    let found = all.iter().filter(full).filter(tight);
     let Some((p, r)) = found.clone().max_by_key(|(p, r)| (r.no_room, std::cmp::Reverse(p.rank)))
     else {
         return;
@@ -348,7 +389,7 @@ pub(super) fn send_queue(
     let qps = program(p).qps.value();
     let text = format!(
         "program {} had messages to send and no room in its send queues for {} of {}: a queue that \
-         is full waits for completions, so {} of {depth} (`qp.sq_depth`) sends {} for each answer \
+         is full waits for completions, so {} of {depth} (`qp.sq_depth`) sends {} each time round \
          and no more, whatever the link carries; raise `qp.sq_depth`, or use more queue pairs \
          (`qps`)",
         p.program,
@@ -358,6 +399,8 @@ pub(super) fn send_queue(
         qps * depth,
     );
     let (name, count) = (FULL.to_owned(), found.count() as u64);
+    // The link was taken for the limit, and flows that share it are no matter where it has room.
+    out.notes.retain(|n| n.name != SHARED);
     out.limiting = Some(format!("host{}.sq_depth of program {}", p.host, p.program));
     out.notes.push(Note { kind: NoteKind::Info, name, text, count });
 }

@@ -5,6 +5,8 @@
 mod advice_tests;
 mod batch;
 mod bottleneck;
+#[cfg(test)]
+mod class_tests;
 pub(crate) mod congestion;
 mod credits;
 mod deaths;
@@ -21,6 +23,7 @@ mod fallback;
 #[cfg(test)]
 mod fault_tests;
 mod faults;
+mod fetches;
 mod figures;
 mod flow_figures;
 #[cfg(test)]
@@ -47,6 +50,7 @@ pub(crate) mod network;
 #[cfg(test)]
 mod nic_tests;
 mod outcome;
+mod pauses;
 mod places;
 mod ports;
 #[cfg(test)]
@@ -70,6 +74,7 @@ mod timeline;
 mod tuning;
 mod waiting;
 mod watch;
+mod windows;
 
 use std::io::{self, Write};
 use std::sync::Arc;

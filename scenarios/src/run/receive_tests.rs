@@ -1,6 +1,7 @@
 //! Receive queues of scenarios: who shares them, what they cost, what is said about them.
 
 use doorbell_core::units::Span;
+use proptest::prelude::*;
 
 use super::programs::{Clock, Role, plan};
 use super::simulate_tests::{number, outcome};
@@ -216,4 +217,160 @@ fn receives_have_the_rights_of_the_peer() {
     let o = rights("[\"remote-read\"]");
     assert_eq!(o.exit.kind, ExitKind::Violation);
     assert!(o.exit.reason.contains("remote operation"), "{}", o.exit.reason);
+}
+
+/// Senders on a host each, with programs `p0`, `p1`, ..., to one host more.
+fn senders(hosts: u32, program: &str) -> String {
+    let one = |h: u32| {
+        format!(
+            "[[program]]\nname = 'p{h}'\nkind = 'message-rate'\nop = 'send'\nhost = {h}\n\
+             peer = {hosts}\n{program}"
+        )
+    };
+    let all: String = (0..hosts).map(one).collect();
+    format!("[topology]\nkind = 'switch'\nhosts = {}\n{all}", hosts + 1)
+}
+
+/// Equal senders to one SRQ end together: before receives went to messages as they come, the one
+/// with the lowest number was served alone until it had ended.
+#[test]
+fn equal_senders_to_a_shared_queue_end_together() {
+    for (hosts, depth, fetch) in [(2, 64, 4), (3, 512, 1), (8, 64, 4), (8, 256, 3), (5, 128, 16)] {
+        let text = senders(hosts, "size = '256B'\nwindow = 32\niterations = 400\n");
+        let o = outcome(
+            &text,
+            &[&format!("srq.depth={depth}"), &format!("nic.rq_fetch={fetch}"), "srq.limit=0"],
+        );
+        let ends: Vec<f64> = (0..hosts).map(|h| number(&o, &format!("p{h}.duration"))).collect();
+        let (first, last) = (
+            ends.iter().copied().fold(f64::MAX, f64::min),
+            ends.iter().copied().fold(0.0, f64::max),
+        );
+        // Time of a packet of each sender, and of two fetches.
+        let each = last / f64::from(400 * hosts);
+        let some = each * f64::from(hosts + 2 * fetch) + 1e6;
+        assert!(last - first <= some, "{hosts} {depth} {fetch}: {ends:?}, {some}");
+    }
+}
+
+/// Where the fetch of receives holds, the report names it and nothing else.
+#[test]
+fn the_fetch_of_receives_is_named_where_it_is_the_limit() {
+    const FETCH: &str = "nic receive WQE fetch (busiest queue)";
+    let one = "[[program]]\nkind = 'message-rate'\nop = 'send'\nsize = '64B'\nbatch = 16\n\
+               window = 64\niterations = 4000\n";
+    let shared = senders(4, "size = '4KiB'\niterations = 800\n");
+    for (text, host, set, says) in [
+        (one, 1, "nic.rq_fetch=4", "the receive queue of host 1 QP 16 has its receives read 4"),
+        (&*shared, 4, "srq.depth=512", "SRQ 0 of host 4 has its receives read 4 at a time"),
+    ] {
+        let o = outcome(text, &[set]);
+        assert_eq!(o.limiting, Some(format!("host{host}.{FETCH}")), "{:?}", o.notes);
+        let notes = o.notes.iter().filter(|n| n.name == "receive-fetch");
+        let texts: Vec<&str> = notes.map(|n| &*n.text).collect();
+        assert!(texts.len() == 1 && texts[0].starts_with(says), "{texts:?}");
+        assert!(texts[0].contains("`nic.rq_fetch`"), "{texts:?}");
+        assert_eq!(number(&o, "note.send-queue-full"), 0.0);
+        // What the note advises gains, and the note goes.
+        let advised: &[&str] = if set == "srq.depth=512" { &[] } else { &["nic.rq_fetch=16"] };
+        let better = outcome(text, advised);
+        let gain = number(&better, "message_rate") / number(&o, "message_rate");
+        assert!(gain > 1.5, "{gain}");
+        assert_eq!(number(&better, "note.receive-fetch"), 0.0, "{:?}", better.limiting);
+    }
+    // A deeper send queue, which was advised before, gains nothing.
+    let deep = outcome(&shared, &["srq.depth=512", "qp.sq_depth=1024"]);
+    let [deep, plain] = [deep, outcome(&shared, &["srq.depth=512"])];
+    let gain = number(&deep, "message_rate") / number(&plain, "message_rate");
+    assert!((0.95..1.05).contains(&gain), "{gain}");
+}
+
+/// What waits for a receive is in the receive buffer: a small one is full, and pauses its link.
+#[test]
+fn packets_that_wait_for_a_receive_take_room() {
+    let text = senders(4, "size = '1KiB'\nwindow = 32\niterations = 300\n");
+    let run = |buffer: &str| {
+        let room = format!("nic.rx_buffer={buffer}");
+        outcome(&text, &["srq.depth=256", "topology.switch=pfc", &room])
+    };
+    let waits = |o: &Outcome| number(o, "counter.rx_buffer_waits");
+    let (small, large) = (run("8KiB"), run("1MiB"));
+    assert!(waits(&small) > 0.0 && waits(&large) == 0.0, "{} {}", waits(&small), waits(&large));
+    let pauses = |o: &Outcome| number(o, "host_pause_frames");
+    assert!(pauses(&small) > 0.0 && pauses(&large) == 0.0, "{}", pauses(&small));
+    for o in [&small, &large] {
+        assert_eq!(number(o, "received"), 1200.0);
+        assert_eq!(number(o, "counter.retransmitted_packets"), 0.0);
+    }
+}
+
+/// Refusals name what was out at once, where that is less than all that were taken: with as many
+/// receives the run goes without.
+#[test]
+fn receives_that_hold_what_was_out_at_once_are_named() {
+    let text = senders(
+        4,
+        "size = '256B'\nwindow = 32\niterations = 500\ninterval = '2us'\n\
+         peer_poll_interval = '20us'\n",
+    );
+    let run = |depth: u32| outcome(&text, &[&format!("srq.depth={depth}"), "qp.min_rnr_timer=1"]);
+    let o = run(16);
+    let text = &o.notes.iter().find(|n| n.name == "receives-too-few").expect("it ran dry").text;
+    assert!(text.contains("; 144 hold what was out at once here, 16 taken"), "{text}");
+    assert!(text.contains("; 2000 are enough however fast they come"), "{text}");
+    assert_eq!(number(&run(144), "counter.rnr_nak_sent"), 0.0);
+}
+
+/// A network, a buffer, a depth, and what each of two hosts asks of the other.
+fn small_buffers() -> impl Strategy<Value = (String, Vec<String>)> {
+    let network = prop_oneof![
+        Just(&[][..]),
+        Just(&["topology.kind=switch", "topology.hosts=2", "topology.switch=pfc"][..]),
+        Just(&["topology.kind=switch", "topology.hosts=2", "link=ib"][..]),
+    ];
+    let op = || prop_oneof![Just("send"), Just("read"), Just("write-imm"), Just("fetch-add")];
+    let program = || (op(), 1..5_u32, prop_oneof![Just(8_u32), 100..9000_u32], 1..40_u32);
+    let programs = proptest::collection::vec((0..2_u32, program()), 1..5);
+    let machine = (
+        prop_oneof![Just(8192_u32), 8192..40_000_u32],
+        1..6_u32,
+        proptest::option::of(32..300_u32),
+        prop_oneof![Just("go-back-n"), Just("selective-repeat")],
+    );
+    (network, programs, machine).prop_map(|(network, programs, (buffer, fetch, srq, recovery))| {
+        let mut text = String::new();
+        for (i, (host, (op, qps, size, iterations))) in (0..).zip(programs) {
+            let size = if op == "fetch-add" { 8 } else { size };
+            let (peer, iterations) = (1 - host, iterations.max(qps));
+            text += &format!(
+                "[[program]]\nname = 'p{i}'\nkind = 'message-rate'\nop = '{op}'\nqps = {qps}\n\
+                 host = {host}\npeer = {peer}\nsize = '{size}B'\niterations = {iterations}\n"
+            );
+        }
+        let mut set = vec![
+            format!("nic.rx_buffer={buffer}B"),
+            format!("nic.rq_fetch={fetch}"),
+            format!("rc.recovery={recovery}"),
+        ];
+        set.extend(srq.map(|n| format!("srq.depth={n}")));
+        set.extend(network.iter().map(|s| (*s).to_owned()));
+        (text, set)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// What waits in a receive buffer for a receive or for an ATOMIC never waits for a packet behind
+    /// it: every run ends, whatever the two hosts ask of each other.
+    #[test]
+    fn runs_end_however_small_the_receive_buffer_is((text, set) in small_buffers()) {
+        // Nobody shares receives where none are taken.
+        let taken = text.contains("'send'") || text.contains("'write-imm'");
+        let sound = |s: &&str| taken || !s.starts_with("srq");
+        let set: Vec<&str> = set.iter().map(|s| &**s).filter(sound).collect();
+        let o = outcome(&text, &set);
+        prop_assert_eq!(o.exit.kind, ExitKind::Ok, "{}", o.exit.reason);
+        prop_assert_eq!(number(&o, "qps_in_error"), 0.0);
+    }
 }

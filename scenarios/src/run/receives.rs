@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use doorbell_core::units::Span;
 use doorbell_sim::host::Host;
-use doorbell_sim::nic::Nic;
+use doorbell_sim::nic::{Nic, NicQp};
 use doorbell_sim::world::World;
 
+use super::early;
 use super::programs::{Placed, Role};
 use super::{Metric, Note, NoteKind, Outcome, Point};
 use crate::format::{ALL_QPS, Program, ProgramKind, Scenario, Step, StepEvent};
@@ -112,6 +113,36 @@ fn condition(point: &Point, step: &Step, came: usize) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// The most messages that the peers of these queue pairs of a host had posted and not seen complete,
+/// each at its own worst moment: as many may be on their way to a receive queue.
+pub(super) fn on_way<'q>(
+    world: &World,
+    host: u32,
+    qps: impl IntoIterator<Item = &'q NicQp>,
+) -> u64 {
+    let peers = qps.into_iter().filter_map(|q| early::peer_of(world, host, q));
+    peers.map(|p| u64::from(p.sq.most_untold)).sum()
+}
+
+/// How many receives would have been enough for a queue of `depth` that ran dry: what was out at
+/// once, all of its own and those that senders had posted, where that is less than the `taken` ones
+/// of the whole run.
+pub(super) fn enough(taken: u64, depth: u64, on_way: u64) -> String {
+    let once = depth + on_way;
+    let few = match on_way > 0 && once < taken {
+        true => format!(
+            "; {once} hold what was out at once here, {depth} taken and not posted again and \
+             {on_way} that senders had posted and not seen complete, though without refusals more \
+             may come in that time"
+        ),
+        false => String::new(),
+    };
+    format!(
+        "{few}; {taken} are enough however fast they come, since that many are taken in all: fewer \
+         will do if the receiver keeps up"
+    )
 }
 
 /// Name of the note about completions that came before their payload.

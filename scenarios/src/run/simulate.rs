@@ -23,9 +23,9 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    congestion, credits, deaths, drops, early, effective, exchanges, fallback, faults,
-    flow_figures, head_of_line, limits, moves, ports, receives, series, sums, switches, timeline,
-    tuning, waiting, watch,
+    congestion, credits, deaths, drops, early, effective, exchanges, fallback, faults, fetches,
+    flow_figures, head_of_line, limits, moves, pauses, ports, receives, series, sums, switches,
+    timeline, tuning, waiting, watch,
 };
 use crate::format::{HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
@@ -210,7 +210,8 @@ fn collect(
     let failures = failures(point, world, placed)?;
     let all: Vec<(&Placed, &Results)> =
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
-    out.exit = exit(end, &failures, world, &receives::unmet(point, &all));
+    let limit = point.scenario.run.limit.0;
+    out.exit = exit(end, &failures, (world, limit), &receives::unmet(point, &all));
     let (first, last) = program_metrics(point, world, &all, &mut out);
     flow_figures::collect(point, world, &all, &mut out);
     let members = || all.iter().map(|(p, r)| (p.program, (p.role, *r)));
@@ -228,15 +229,16 @@ fn collect(
     let starving = credits::starvation(&point.scenario, world, &mut out);
     oversize(world, &mut out);
     switches::collect(point, world, &mut out);
-    early::collect(world, &mut out);
+    early::collect(point, world, &mut out);
     drops::collect(point, world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     credits::limiting(world, starving, LIMITING_PPM, last.since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
     fallback::collect(point, &mut out);
-    limits::collect(world, point, last.since(first), &mut out);
+    limits::collect(world, point, &all, last.since(first), &mut out);
     head_of_line::collect(world, &all, &mut out);
+    pauses::collect(&point.scenario, world, last.since(first), &mut out);
     receives::lost_completions(world, &mut out);
     receives::cq_rule(&point.scenario, &mut out);
     faults::collect(world, &mut out);
@@ -244,6 +246,7 @@ fn collect(
     waiting::collect(world, &mut out);
     limits::timers(world, first, &mut out);
     limits::send_queue(point, &all, last.since(first), &mut out);
+    fetches::collect(world, point, last.since(first), &mut out);
     watch::collect(world, &point.scenario, &mut out);
     ports::collect(world, &mut out);
     let table = |r| series::collect(point, r, placed, world);
@@ -372,7 +375,12 @@ fn resending(world: &World) -> String {
     endless.map(line).collect()
 }
 
-fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> Exit {
+fn exit(
+    end: &RunEnd,
+    failures: &[String],
+    (world, limit): (&World, Span),
+    unmet: &[String],
+) -> Exit {
     let no_progress = |reasons: &[StallReason]| {
         let stalls = reasons.iter().map(StallReason::to_string);
         // Nothing happens any more: what waits for each other now does so for ever.
@@ -395,7 +403,10 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
             // To raise it helps what has an end.
             let raise = if endless.is_empty() { "; raise run.limit or ask for less" } else { "" };
             let reason = format!(
-                "the time limit of the run was reached{raise}{}{endless}{}",
+                "the time limit of the run was reached (`run.limit`, {}; the last event was at \
+                 {}){raise}{}{endless}{}",
+                Metric::time(limit).text(),
+                Metric::time(world.now().since(Time::ZERO)).text(),
                 still_held(world),
                 refused(world)
             );

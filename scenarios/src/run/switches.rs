@@ -126,7 +126,7 @@ pub(super) fn pauses_of(world: &World, (node, port): (NodeId, PortId)) -> PauseC
 pub(crate) fn collect(point: &Point, world: &World, out: &mut Outcome) {
     let pauses = world.fabric().pauses();
     if pauses || point.scenario.switch != Switch::default() {
-        metrics(world, out);
+        metrics(point, world, out);
     }
     // The network was built of this before the run.
     if pauses && let Ok(config) = network_of(&point.scenario, &point.profile) {
@@ -135,7 +135,7 @@ pub(crate) fn collect(point: &Point, world: &World, out: &mut Outcome) {
     }
 }
 
-fn metrics(world: &World, out: &mut Outcome) {
+fn metrics(point: &Point, world: &World, out: &mut Outcome) {
     let fabric = world.fabric();
     let (mut marked, mut queue, mut all) = (0, 0, PauseCounters::default());
     let each = fabric
@@ -171,7 +171,7 @@ fn metrics(world: &World, out: &mut Outcome) {
     put("hosts_paused".into(), Metric::time(hosts));
     put("pause_storms".into(), Metric::count(all.storms));
     put("pause_restores".into(), Metric::count(all.restores));
-    storm_note(world, all.storms, out);
+    storm_note(point, world, all.storms, out);
 }
 
 /// What shared buffers come to. Where switches differ, the first one's.
@@ -278,31 +278,49 @@ fn begins(world: &World, at: (NodeId, PortId)) -> bool {
     storms(at) && !fabric.ports().any(|at| at.0 == peer && storms(at))
 }
 
-fn storm_note(world: &World, count: u64, out: &mut Outcome) {
+fn storm_note(point: &Point, world: &World, count: u64, out: &mut Outcome) {
     if count == 0 {
         return;
     }
     let fabric = world.fabric();
+    let several = fabric.hosts().first().is_some_and(|host| host.classes() > 1);
     let storms = |(node, port)| {
         let egress = fabric.egress_of(node, port);
         let (peer, at) = egress.peer();
         let to = port_name(fabric, peer, at);
-        (pauses(world, egress).storms > 0)
-            .then(|| format!("{}, by {to}", port_name(fabric, node, port)))
+        let stormy = |class: &u8| egress.pauses(world.now(), *class).storms > 0;
+        let classes: Vec<_> = (0..MAX_CLASSES as u8).filter(stormy).collect();
+        let of = match several {
+            true => format!(
+                " in {}",
+                classes.iter().map(|c| format!("class {c}")).collect::<Vec<_>>().join(", ")
+            ),
+            false => String::new(),
+        };
+        (!classes.is_empty()).then(|| format!("{}{of}, by {to}", port_name(fabric, node, port)))
     };
     let all: Vec<String> = fabric.ports().filter_map(storms).collect();
     let more = match all.len().saturating_sub(MAX_STORMS) {
         0 => String::new(),
         n => format!("; and {n} more"),
     };
-    let began = match fabric.ports().any(|at| begins(world, at)) {
-        true => {
+    let passed = point.scenario.switch.storm == Some(StormMode::Ignore);
+    let began = match (fabric.ports().any(|at| begins(world, at)), passed) {
+        (true, false) => {
             "It began where nobody pauses the one that pauses: find out why that one does not take \
              what it gets, or let `switch.storm = \"ignore\"` pass over it"
         }
-        false => {
+        (true, true) => {
+            "It began where nobody pauses the one that pauses, and was passed over after \
+             `switch.watchdog`: find out why that one does not take what it gets"
+        }
+        (false, false) => {
             "Each of them is paused itself by another, in a circle that has no beginning: take \
              routes that go up and then down, or let `switch.storm = \"ignore\"` break it"
+        }
+        (false, true) => {
+            "Each of them is paused itself by another, in a circle that has no beginning, which was \
+             broken after `switch.watchdog`: take routes that go up and then down"
         }
     };
     let text = format!(

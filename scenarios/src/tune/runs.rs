@@ -232,6 +232,14 @@ impl Measure for Runs<'_> {
         };
         let value = |of: usize| self.tried[of].metrics.first().map(|(_, m)| m.text());
         let text = |of: usize| value(of).unwrap_or_else(|| self.tried[of].note.clone());
+        let number = |of: usize| self.tried[of].metrics.first().map(|(_, m)| m.number());
+        // Figures that read alike and are not.
+        let change = match (number(before), number(after)) {
+            (Some(a), Some(b)) if a != b && a != 0.0 && text(before) == text(after) => {
+                format!(" ({:+.2e} of it)", (b - a) / a)
+            }
+            _ => String::new(),
+        };
         let step = TuneStep {
             at: format!("run {after}"),
             what: join(&|k| shown(&self.tuning.knobs[k].path)),
@@ -239,7 +247,7 @@ impl Measure for Runs<'_> {
             to: join(&|k| self.tuning.knobs[k].values[to[k]].text()),
             when: "in the file".to_owned(),
             why: format!(
-                "{}: {}, before {}",
+                "{}: {}{change}, before {}",
                 self.tuning.goal.objective,
                 text(after),
                 text(before)

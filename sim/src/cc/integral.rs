@@ -9,6 +9,11 @@
 //! and the flow may have F bytes in flight, paced at F / R. So the rate integrates the deviation,
 //! and the queue itself acts at once: R grows with it and slows the pace.
 //!
+//! F stays below line rate · R. A flow that has come so far is held back by nothing: it has no
+//! pace, and no window either. R is that of the packets which ask for an ACK, and the others wait
+//! for theirs until one of these has its own, so that line rate · R in flight would not fill the
+//! line.
+//!
 //! **Why not a rate that integrates the deviation alone.** A queue is itself the integral of the
 //! rate. Two integrators in a loop with a delay have no gain at which they come to rest.
 //!
@@ -99,6 +104,10 @@ impl IntegralFlow {
         self.flight = self.flight.max(least).min(most.max(least));
         self.rtt = rtt;
     }
+
+    const fn fills_the_line(&self) -> bool {
+        self.flight >= in_flight(self.line, self.rtt)
+    }
 }
 
 impl CongestionControl for IntegralFlow {
@@ -109,7 +118,7 @@ impl CongestionControl for IntegralFlow {
     }
 
     fn rate(&self) -> Option<BitRate> {
-        if self.flight >= in_flight(self.line, self.rtt) {
+        if self.fills_the_line() {
             return None;
         }
         let bps = mul_div(self.flight, 8 * PS_PER_S / BYTE, self.rtt.as_ps().max(1));
@@ -117,7 +126,7 @@ impl CongestionControl for IntegralFlow {
     }
 
     fn window(&self) -> Option<u64> {
-        Some(self.flight / BYTE)
+        (!self.fills_the_line()).then_some(self.flight / BYTE)
     }
 
     fn swings(&self) -> Option<Swings> {
@@ -198,7 +207,9 @@ mod tests {
         for us in 0..1000 {
             sample(&mut flow, Time::ZERO + Span::from_us(us), Span::from_us(5));
         }
-        assert_eq!((flow.rate(), flow.window()), (None, Some(62_500)), "the line's, for 5 us");
+        assert_eq!((flow.rate(), flow.window()), (None, None), "the line's");
+        sample(&mut flow, Time::ZERO + Span::from_ms(1), Span::from_us(10));
+        assert_eq!(flow.window(), Some(62_500), "the line's, for 5 us");
         for us in 1000..2000 {
             sample(&mut flow, Time::ZERO + Span::from_us(us), Span::from_us(50));
         }

@@ -101,14 +101,17 @@ pub struct NicConfig {
     /// Payload and response bytes that may be on their way from memory to the wire. Lower: the wire
     /// starves when memory is slow.
     pub tx_buffer: u32,
-    /// Bytes that may be on their way from the wire to memory. What arrives beyond that waits in
-    /// front of the port, as flow control makes it. Lower: pauses begin earlier.
+    /// Bytes that may be on their way from the wire to memory, those included that wait for a
+    /// receive WQE or behind an ATOMIC; not those that selective repeat keeps beyond a gap. What
+    /// arrives beyond that waits in front of the port, as flow control makes it. Lower: pauses
+    /// begin earlier, and what waits for a receive holds up what needs none.
     pub rx_buffer: u32,
     /// Bytes of a CQE as written over PCIe.
     pub cqe_bytes: u32,
     /// Bytes of a receive WQE with one scatter element.
     pub rq_wqe_bytes: u32,
-    /// Receive WQEs that one fetch reads.
+    /// Receive WQEs that one fetch reads. A receive queue has one fetch under way, so it gives no
+    /// more than `rq_fetch` receives in the time of a PCIe read; doubling it doubles that.
     pub rq_fetch: u32,
     /// QP contexts held on the chip. With more active QPs than this, contexts are read again over
     /// PCIe.

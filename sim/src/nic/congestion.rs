@@ -285,10 +285,9 @@ impl Nic {
         let Some(id) = q.flow.as_ref().map(|flow| flow.id) else { return };
         let pace = &mut flows[id];
         pace.feed(env.now, event);
-        if let Some(bytes) = pace.control.window().filter(|_| !shared)
-            && let Some(r) = q.requester.as_mut()
-        {
-            let packets = bytes / u64::from(q.attr.path_mtu.bytes());
+        if !shared && let Some(r) = q.requester.as_mut() {
+            let mtu = u64::from(q.attr.path_mtu.bytes());
+            let packets = pace.control.window().map_or(u64::MAX, |bytes| bytes / mtu);
             r.set_congestion_window(u32::try_from(packets).unwrap_or(u32::MAX));
         }
         self.arm_pace(env, id);
@@ -460,6 +459,7 @@ impl Nic {
             sl: np.sl.unwrap_or(sl),
             ecn: Ecn::Ect0,
             becn: true,
+            expiries: 0,
             pkey: self.pkey(q),
             remark: None,
         }));

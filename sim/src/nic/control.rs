@@ -11,7 +11,7 @@ use super::qp::{Context, Deferred, HostWrite, TxFifo};
 use super::queues::{CompletionQueue, RecvQueue, SendQueue};
 use super::sight::Sight;
 use super::wqe::{Landing, RqWqe, Wqe};
-use super::{Nic, NicQp, QpStats};
+use super::{AnswerWaits, Nic, NicQp, QpStats};
 use crate::memory::RegionKind;
 use crate::rc::{Requester, RequesterConfig, Responder, ResponderConfig};
 use crate::wire::{HostId, PacketId, PortId, udp_source_port};
@@ -82,6 +82,7 @@ impl Nic {
             requester: None,
             responder: None,
             stats: QpStats::default(),
+            waits: AnswerWaits::default(),
             last_progress: Time::ZERO,
             last_placed: Time::ZERO,
             placing: Default::default(),
@@ -245,7 +246,7 @@ impl Nic {
         q.life += 1;
         q.reset_at = Some(env.now);
         q.fresh_duplicates = None;
-        (q.stats.timed, q.stats.takes_resends) = (None, false);
+        q.waits.reset();
         q.counters = q.hw_counters();
         q.sq.reset();
         q.rq.reset(posted);
@@ -261,8 +262,10 @@ impl Nic {
         q.tells_drained = false;
         (q.cnp_from, q.owes_becn) = (Time::ZERO, false);
         q.asked_before_reset = q.asked_in_port;
-        let mut arrived: Vec<PacketId> = q.rx_wait.drain(..).collect();
-        arrived.extend(q.kept.drain(..).map(|(_, packet)| packet));
+        let first = q.rx_wait.front().copied();
+        let mut arrived: Vec<(PacketId, u32)> =
+            q.rx_wait.drain(..).map(|a| (a.packet, a.room)).collect();
+        arrived.extend(q.kept.drain(..).map(|(_, packet)| (packet, 0)));
         let writes: Vec<HostWrite> = q.held_writes.drain(..).collect();
         let cqs = [q.send_cq, q.recv_cq];
         let unsent = q.tx_req.clear().chain(q.tx_resp.clear()).collect::<Vec<_>>();
@@ -273,8 +276,12 @@ impl Nic {
         for packet in unsent {
             env.packets.remove(packet.0);
         }
-        for packet in arrived {
+        if let Some(first) = first {
+            self.recv_queue(qp).forget(first.turn, qp);
+        }
+        for (packet, room) in arrived {
             self.discard(env, packet, Refused::State(QpState::Reset));
+            self.rx_leaves(env, room);
         }
         for write in writes {
             match write {

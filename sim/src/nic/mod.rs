@@ -22,8 +22,10 @@
 //! | `check.rs` | whether a packet belongs to a connection of this port |
 //! | `overtaken.rs` | completions that overtake their payload |
 //! | `paging.rs` | accesses to pages on demand that are not there |
+//! | `answers.rs` | which transmission an answer answers |
 //! | `postmortem.rs` | what is kept for the question why a QP died |
 
+mod answers;
 mod cache;
 mod check;
 mod complete;
@@ -52,6 +54,7 @@ use std::collections::{BTreeMap, VecDeque};
 use doorbell_core::units::{BitRate, Ratio, Span, Time};
 use doorbell_core::verbs::{AsyncEventKind, Qpn};
 
+pub use answers::AnswerWaits;
 pub use cache::Cache;
 pub use complete::NicAsync;
 pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
@@ -74,6 +77,7 @@ use congestion::Pace;
 use env::{QP_BITS, Tag};
 use paging::Held;
 use postmortem::Drops;
+use queues::Turn;
 use ready::Ready;
 use receive::{AtomicJob, RxWrite};
 
@@ -96,6 +100,10 @@ struct Pu {
     ready: Ready,
     running: Option<Running>,
 }
+
+/// The resource that the receive queue is whose receives were being read for the longest time: one
+/// fetch at a time, and only while a packet waits for it.
+pub const RECV_FETCH: &str = "nic receive WQE fetch (busiest queue)";
 
 /// Counters of the device.
 #[derive(Copy, Clone, Default, Debug)]
@@ -208,8 +216,10 @@ pub struct Nic {
     held: Slab<Held>,
     /// Payload of a queue pair may become visible in another order than it was sent.
     orderless: bool,
-    /// Payload from the port to its place in memory.
+    /// Payload from the port to its place in memory, that included which waits for a receive WQE.
     rx_bytes: u64,
+    /// Packets that the receive units are done with, which is the turn of the last one.
+    rx_turn: Turn,
     /// Packets that the receive buffer has no room for, in order.
     rx_held: VecDeque<PacketId>,
     cqes: Slab<(u32, Cqe)>,
@@ -297,6 +307,7 @@ impl Nic {
             held: Slab::new(),
             orderless: rc.place_on_arrival,
             rx_bytes: 0,
+            rx_turn: 0,
             rx_held: VecDeque::new(),
             cqes: Slab::new(),
             tx_bytes: 0,
@@ -465,12 +476,16 @@ impl Nic {
         let pus = || self.pus.iter().map(|p| &p.busy);
         let pu_count = u32::from(self.cfg.pu_count);
         let bucket = self.bucket_held.values().map(|(_, held)| *held).max().unwrap_or_default();
+        let queues = self.qps().map(|(_, q)| &q.rq).chain(self.srqs().map(|(_, srq)| srq));
+        let fetched = queues.max_by_key(|rq| rq.fetch_time);
+        let (fetching, fetches) = fetched.map_or((Span::ZERO, 0), |rq| (rq.fetch_time, rq.fetches));
         vec![
             most("nic doorbell unit", &mut std::iter::once(&self.doorbell)),
             most("nic processing unit (busiest)", &mut pus()),
             units("nic processing units (all)", &mut pus(), pu_count),
             most("nic receive device", &mut std::iter::once(&self.rx_device)),
             most("nic receive unit (busiest)", &mut self.rx.iter()),
+            (RECV_FETCH, fetching, 1, fetches, Span::ZERO),
             most("nic atomic unit", &mut std::iter::once(&self.atomic_unit)),
             ("nic atomic lock bucket (busiest)", bucket, 1, self.atomic_unit.jobs(), Span::ZERO),
         ]

@@ -6,16 +6,16 @@ use doorbell_core::transport::{QpAttr, QpCaps};
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Psn, QpState, QpType, Qpn};
 
+use super::answers::AnswerWaits;
 use super::congestion::QpFlow;
 use super::overtaken::Placing;
 use super::postmortem::Death;
-use super::queues::{RecvQueue, SendQueue};
+use super::queues::{RecvQueue, SendQueue, Turn};
 use super::sight::Sight;
 use super::wqe::RqWqe;
 use crate::memory::{MemoryError, RegionKind};
 use crate::rc::{
-    Accept, HwCounters, PacketDesc, ReadJob, Reason, Received, RecoverCause, Requester, Responder,
-    Stall,
+    HwCounters, PacketDesc, ReadJob, Reason, RecoverCause, Requester, Responder, Stall,
 };
 use crate::wire::{HostId, PacketId, PortId};
 
@@ -73,6 +73,15 @@ impl TxFifo {
         self.first = self.first.wrapping_add(1);
         Some(job.packet)
     }
+}
+
+/// A request that a receive unit is done with.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Arrival {
+    pub packet: PacketId,
+    pub turn: Turn,
+    /// Bytes of the receive buffer that it holds until it goes on.
+    pub room: u32,
 }
 
 /// A write of the NIC to host memory on behalf of a QP.
@@ -140,14 +149,10 @@ pub struct QpStats {
     /// and those of them that came while something was being sent again: that was lost too, or its
     /// answer.
     pub ack_timer_waits_again: u64,
-    /// The longest time from the first departure of a request to its answer, of requests that came
-    /// the first time. One is timed at a time, so a longer one may have passed unseen; where an
-    /// answer stands for several requests, it may count what one of them waited for a resend.
-    pub longest_answer: Span,
-    /// The request that is being timed, and when it left.
-    pub(super) timed: Option<(Psn, Time)>,
-    /// The last request that it took and had not taken before had been sent again.
-    pub(super) takes_resends: bool,
+    /// When its first request went to a processing unit.
+    pub first_sent: Option<Time>,
+    /// Of a UD QP: port and UDP source port of the address handle of its last datagram.
+    pub last_datagram: Option<(HostId, PortId, u16)>,
     /// Requests that the ack timer of the peer sent again and that had come before: the timer was
     /// too early, unless an answer was lost.
     pub needless_resends: u64,
@@ -210,6 +215,8 @@ pub struct NicQp {
     pub responder: Option<Responder>,
     /// Counters.
     pub stats: QpStats,
+    /// How its ack timer and the answers met.
+    pub waits: AnswerWaits,
     /// When a packet of this QP last moved it on.
     pub last_progress: Time,
     /// When payload for this QP last came to lie in memory.
@@ -243,8 +250,8 @@ pub struct NicQp {
     pub(super) tx_resp: TxFifo,
     /// ATOMICs accepted whose word has not been changed yet.
     pub(super) atomics: u32,
-    /// Packets behind one that waits for a receive WQE or for an ATOMIC.
-    pub(super) rx_wait: VecDeque<PacketId>,
+    /// Requests that wait for a receive WQE or for an ATOMIC, and those behind them.
+    pub(super) rx_wait: VecDeque<Arrival>,
     pub(super) current_recv: Option<RqWqe>,
     /// UDP source port of its packets.
     pub udp_source_port: u16,
@@ -309,34 +316,21 @@ impl NicQp {
         Some(NextPacket { desc, read: None, reason })
     }
 
-    /// A request was judged; `again`: it had been taken before.
-    pub(super) fn note_taken(&mut self, reason: Option<Reason>, again: bool, verdict: &Accept) {
-        let timer = RecoverCause::Timeout;
-        match (again, verdict) {
-            (true, _) => {
-                let early = matches!(reason, Some(Reason::Resend { cause, .. }) if cause == timer);
-                self.stats.needless_resends += u64::from(early);
-            }
-            (false, Accept::Place { .. } | Accept::Read { .. } | Accept::Atomic { .. }) => {
-                self.stats.takes_resends = reason.is_some();
-            }
-            (false, _) => {}
+    /// The first packet of a message went to a processing unit.
+    pub(super) fn note_begun(&mut self, now: Time, wqe: u32) {
+        self.stats.first_sent.get_or_insert(now);
+        if self.ty == QpType::Ud
+            && let Some(to) = self.sq.slot(wqe).and_then(|s| s.effective().dest)
+        {
+            self.stats.last_datagram = Some((to.host, to.port, to.udp_source_port));
         }
     }
 
-    /// A response was taken. `plain`: it answers a request that came the first time it was sent.
-    pub(super) fn note_answer(&mut self, now: Time, plain: bool, received: &Received) {
-        let Some((psn, left)) = self.stats.timed else { return };
-        let una = self.requester.as_ref().map_or(psn, Requester::unacked_psn);
-        if psn.diff(una) < 0 {
-            self.stats.timed = None;
-            if plain {
-                self.stats.longest_answer = self.stats.longest_answer.max(now.since(left));
-            }
-        } else if matches!(received, Received::Recover { .. }) {
-            // What goes out again because the peer asked for it had no answer to be timed.
-            self.stats.timed = None;
-        }
+    /// A request was judged; `again`: it had been taken before.
+    pub(super) fn note_taken(&mut self, reason: Option<Reason>, again: bool) {
+        let timer = RecoverCause::Timeout;
+        let timer = matches!(reason, Some(Reason::Resend { cause, .. }) if cause == timer);
+        self.stats.needless_resends += u64::from(again && timer);
     }
 
     /// A request that was sent for the first time was taken for a duplicate.

@@ -1,9 +1,9 @@
 //! Send, receive and completion queues, as the host and the NIC share them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use doorbell_core::transport::{Completion, Sge, WorkQueue};
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Lkey, Rkey, WcOpcode, WcStatus};
 
 use super::wqe::{Landing, RqWqe, SqSlot, Wqe};
@@ -43,6 +43,8 @@ pub struct SendQueue {
     pub used: u32,
     /// 64-byte blocks taken, staged ones included.
     pub used_blocks: u32,
+    /// Most WQEs that were posted and of which no completion that was polled had told.
+    pub most_untold: u32,
     /// What the ring's slots held before, for initiators whose stores may come late.
     history: VecDeque<Wqe>,
     history_len: usize,
@@ -76,6 +78,7 @@ impl SendQueue {
             carried: false,
         });
         self.prod = index.wrapping_add(1);
+        self.most_untold = self.most_untold.max(self.untold());
         index
     }
 
@@ -220,6 +223,9 @@ impl PostedReceives {
     }
 }
 
+/// Place in the order in which the receive units of a NIC were done with packets.
+pub type Turn = u64;
+
 /// A receive queue or shared receive queue.
 #[derive(Debug, Default)]
 pub struct RecvQueue {
@@ -243,6 +249,13 @@ pub struct RecvQueue {
     pub low_water: u32,
     /// What is posted is hidden from the NIC, by a planned fault.
     pub withheld: bool,
+    /// Queue pairs whose oldest packet waits until a receive is read, in the order in which these
+    /// packets came.
+    waiting: BTreeSet<(Turn, u32)>,
+    /// Fetches that have ended,
+    pub fetches: u64,
+    /// and the time that they took, one after the other.
+    pub fetch_time: Span,
 }
 
 impl RecvQueue {
@@ -254,6 +267,35 @@ impl RecvQueue {
     /// Receives posted and not taken.
     pub fn len(&self) -> u32 {
         self.wqes.len() as u32
+    }
+
+    /// Whether a packet with this turn that needs a receive has to wait: one is posted, and none is
+    /// read, or another came earlier.
+    pub fn holds_back(&self, turn: Turn) -> bool {
+        let earlier = || self.waiting.first().is_some_and(|(first, _)| *first < turn);
+        !self.is_empty() && (self.fetched == 0 || earlier())
+    }
+
+    /// The oldest packet of `qp` waits.
+    pub fn wait(&mut self, turn: Turn, qp: u32) {
+        self.waiting.insert((turn, qp));
+    }
+
+    /// The queue pair whose packet is next, if there is something to decide about it: a receive
+    /// has been read, or there is none and it is refused.
+    pub fn next_served(&mut self) -> Option<u32> {
+        let ready = self.fetched > 0 || self.is_empty();
+        ready.then(|| self.waiting.pop_first())?.map(|(_, qp)| qp)
+    }
+
+    /// Queue pairs that wait, the first in turn first.
+    pub fn waiting(&self) -> impl Iterator<Item = u32> {
+        self.waiting.iter().map(|(_, qp)| *qp)
+    }
+
+    /// That packet waits no more.
+    pub fn forget(&mut self, turn: Turn, qp: u32) {
+        self.waiting.remove(&(turn, qp));
     }
 
     /// How many of them name the region of `lkey`.
@@ -564,6 +606,7 @@ mod tests {
         }
         assert_eq!(q.retire(2), 3);
         assert_eq!((q.used, q.used_blocks, q.tail()), (2, 2, 3));
+        assert_eq!((q.untold(), q.most_untold), (2, 5));
         assert_eq!(q.retire(2), 0, "a second completion for the same slot retires nothing");
         assert_eq!(q.slot(3).unwrap().wqe.wr_id, 3);
         assert!(q.slot(2).is_none());
@@ -608,6 +651,26 @@ mod tests {
         assert_eq!(q.former(4, 4).wr_id, 100);
         assert_eq!(q.former(5, 4).wr_id, 101);
         assert_eq!(q.former(6, 4).wr_id, 102);
+    }
+
+    #[test]
+    fn the_oldest_packet_that_waits_has_the_receive_that_was_read() {
+        let mut q = RecvQueue::new(4);
+        assert!(!q.holds_back(1), "nothing is posted: it is refused, and waits for nothing");
+        (0..2).for_each(|wr_id| q.push(RqWqe { wr_id, sge: Default::default() }));
+        assert!(q.holds_back(1), "nothing is read");
+        [(7, 1), (5, 2), (6, 3)].into_iter().for_each(|(turn, qp)| q.wait(turn, qp));
+        assert_eq!(q.next_served(), None);
+        q.fetched = 1;
+        assert_eq!(q.next_served(), Some(2));
+        assert!(!q.holds_back(5), "its turn");
+        assert!(q.holds_back(7), "6 came earlier");
+        q.take();
+        assert_eq!(q.next_served(), None, "the next one is not read");
+        q.forget(6, 3);
+        assert!(q.waiting().eq([1]));
+        q.flush_one();
+        assert_eq!(q.next_served(), Some(1), "it is refused");
     }
 
     #[test]

@@ -8,12 +8,12 @@ use doorbell_core::verbs::{
     AccessFlags, AsyncEventKind, NakCode, Opcode, Psn, QKey, QpState, QpType, Rkey, WcStatus,
 };
 
+use super::Nic;
 use super::doorbell::{subject, wqe_key};
 use super::env::{Env, NicEvent, Tag, Wake, kind};
 use super::postmortem::{Arrived, Refused, Sender, Why};
-use super::qp::{Deferred, HostWrite};
+use super::qp::{Arrival, Deferred, HostWrite};
 use super::queues::{CqeKind, RecvQueue};
-use super::{Nic, NicQp};
 use crate::engine::Class;
 use crate::fabric::PauseReason;
 use crate::memory::{MemoryError, Pd, RegionId, RegionKind};
@@ -72,7 +72,10 @@ impl Nic {
         let qp = match self.admit(&env.packets[packet.0]) {
             Ok(qp) => qp,
             Err(_) if is_cnp(&env.packets[packet.0].desc) => return self.ignore_cnp(env, packet),
-            Err(why) => return self.discard(env, packet, why),
+            Err(why) => {
+                self.note_late_answer(env.now, &env.packets[packet.0]);
+                return self.discard(env, packet, why);
+            }
         };
         if self.context_held(env, qp, Deferred::Rx(packet)) {
             self.rx_buffer(env, packet);
@@ -154,28 +157,37 @@ impl Nic {
         if p.ecn == Ecn::Ce {
             self.on_marked(env, packet);
         }
-        self.on_rx(env, packet);
-        self.rx_leaves(env, len);
+        self.rx_turn += 1;
+        self.on_rx(env, Arrival { packet, turn: self.rx_turn, room: len });
     }
 
-    fn on_rx(&mut self, env: &mut Env<'_>, packet: PacketId) {
+    /// Goes on with a packet, which leaves the receive buffer; or it waits there.
+    fn on_rx(&mut self, env: &mut Env<'_>, arrival: Arrival) {
+        if self.goes_on(env, arrival) {
+            self.rx_leaves(env, arrival.room);
+        }
+    }
+
+    fn goes_on(&mut self, env: &mut Env<'_>, arrival: Arrival) -> bool {
+        let packet = arrival.packet;
         let desc = env.packets[packet.0].desc;
         let qp = Self::qp_index(desc.dest).expect("checked on arrival");
         let Some(q) = self.qps[qp as usize].as_deref_mut() else {
-            return self.discard(env, packet, Refused::UnknownQp(desc.dest));
+            self.discard(env, packet, Refused::UnknownQp(desc.dest));
+            return true;
         };
         if desc.opcode.is_request() && !q.rx_wait.is_empty() {
-            q.rx_wait.push_back(packet);
-            return;
+            q.rx_wait.push_back(arrival);
+            return false;
         }
         env.trace(kind::RX, u64::from(qp) << 8 | desc.opcode as u64, u64::from(desc.psn.value()));
         q.last_progress = env.now;
         if desc.opcode.is_request() {
             q.last_request = Some(env.now);
-            self.on_request(env, qp, packet);
-        } else {
-            self.on_response(env, qp, packet);
+            return self.on_request(env, qp, arrival);
         }
+        self.on_response(env, qp, packet);
+        true
     }
 
     // ---- responder ---------------------------------------------------------------------------
@@ -189,35 +201,50 @@ impl Nic {
     }
 
     /// Whether a request has to wait before anything is decided about it.
-    fn waits(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) -> bool {
-        let desc = env.packets[packet.0].desc;
+    ///
+    /// What waits for a receive goes on in the order in which it came, whatever queue pair it is
+    /// of: an SRQ gives its receives in order (protocol.md §5.4). One that waits behind an ATOMIC
+    /// keeps nobody else, and has its turn when it asks again.
+    fn waits(&mut self, env: &mut Env<'_>, qp: u32, arrival: Arrival) -> bool {
+        let desc = env.packets[arrival.packet.0].desc;
         let rq = self.recv_queue(qp);
-        let unread = desc.opcode.consumes_recv() && !rq.is_empty() && rq.fetched == 0;
+        let unread = desc.opcode.consumes_recv() && rq.holds_back(arrival.turn);
+        if !unread {
+            rq.forget(arrival.turn, qp);
+        }
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         // On PCIe a write passes a read, so the payload of a later request waits until the word
         // has been changed: SEND, WRITE and ATOMIC take effect in order (protocol.md §5.5).
         let behind_atomic = q.atomics > 0 && desc.len > 0;
         if unread || behind_atomic {
-            q.rx_wait.push_back(packet);
+            q.rx_wait.push_back(arrival);
         }
         if unread {
+            if !behind_atomic {
+                self.recv_queue(qp).wait(arrival.turn, qp);
+            }
             self.fetch_recv(env, qp);
         }
         unread || behind_atomic
     }
 
-    fn on_request(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
-        self.take_request(env, qp, packet);
-        // What was kept beyond a gap comes next.
-        while let Some(packet) = self.take_kept(qp) {
-            self.take_request(env, qp, packet);
+    /// False: the packet waits.
+    fn on_request(&mut self, env: &mut Env<'_>, qp: u32, arrival: Arrival) -> bool {
+        let waits = self.waits(env, qp, arrival);
+        if !waits {
+            self.take_request(env, qp, arrival.packet);
         }
+        // What was kept beyond a gap comes next. It has left the receive buffer: what fills the gap
+        // must find room there. `rc.recovery_cap` bounds it.
+        while let Some(packet) = self.take_kept(qp) {
+            if !self.waits(env, qp, Arrival { packet, turn: arrival.turn, room: 0 }) {
+                self.take_request(env, qp, packet);
+            }
+        }
+        !waits
     }
 
     fn take_request(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
-        if self.waits(env, qp, packet) {
-            return;
-        }
         let desc = env.packets[packet.0].desc;
         let posted = !self.recv_queue(qp).is_empty();
         let now = env.now;
@@ -242,8 +269,10 @@ impl Nic {
         q.stats.rx_requests += u64::from(!matches!(verdict, Accept::Drop(_)));
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
         let arrived = Arrived::of(&env.packets[packet.0]);
-        let reason = env.packets.remove(packet.0).reason();
-        q.note_taken(reason, again, &verdict);
+        let taken = env.packets.remove(packet.0);
+        let reason = taken.reason();
+        q.waits.came(taken.expiries);
+        q.note_taken(reason, again);
         let Sender { host, port, qp: from } = arrived.from;
         let subject = subject(host, port, from, desc.wqe);
         match verdict {
@@ -367,7 +396,7 @@ impl Nic {
         let (most, wqe_bytes) = (self.cfg.rq_fetch, self.cfg.rq_wqe_bytes);
         let srq = self.qp(qp).and_then(|q| q.srq);
         let rq = self.recv_queue(qp);
-        if rq.fetching {
+        if rq.fetching || rq.fetched > 0 {
             return;
         }
         rq.fetching = true;
@@ -384,27 +413,36 @@ impl Nic {
         (queue, srq, count): (u32, bool, u16),
         submitted: Time,
     ) {
-        let rq = if srq { self.srq_mut(queue) } else { self.qp_mut(queue).map(|q| &mut q.rq) };
-        let Some(rq) = rq else { return };
+        let Some(rq) = self.fetched_into(queue, srq) else { return };
         rq.fetching = false;
+        rq.fetches += 1;
+        rq.fetch_time += env.now.since(submitted);
         rq.fetched = (rq.fetched + u32::from(count)).min(rq.len());
-        let waiting: Vec<u32> = if srq {
-            let of = |(i, q): (u32, &NicQp)| (q.srq == Some(queue)).then_some(i);
-            self.qps().filter_map(of).collect()
-        } else {
-            vec![queue]
-        };
-        for qp in waiting {
-            self.record_waiting(env, qp, submitted);
+        self.record_waiting(env, (queue, srq), submitted);
+        while let Some(qp) = self.fetched_into(queue, srq).and_then(RecvQueue::next_served) {
             self.resume_rx(env, qp);
+        }
+        // Those behind the last receive that was read wait for the next fetch.
+        let next = self.fetched_into(queue, srq).and_then(|rq| rq.waiting().next());
+        if let Some(qp) = next {
+            self.fetch_recv(env, qp);
         }
     }
 
+    /// The queue that a fetch was for, if it is still there.
+    fn fetched_into(&mut self, queue: u32, srq: bool) -> Option<&mut RecvQueue> {
+        if srq { self.srq_mut(queue) } else { self.qp_mut(queue).map(|q| &mut q.rq) }
+    }
+
     /// Records the fetch for the messages that waited for it.
-    fn record_waiting(&self, env: &mut Env<'_>, qp: u32, submitted: Time) {
-        let Some(q) = self.qp(qp).filter(|_| env.timeline.enabled()) else { return };
-        for packet in &q.rx_wait {
-            let p = &env.packets[packet.0];
+    fn record_waiting(&mut self, env: &mut Env<'_>, (queue, srq): (u32, bool), submitted: Time) {
+        if !env.timeline.enabled() {
+            return;
+        }
+        let waiting: Vec<u32> =
+            self.fetched_into(queue, srq).map_or(vec![], |rq| rq.waiting().collect());
+        for a in waiting.into_iter().filter_map(|qp| self.qp(qp)).flat_map(|q| &q.rx_wait) {
+            let p = &env.packets[a.packet.0];
             let s = subject(p.src, p.src_port, p.src_qp, p.desc.wqe);
             env.timeline.stage(s, "peer's receive WQE fetch (PCIe read)", submitted, env.now, 0);
         }
@@ -414,8 +452,8 @@ impl Nic {
     fn resume_rx(&mut self, env: &mut Env<'_>, qp: u32) {
         let Some(q) = self.qp_mut(qp) else { return };
         let mut waiting = std::mem::take(&mut q.rx_wait);
-        while let Some(packet) = waiting.pop_front() {
-            self.on_rx(env, packet);
+        while let Some(arrival) = waiting.pop_front() {
+            self.on_rx(env, arrival);
             let Some(q) = self.qp_mut(qp) else { return };
             if !q.rx_wait.is_empty() {
                 // It waits again; the others stay behind it.
@@ -665,13 +703,11 @@ impl Nic {
         let Some(requester) = q.requester.as_mut() else {
             return self.refuse_packet(env.now, arrived, Refused::State(state));
         };
-        let before = requester.unacked_psn();
+        let (before, timer) = (requester.unacked_psn(), requester.ack_timer_since());
         let received = requester.on_packet(env.now, &p.desc);
-        // An answer to what was sent again, or came before, times nothing; nor does a NAK.
-        q.note_answer(env.now, p.remark.is_none(), &received);
-        let Some(requester) = q.requester.as_mut() else { return };
         if requester.unacked_psn() != before && !requester.failed() {
             q.acknowledged = Some(env.now);
+            q.waits.answered(env.now, p.expiries, timer);
         }
         if q.flow.is_some() {
             self.after_response(env, qp, (before, p.becn), &received);
@@ -686,6 +722,7 @@ impl Nic {
             }
             Received::Nothing | Received::Recover { .. } | Received::Error { .. } => {}
             Received::Drop(why) => {
+                self.note_late_answer(env.now, &p);
                 let why = unused(&p.desc, why, QKey::default());
                 self.refuse_packet(env.now, arrived, why);
             }

@@ -41,7 +41,9 @@ impl Nic {
         env.trace(kind::TIMER, u64::from(qp), u64::from(requester.unacked_psn().value()));
         let rnr = requester.blocked_by() == Some(Stall::Rnr);
         let (began, again) = (requester.standing().began, requester.standing().retries > 0);
+        let acks = requester.ack_timer_since();
         let received = requester.on_timer(now);
+        acks.into_iter().for_each(|since| q.waits.expired(since));
         q.stood_still((began, now), (rnr, again), &received);
         if matches!(received, Received::Recover { cause: RecoverCause::Timeout, .. }) {
             self.lost(env, qp, CcEvent::Timeout);

@@ -14,11 +14,13 @@ use crate::rc::{PacketDesc, ReadJob, Reason};
 use crate::wire::codec::Ecn;
 use crate::wire::{Packet, PacketId, Packets, Payload, Remark};
 
-/// What of the port a QP waits for: the room of its traffic class, from 1 on. 0: all that waits
-/// there counts, since the class of a datagram is a matter of its address handle.
+/// What of the port a QP waits for: the room of a traffic class, that of its connection, or of the
+/// address handle of its next datagram.
 fn room(env: &Env<'_>, q: &NicQp) -> usize {
-    let class = env.port.class_of(q.attr.path.sl.code());
-    if q.ty == QpType::Ud { 0 } else { 1 + usize::from(class) }
+    let next = || q.sq.slot(q.requester.as_ref()?.next_wqe()?)?.effective().dest;
+    let datagram = if q.ty == QpType::Ud { next() } else { None };
+    let sl = datagram.map_or(q.attr.path.sl, |to| to.sl);
+    usize::from(env.port.class_of(sl.code()))
 }
 
 impl Nic {
@@ -79,10 +81,7 @@ impl Nic {
     fn tx_full(&self, env: &mut Env<'_>, room: usize) -> bool {
         let port = env.port.egress(self.port);
         let waiting = port.waiting_bytes();
-        let in_room = match room.checked_sub(1) {
-            None => waiting,
-            Some(class) => port.waiting_bytes_of(class as u8),
-        };
+        let in_room = port.waiting_bytes_of(room as u8);
         if u64::from(self.tx_bytes) + in_room < u64::from(self.cfg.tx_buffer) {
             return false;
         }
@@ -143,6 +142,7 @@ impl Nic {
             if q.sq.slot(desc.wqe).is_some_and(|s| !s.carried) {
                 service += c.pu_fetched;
             }
+            q.note_begun(env.now, desc.wqe);
             // A WQE that is sent again was started long ago.
             let end = desc.wqe.wrapping_add(1);
             if end.wrapping_sub(q.sq.started).cast_signed() > 0 {
@@ -289,7 +289,8 @@ impl Nic {
             ecn: Ecn::Ect0,
             becn: false,
             pkey: self.pkey(q),
-            remark: Remark::because(reason, q.stats.takes_resends && !desc.opcode.is_request()),
+            expiries: q.waits.of_packet(desc.opcode.is_request()),
+            remark: Remark::because(reason),
         }))
     }
 
@@ -391,7 +392,7 @@ impl Nic {
 
     fn send(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
         let p = &env.packets[packet.0];
-        let (desc, start, first) = (p.desc, env.now, p.reason().is_none());
+        let (desc, start) = (p.desc, env.now);
         let bytes = self.rc.wire_bytes(desc.opcode, desc.len);
         self.tx_bytes -= bytes;
         self.stats.tx_packets += 1;
@@ -400,7 +401,7 @@ impl Nic {
         let left = env.transmit(packet, bytes);
         if Self::hears_departure(&desc) {
             match left {
-                Some(at) => self.asked_at(env, qp, (&desc, first), at),
+                Some(at) => self.asked_at(env, qp, &desc, at),
                 None => self.qp_mut(qp).expect("it sends").asked_in_port += 1,
             }
         }
@@ -414,14 +415,14 @@ impl Nic {
     /// A packet that waited in the port leaves; its last bit at `left`.
     pub fn on_departure(&mut self, env: &mut Env<'_>, packet: PacketId, left: Time) {
         let p = &env.packets[packet.0];
-        let (desc, qp, first) = (p.desc, p.src_qp, p.reason().is_none());
+        let (desc, qp) = (p.desc, p.src_qp);
         let Some(q) = self.qp_mut(qp) else { return };
         q.asked_in_port -= 1;
         if q.asked_before_reset > 0 {
             q.asked_before_reset -= 1;
             return;
         }
-        self.asked_at(env, qp, (&desc, first), left);
+        self.asked_at(env, qp, &desc, left);
     }
 
     /// Whether the NIC wants to hear of a packet's departure.
@@ -429,21 +430,11 @@ impl Nic {
         desc.ack_req && desc.opcode.is_request()
     }
 
-    /// A request that asks for a response leaves: the ack timer may start. `first`: it was not sent
-    /// before.
-    fn asked_at(
-        &mut self,
-        env: &mut Env<'_>,
-        qp: u32,
-        (desc, first): (&PacketDesc, bool),
-        left: Time,
-    ) {
+    /// A request that asks for a response leaves: the ack timer may start.
+    fn asked_at(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, left: Time) {
         let Some(q) = self.qp_mut(qp) else { return };
         if let Some(r) = q.requester.as_mut() {
             r.on_departure(desc, left);
-            if first && !r.completes_at_link() {
-                q.stats.timed.get_or_insert((desc.psn, left));
-            }
             self.arm_timer(env, qp);
             self.note_departure(qp, desc, left);
         }

@@ -93,6 +93,10 @@ pub struct Packet {
     pub becn: bool,
     /// BTH partition key: that of the sending QP.
     pub pkey: PKey,
+    /// How often the ack timer of the sending QP had expired before; of a response, before the
+    /// requests that the peer had seen by then, the most of them. It wraps. For records only, it
+    /// does not travel.
+    pub expiries: u8,
     /// Transport headers, and where the payload came from.
     pub desc: PacketDesc,
     /// The payload bytes.
@@ -110,16 +114,12 @@ pub struct Remark {
     pub corrupt: Option<NonZeroU32>,
     /// Whether a fault made it, as a copy of another one.
     pub copied: bool,
-    /// Of a response: the request that the peer took last had been sent again, so the time from its
-    /// first departure on is no time that an answer takes.
-    pub of_resend: bool,
 }
 
 impl Remark {
-    /// The remark of a packet that was sent for a reason, or answers what was sent again.
-    pub fn because(reason: Option<Reason>, of_resend: bool) -> Option<Box<Self>> {
-        let any = reason.is_some() || of_resend;
-        any.then(|| Box::new(Self { reason, of_resend, ..Self::default() }))
+    /// The remark of a packet that was sent for a reason.
+    pub fn because(reason: Option<Reason>) -> Option<Box<Self>> {
+        reason.is_some().then(|| Box::new(Self { reason, ..Self::default() }))
     }
 }
 
@@ -164,6 +164,7 @@ impl Packet {
             ecn: Ecn::Ect0,
             becn: false,
             pkey: PKey::DEFAULT,
+            expiries: 0,
             desc,
             payload,
             remark: None,

@@ -135,7 +135,7 @@ pub(super) struct Facts {
     pub device_fault: Option<(String, FaultKind)>,
     /// What shows that its ack timer is too early, if something does.
     pub early: Option<Early>,
-    /// The longest time that an answer took on its way, in all of the run.
+    /// The longest time that an ack timer would have had to run for an answer, in all of the run.
     pub longest_answer: Span,
     /// Entries of the completion queue that overran, where that was it.
     pub overran: Option<u32>,
@@ -295,7 +295,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         How::Died { status, .. } => status.filter(|s| *s != WcStatus::WrFlushErr),
         How::Stalled { .. } => None,
     };
-    let (why, longest) = (how.why(), longest_answer(world, q));
+    let why = how.why();
     let began = standing.map_or(Time::ZERO, |s| s.began);
     let died = q.death.as_ref().map(|d| d.at);
     let at = died.unwrap_or(world.now());
@@ -329,8 +329,8 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
         to_come: to_come(s, world, &[host, q.peer.0]),
         device_fault: fault_of_device(s, world, (host, q, at), why),
-        early: early(world, host, q, longest),
-        longest_answer: longest,
+        early: early(world, host, q),
+        longest_answer: longest_answer(world),
         overran: match why {
             Some(Why::CqOverrun(cq)) => nic.cq(cq).map(CompletionQueue::depth),
             _ => None,

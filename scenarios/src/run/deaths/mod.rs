@@ -33,6 +33,7 @@ use serde::Serialize;
 use super::{Metric, Outcome, Point};
 use facts::{Facts, How};
 pub use settings::OtherSetting;
+pub(super) use silence::trouble_words;
 use words::gap;
 pub(super) use words::{plural, qp_name};
 
@@ -225,7 +226,7 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
     }
     notes::psn_mismatch(world, out);
     notes::unreliable_drops(world, out);
-    notes::receives_too_few(world, !stalled, out);
+    notes::receives_too_few(world, &point.scenario, !stalled, out);
     notes::naks_too_soon(world, out);
     for f in facts::gather(world, point, stalled) {
         // A queue pair that its program moved to ERR, with nothing under way, has not died.

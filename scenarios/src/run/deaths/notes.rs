@@ -15,7 +15,8 @@ use super::facts::round_trip;
 use super::verdict::receive_status;
 use super::words::{between, counter_of, plural, qp_name, refused_word, time};
 use super::{QpRow, port_counters};
-use crate::run::{ExitKind, Note, NoteKind, Outcome};
+use crate::format::{Receives, Scenario};
+use crate::run::{ExitKind, Note, NoteKind, Outcome, receives};
 
 /// Notes of one kind in full; the rest is counted.
 const MAX_NOTES: usize = 4;
@@ -168,9 +169,13 @@ pub(super) fn naks_too_soon(world: &World, out: &mut Outcome) {
 /// Receive queues that ran dry: each refusal costs the sender an RNR timer.
 /// `ended`: every program has done all that it was to do, so as many receives were taken as any
 /// other depth would have to serve.
-pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
+pub(super) fn receives_too_few(world: &World, s: &Scenario, ended: bool, out: &mut Outcome) {
+    let by_steps = s.program.iter().all(|p| p.receives == Receives::None);
     let mut all = Vec::new();
-    let taken = |q: &RecvQueue| ended.then(|| q.posted() - u64::from(q.len()));
+    // Steps post one by one what they post, whatever there is room for.
+    let rq = (!by_steps).then_some("qp.rq_depth");
+    let taken =
+        |q: &RecvQueue, on_way: u64| ended.then(|| (q.posted() - u64::from(q.len()), on_way));
     for (h, host) in (0..).zip(world.hosts()) {
         let mut shared: BTreeMap<(PortId, u32), u64> = BTreeMap::new();
         for (_, q) in host.qps() {
@@ -182,15 +187,18 @@ pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
                 Some(srq) => *shared.entry((Nic::port_of(q.qpn), srq)).or_default() += naks,
                 None => {
                     let name = format!("the receive queue of {}", qp_name(h, q.qpn));
-                    all.push((dry_text(&name, &q.rq, taken(&q.rq), "qp.rq_depth", naks), naks));
+                    let enough = taken(&q.rq, receives::on_way(world, h, [q]));
+                    all.push((dry_text(&name, &q.rq, enough, rq, naks), naks));
                 }
             }
         }
         for ((port, srq), naks) in shared {
             let Some(queue) = host.nic(port.index()).srq(srq) else { continue };
-            let enough = taken(queue);
+            let of = |q: &&NicQp| q.srq == Some(srq) && Nic::port_of(q.qpn) == port;
+            let sharers = host.qps().map(|(_, q)| q).filter(of);
+            let enough = taken(queue, receives::on_way(world, h, sharers));
             let name = format!("SRQ {srq} of host {h}");
-            all.push((dry_text(&name, queue, enough, "srq.depth", naks), naks));
+            all.push((dry_text(&name, queue, enough, Some("srq.depth"), naks), naks));
         }
     }
     warn(out, "receives-too-few", all);
@@ -199,30 +207,32 @@ pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
 fn dry_text(
     name: &str,
     queue: &RecvQueue,
-    enough: Option<u64>,
-    setting: &str,
+    enough: Option<(u64, u64)>,
+    setting: Option<&str>,
     naks: u64,
 ) -> String {
     let depth = queue.depth();
     if queue.posted() == 0 {
         return format!(
-            "{name} was empty all the time: {} sent, and no receive was ever posted (a larger \
-             `{setting}` changes nothing); post receives: a script does by `recv`, and its peer \
-             without `receives = \"none\"`",
+            "{name} was empty all the time: {} sent, and no receive was ever posted; post \
+             receives: a script does by `recv`, and its peer without `receives = \"none\"`",
             plural(naks, "RNR NAK")
         );
     }
+    let naks = plural(naks, "RNR NAK");
+    let Some(setting) = setting else {
+        return format!(
+            "{name} ran dry: {naks} sent, lowest fill 0; post receives sooner, or more of them: \
+             steps post them (`recv`)"
+        );
+    };
     let bound = match enough {
-        Some(n) if n > u64::from(depth) => format!(
-            "; {n} are enough however fast they come, since that many are taken in all: fewer will \
-             do if the receiver keeps up"
-        ),
+        Some((n, on_way)) if n > u64::from(depth) => receives::enough(n, depth.into(), on_way),
         _ => String::new(),
     };
     format!(
-        "{name} ran dry: {} sent, lowest fill 0 of {depth}; post receives faster, or more of them \
-         (`{setting}`){bound}",
-        plural(naks, "RNR NAK")
+        "{name} ran dry: {naks} sent, lowest fill 0 of {depth}; post receives faster, or more of \
+         them (`{setting}`){bound}"
     )
 }
 

@@ -99,8 +99,12 @@ fn lasts(f: &Facts, need: Need, timeout: u8, retry_cnt: u8) -> bool {
 
 /// What would have lasted, in words; nothing where the model does not know how long it took.
 pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
-    if f.died_of_nak() && !matches!(need, Some(Need::Never | Need::PathMtu(_) | Need::NakRepeat(_)))
-    {
+    // What else decided stays so with one retry more.
+    let decided = |need| {
+        use Need::{LongTimer, NakRepeat, Never, PathMtu};
+        matches!(need, Never | PathMtu(_) | NakRepeat(_) | LongTimer(_))
+    };
+    if f.died_of_nak() && !need.is_some_and(decided) {
         return vec![one_more(f)];
     }
     let Some(need) = need else { return Vec::new() };
@@ -129,9 +133,12 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
         Need::NoExpiry(after) => {
             format!("an answer takes {}, and an RNR NAK gives no retry back", time(after))
         }
+        Need::LongTimer(after) if retries == 0 => {
+            format!("answers came up to {} after an ack timer was started", time(after))
+        }
         Need::LongTimer(after) => format!(
-            "answers on this way took up to {} in this run, and each expiry before that makes them \
-             slower",
+            "answers came up to {} after an ack timer was started, and what an expiry before that \
+             sends again makes them slower",
             time(after)
         ),
         Need::Transmission(after) => {
@@ -162,15 +169,14 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
             all.iter().map(lived).collect::<Vec<_>>().join(", or ") + &unless(f, need, &ends)
         }
     };
-    let (least, more) = bound(f, need);
+    let (least, more) = bound(need);
     vec![format!("{what}; {least}: {ways}{more}")]
 }
 
 /// How sure it is: nobody can promise that no queue will be longer than it was.
-fn bound(f: &Facts, need: Need) -> (&'static str, &'static str) {
+const fn bound(need: Need) -> (&'static str, &'static str) {
     match need {
         Need::LongTimer(_) => ("at least", GROWS),
-        Need::Answer { after, .. } if waits_in_queues(f, after) => ("at least", GROWS),
         _ => ("the least that is sure to last", ""),
     }
 }
@@ -178,12 +184,6 @@ fn bound(f: &Facts, need: Need) -> (&'static str, &'static str) {
 /// Why a time that passed in queues is no bound.
 const GROWS: &str = ", and more if the queue on the way still grew: a timer longer than any queue \
                      never fires";
-
-/// Whether an answer that took so long waited in queues for most of it: no fault made it late, and
-/// links alone take less than half of the time.
-fn waits_in_queues(f: &Facts, after: Span) -> bool {
-    f.troubles.is_empty() && after > f.round_trip * 2
-}
 
 /// What would have come of one retry more, where a NAK used the last one.
 fn one_more(f: &Facts) -> String {

@@ -90,8 +90,14 @@ fn heard(f: &Facts) -> bool {
 
 /// The planned faults that were open while it failed, as the end of a sentence.
 pub(super) fn open_faults(f: &Facts, which: impl Fn(&HostTrouble) -> bool) -> String {
+    let these: Vec<HostTrouble> = f.troubles.iter().filter(|t| which(t)).cloned().collect();
+    trouble_words(&these)
+}
+
+/// The planned faults, as the end of a sentence.
+pub(in crate::run) fn trouble_words(all: &[HostTrouble]) -> String {
     let mut text = String::new();
-    for t in f.troubles.iter().filter(|t| which(t)) {
+    for t in all {
         let place = t.host.map_or("of packets".to_owned(), |h| format!("of host {h}"));
         let to = t.to.map_or("without end".to_owned(), |to| format!("to {}", at(to)));
         let from = if t.from == Time::ZERO { "the start".to_owned() } else { at(t.from) };
@@ -261,15 +267,15 @@ fn requests_lost(f: &Facts, l: &Loss) -> Verdict {
 fn timer_short(f: &Facts, l: &Loss) -> Option<Verdict> {
     let early = f.early.filter(|_| l.cause == DropCause::TailDrop)?;
     let text = format!(
-        "the ack timer expires after {}, and answers on this way take up to {}: it sent {} again \
-         that the peer had, until a queue was full; {}, {}",
+        "the ack timer expires after {}, and answers came up to {} after its start: {} too early, \
+         each with what was in flight sent again, until a queue was full; {}, {}",
         time(early.waits),
-        time(early.answers),
-        plural(early.needless, "packet"),
+        time(early.needed()),
+        if early.expiries == 1 { "once".to_owned() } else { format!("{} times", early.expiries) },
         lost_both(f),
         l.place
     );
-    Some(verdict(Cause::TimerShort, "timeout", text).needs(Need::LongTimer(early.answers)))
+    Some(verdict(Cause::TimerShort, "timeout", text).needs(Need::LongTimer(f.longest_answer)))
 }
 
 /// A loss decided: a dead host and a packet that is too long speak for themselves, else `what` is
@@ -456,10 +462,8 @@ fn slow(f: &Facts) -> Verdict {
         );
         let need = match f.gets_rnr_naks() {
             true => Need::NoExpiry(took.max(f.round_trip)),
-            // Others on the way waited longer: the queue that it waited in was still growing.
-            false if n == 0 && f.troubles.is_empty() && f.longest_answer > took => {
-                Need::LongTimer(f.longest_answer)
-            }
+            // What an expiry sends again waits in the same queue, and makes it longer.
+            false if waits_in_queues(f, took) => Need::LongTimer(f.longest_answer.max(took)),
             false => Need::Answer { after: took, lost: n },
         };
         return slow(text).needs(need);
@@ -475,6 +479,12 @@ fn slow(f: &Facts) -> Verdict {
         Some(end) => v.needs(Need::Answer { after: gap(end, f.row()), lost: 0 }),
         None => v,
     }
+}
+
+/// Whether an answer that took so long waited in queues for most of it: no fault made it late, and
+/// links alone take less than half of the time.
+fn waits_in_queues(f: &Facts, after: Span) -> bool {
+    f.troubles.is_empty() && after > f.round_trip * 2
 }
 
 /// What was lost though it is not the cause, as the end of a sentence; and of how many

@@ -529,6 +529,7 @@ fn a_receive_queue_that_ran_dry_is_a_warning() {
     let o = run("'post send 8B', 'ring', 'compute 1ms', 'recv 8B', 'wait'", "", &[]);
     let text = note(&o, "receives-too-few").expect("it ran dry");
     assert!(text.contains("receive queue of host 1 QP 16 ran dry: "), "{text}");
+    assert!(text.contains("sooner") && !text.contains("depth"), "steps post them: {text}");
     let o = run("'recv 8B', 'post send 8B', 'ring', 'wait'", "", &[]);
     assert_eq!(o.find("note.receives-too-few").unwrap().text(), "0");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use doorbell_sim::nic::Nic;
 use doorbell_sim::world::{World, port_name};
 
-use super::super::bottleneck::{Port, Reason, Ways, busiest, is_held, name, way_of, work};
+use super::super::bottleneck::{Port, Reason, Ways, busiest, name, stands, way_of, work_in};
 use super::super::programs::Placed;
 use super::super::{Note, NoteKind, Outcome};
 use super::FlowRow;
@@ -36,13 +36,14 @@ pub(super) fn note(
     }
     let ways = Ways::of(world);
     // Many victims met the same few ports.
-    let mut reasons: BTreeMap<Port, Reason> = BTreeMap::new();
+    let mut reasons: BTreeMap<(Port, u8), Reason> = BTreeMap::new();
     let mut groups: BTreeMap<Option<Reason>, Group> = BTreeMap::new();
-    for (row, way) in ways_of_victims(world, rows, first, all).into_values() {
-        let way = of_others(world, row, way);
-        let reason = busiest(world, &way).filter(|p| lasted(world, row, *p)).map(|port| {
-            *reasons.entry(port).or_insert_with(|| match is_held(world, port) {
-                true => ways.reason(world, port, None),
+    for (row, way, class) in ways_of_victims(world, rows, first, all).into_values() {
+        let way = of_others(world, row, way, class);
+        let lasted = |p: &Port| lasted(world, row, *p, class);
+        let reason = busiest(world, &way, class).filter(lasted).map(|port| {
+            *reasons.entry((port, class)).or_insert_with(|| match stands(world, port, class) {
+                true => ways.reason(world, port, class),
                 false => Reason::Link(port),
             })
         });
@@ -73,14 +74,14 @@ pub(super) fn note(
 
 /// Of the ports on a flow's way those that others may have kept busy: not that of its own host, if
 /// no other flow was there, unless the network holds it back.
-fn of_others(world: &World, row: &FlowRow, mut way: Vec<Port>) -> Vec<Port> {
-    way.retain(|port| row.share > 1 || port.0.0 != row.src || is_held(world, *port));
+fn of_others(world: &World, row: &FlowRow, mut way: Vec<Port>, class: u8) -> Vec<Port> {
+    way.retain(|port| row.share > 1 || port.0.0 != row.src || stands(world, *port, class));
     way
 }
 
 /// Whether a port worked for at least half of the time that a flow took.
-fn lasted(world: &World, row: &FlowRow, port: Port) -> bool {
-    row.fct_ps.is_some_and(|fct| work(world, port).as_ps() >= fct / 2)
+fn lasted(world: &World, row: &FlowRow, port: Port, class: u8) -> bool {
+    row.fct_ps.is_some_and(|fct| work_in(world, port, class).as_ps() >= fct / 2)
 }
 
 fn part(world: &World, reason: Option<Reason>, group: &Group) -> String {
@@ -103,13 +104,13 @@ fn part(world: &World, reason: Option<Reason>, group: &Group) -> String {
     }
 }
 
-/// The victims with the way of their first queue pair, by their place in the rows.
+/// The victims with the way and the class of their first queue pair, by their place in the rows.
 fn ways_of_victims<'a>(
     world: &World,
     rows: &'a [FlowRow],
     first: &BTreeMap<usize, usize>,
     all: &[(&Placed, &Results)],
-) -> BTreeMap<usize, (&'a FlowRow, Vec<Port>)> {
+) -> BTreeMap<usize, (&'a FlowRow, Vec<Port>, u8)> {
     let mut found = BTreeMap::new();
     for (p, results) in all {
         let Some(first) = first.get(&p.program) else { continue };
@@ -119,7 +120,10 @@ fn ways_of_victims<'a>(
             let victim = rows.get(at).filter(|r| r.victim && r.src == p.host);
             let qp = Nic::qp_index(*qpn).and_then(|i| nic.qp(i));
             if let (Some(row), Some(q)) = (victim, qp) {
-                found.entry(at).or_insert_with(|| (row, way_of(world, p.host as usize, q)));
+                let host = &world.fabric().hosts()[p.host as usize];
+                let class = host.class_of(q.attr.path.sl.code());
+                let way = || way_of(world, p.host as usize, q);
+                found.entry(at).or_insert_with(|| (row, way(), class));
             }
         }
     }

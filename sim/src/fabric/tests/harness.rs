@@ -123,6 +123,7 @@ impl Net {
             sl: f.sl,
             ecn: Ecn::Ect0,
             becn: false,
+            expiries: 0,
             pkey: Default::default(),
             remark: None,
             desc: PacketDesc { psn: Psn::new(seq), ..self.desc },

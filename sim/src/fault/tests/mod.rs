@@ -69,6 +69,7 @@ fn packet(opcode: Opcode, psn: u32) -> Packet {
         sl: 0,
         ecn: Ecn::Ect0,
         becn: false,
+        expiries: 0,
         pkey: Default::default(),
         remark: None,
         desc: PacketDesc {

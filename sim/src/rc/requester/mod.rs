@@ -145,6 +145,8 @@ pub struct Requester {
     asked: Asked,
     recovery: State,
     timer: Timer,
+    /// When the ack timer was last started.
+    started: Time,
     /// Expiries of the ack timer, retries and RNR retries since the last progress.
     expired: u32,
     retries: u32,
@@ -205,6 +207,7 @@ impl Requester {
             asked: Asked::new(cfg.sq_psn),
             recovery: cfg.recovery.build(),
             timer: Timer::Idle,
+            started: Time::ZERO,
             expired: 0,
             retries: 0,
             rnr_retries: 0,
@@ -372,6 +375,11 @@ impl Requester {
         let (open, out) = (packets.max(1), self.outstanding());
         let asks = self.asked.inside > 0 || self.awaits_response();
         self.congestion_window = if asks { open } else { open.max(out + 1) };
+    }
+
+    /// The WQE of the next packet that is no retransmission.
+    pub fn next_wqe(&self) -> Option<u32> {
+        self.queue.get(self.cursor).map(|entry| entry.job.wqe)
     }
 
     /// Whether every message that had begun is complete.

@@ -25,6 +25,15 @@ impl Requester {
         }
     }
 
+    /// When the ack timer that runs was started: the departure of what asks for an answer, or the
+    /// last progress.
+    pub const fn ack_timer_since(&self) -> Option<Time> {
+        match self.timer {
+            Timer::Ack(_) => Some(self.started),
+            Timer::Idle | Timer::Wait(..) => None,
+        }
+    }
+
     /// Whether the QP goes on by itself for ever: its oldest packet was refused for want of a
     /// receive, and it retries without limit. An answer that has come during the wait moves it on
     /// to a packet that may need none.
@@ -130,6 +139,7 @@ impl Requester {
         {
             let from = now.max(self.asked.at);
             self.timer = Timer::Ack(from + span);
+            self.started = from;
             let begins = self.expired == 0 && self.retries == 0;
             if begins {
                 self.began = from;
