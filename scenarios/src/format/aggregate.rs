@@ -77,9 +77,10 @@ pub struct Aggregate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<Training>,
     /// How long the oldest chunk may take per hop, before who waits for it gives up, and how long a
-    /// peer may take to confirm what was sent to it. A host that says that it waits for others itself
-    /// is given as long again. Lower: a dead host or a program that stopped is named sooner, and one
-    /// that is slow or behind a loss is taken for dead.
+    /// peer may take to confirm what was sent to it. A host that says that it waits for others
+    /// itself is given as long again. Lower: a dead host or a program that stopped is named sooner,
+    /// and one that is slow or behind a loss is taken for dead. At most a third of
+    /// `round_deadline` leaves time to hear who that is.
     #[serde(default = "default_chunk_deadline")]
     pub chunk_deadline: Positive<Span>,
     /// How long a round may take. Every host that lives ends it by then with the sum or an error

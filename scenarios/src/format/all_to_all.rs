@@ -12,8 +12,8 @@ use crate::quantity::{Count, Positive};
 /// The hosts are `host` and those after it, `hosts` in all; think of each as a GPU with a NIC, and
 /// of a group as a node. Each has `size` bytes for each other one, or, with `tokens`, tokens of
 /// `size` bytes for the hosts of some experts, `iterations` times. With `payload = "data"` all that
-/// comes is checked. With `tokens.combine` sums of what the experts make of them come back, too. The
-/// clock of rounds begins when all queue pairs are connected.
+/// comes is checked. With `tokens.combine` sums of what the experts make of them come back, too.
+/// The clock of rounds begins when all queue pairs are connected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AllToAll {

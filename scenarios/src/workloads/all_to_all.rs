@@ -85,7 +85,7 @@ enum Stage {
 /// One way, or there and back.
 #[derive(Clone, Debug)]
 enum Ways {
-    There(AllToAll),
+    There(Box<AllToAll>),
     Both(Box<RoundTrip>),
 }
 
@@ -160,7 +160,7 @@ impl Exchanger {
             Stage::Start => {
                 let c = &self.config;
                 self.state = Some(match &c.combine {
-                    None => Ways::There(AllToAll::open(t, c.all_to_all, &c.schedule)?),
+                    None => Ways::There(Box::new(AllToAll::open(t, c.all_to_all, &c.schedule)?)),
                     Some(back) => {
                         let (there, back) = (&c.schedule, &back.schedule);
                         let trip = RoundTrip::open(t, c.all_to_all, there, back)?;

@@ -1,8 +1,8 @@
 //! What experts make of tokens, and what the sums of that have to be.
 //!
-//! An expert makes of each element of a token a small number that depends on the element's bytes and
-//! on the host, so that a part that is missing, doubled, or of another token changes the sum, and
-//! sums of floats are exact in every order.
+//! An expert makes of each element of a token a small number that depends on the element's bytes
+//! and on the host, so that a part that is missing, doubled, or of another token changes the sum,
+//! and sums of floats are exact in every order.
 
 use std::collections::BTreeMap;
 

@@ -64,7 +64,8 @@ pub struct AggregateConfig {
     /// twice as long for its aggregators, an aggregator three times as long for the sum, a member
     /// four times. So the one that is next to the cause gives up first and can name it. Once more
     /// where who owes a chunk may itself wait for another way or lane: where sums come another way
-    /// than contributions go, and for the first chunk of a later round in several lanes.
+    /// than contributions go, and for the first chunk of a later round in several lanes. In any
+    /// case a member gives up one of them before the end of the round, so that the others hear it.
     ///
     /// For so long after a member has said that it waits for others itself it is not given up for a
     /// chunk that it owes.

@@ -46,11 +46,11 @@
 //! spreads faster than the deadlines; a member that has its sum by then keeps it.
 //!
 //! All that end with an error name the one that is gone, a host that died or a program that stopped
-//! on a host that lives, once all are connected and while `round_deadline` allows for it: who waits
-//! for others itself says so to those who may wait for it (a WRITE of 8 bytes every quarter of
-//! `chunk_deadline`, and none in a round that takes less), and is not taken for the cause. Of two
-//! that are gone either may be named. With a [`AggregateConfig::pool`] a parent without a receive
-//! may be taken for gone.
+//! on a host that lives, once all are connected and if `round_deadline` is three chunk deadlines or
+//! more: who waits for others itself says so to those who may wait for it (a WRITE of 8 bytes every
+//! quarter of `chunk_deadline`, and none in a round that takes less), and is not taken for the
+//! cause. Of two that are gone either may be named. With a [`AggregateConfig::pool`] a parent
+//! without a receive may be taken for gone.
 //!
 //! # Going on without a member
 //!
@@ -433,10 +433,13 @@ impl Aggregate {
         // Who has contributed nothing to this round may still be in the last one, where another
         // lane keeps it: it is given time to say so.
         let more = u32::from(self.lanes.len() > 1 && self.is_first(lane));
-        let until = l.since + self.config.chunk_deadline * u64::from(times + more);
+        let (chunk, round) = (self.config.chunk_deadline, self.config.round_deadline);
+        // Who is next to the cause gives up while the others still have time to hear of it.
+        let in_time = (self.began + round.saturating_sub(chunk)).max(l.since + chunk);
+        let until = (l.since + chunk * u64::from(times + more)).min(in_time);
         // Who waits for others itself is not the cause.
         let said = self.waited(lane).map(|channel| self.mesh.said(channel));
-        said.map_or(until, |said| until.max(said + self.config.chunk_deadline))
+        said.map_or(until, |said| until.max(said + chunk))
     }
 
     /// Connection to who keeps the oldest chunk of a lane back; `None` for the own adding.
