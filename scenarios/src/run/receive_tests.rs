@@ -362,7 +362,7 @@ fn small_buffers() -> impl Strategy<Value = (String, Vec<String>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// What waits in a receive buffer for a receive or for an ATOMIC never waits for a packet that is
+    /// What waits in a receive buffer, for a receive or for an ATOMIC, never waits for a packet
     /// behind it: every run ends, whatever the two hosts ask of each other.
     #[test]
     fn runs_end_however_small_the_receive_buffer_is((text, set) in small_buffers()) {
