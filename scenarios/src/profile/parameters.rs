@@ -239,8 +239,8 @@ parameters! {
         cqe: Bytes => [size_of(&[32, 64, 128])],
         /// Size of a receive WQE.
         rq_wqe: Bytes => [size_within(16, 1024)],
-        /// Receive WQEs that one fetch reads. A receive queue has one fetch at a time: double, and it
-        /// gives twice as many receives in the time of a PCIe read.
+        /// Receive WQEs that one fetch reads. A receive queue has one fetch at a time: double, and
+        /// it gives twice as many receives in the time of a PCIe read.
         rq_fetch: u64 => [within(1, 1024)],
         /// QP contexts in the cache. More active QPs than this: contexts are fetched.
         qp_cache: u64 => [at_least(1)],

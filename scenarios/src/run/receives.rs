@@ -115,7 +115,7 @@ fn condition(point: &Point, step: &Step, came: usize) -> Option<String> {
     })
 }
 
-/// The most messages that the peers of these queue pairs of a host had posted and not seen complete,
+/// The most messages that the peers of these queue pairs of a host had posted and not seen done,
 /// each at its own worst moment: as many may be on their way to a receive queue.
 pub(super) fn on_way<'q>(
     world: &World,
