@@ -140,6 +140,7 @@ fn too_little_headroom_drops_at_the_input() {
         reaction: Span::from_ns(500),
         pipeline: Span::from_ns(130),
         max_packet_bytes: 9_216,
+        classes: 1,
     };
     assert_eq!(headroom(&of), 18_432 + 84 + 12_875, "about 30 KB");
 }
