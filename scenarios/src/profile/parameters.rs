@@ -372,6 +372,12 @@ parameters! {
         peer_write: Span => [short],
         /// Bandwidth of device memory towards PCIe and for bulk copies.
         bandwidth: BitRate,
+        /// Rate of the link of a host into its node, one direction (`topology.node`). Lower: what a
+        /// relay passes on takes longer than its way over the network saves.
+        node_rate: BitRate,
+        /// From a host to another one of its node, beyond the time of the bytes. Higher: a second
+        /// hop inside the node costs small messages more.
+        node_latency: Span => [positive],
         /// Order in which stores become visible to the NIC.
         memory_model: MemoryModel,
         /// Longest time that a store may lag without a fence (weak order only).

@@ -23,6 +23,7 @@ const fn follows_at_once(ev: &NicEvent) -> bool {
             | NicEvent::Respond(_)
             | NicEvent::Cqe(_)
             | NicEvent::Atomic(_)
+            | NicEvent::Landed(_)
     )
 }
 

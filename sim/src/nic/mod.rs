@@ -33,6 +33,7 @@ mod control;
 mod doorbell;
 mod env;
 mod faults;
+mod node;
 mod overtaken;
 mod paging;
 mod postmortem;
@@ -58,6 +59,7 @@ pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 pub use control::QpRequest;
 pub use doorbell::subject;
 pub use env::{Env, NicEvent, Traced, Wake};
+pub(crate) use node::NODE_PORT;
 pub use overtaken::Overtaken;
 pub use postmortem::{Death, Dropped, Episode, Refused, Sender, Why};
 pub(crate) use postmortem::{PsnLog, Within};
@@ -206,6 +208,8 @@ pub struct Nic {
     held: Slab<Held>,
     /// Payload of a queue pair may become visible in another order than it was sent.
     orderless: bool,
+    /// Hosts of the node that this one is in; 0: none.
+    node_hosts: u32,
     /// Payload from the port to its place in memory.
     rx_bytes: u64,
     /// Packets that the receive buffer has no room for, in order.
@@ -292,6 +296,7 @@ impl Nic {
             rx_writes: Slab::new(),
             held: Slab::new(),
             orderless: rc.place_on_arrival,
+            node_hosts: 0,
             rx_bytes: 0,
             rx_held: VecDeque::new(),
             cqes: Slab::new(),
@@ -500,6 +505,7 @@ impl Nic {
             NicEvent::Cqe(id) => self.on_cqe(env, id),
             NicEvent::Atomic(id) => self.on_atomic(env, id),
             NicEvent::PageIn(id) => self.on_page_in(env, id),
+            NicEvent::Landed(id) => self.rx_written(env, id),
         }
         true
     }

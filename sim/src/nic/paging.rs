@@ -84,6 +84,9 @@ impl Nic {
             let id = self.held.insert(Held { qp, seq, response, pieces, count });
             return env.at(at, Class::Stage, NicEvent::PageIn(id));
         }
+        if self.goes_inside(qp) {
+            return self.payload_inside(env, (qp, seq, response), count);
+        }
         let tag = Tag::Payload { qp, seq, response }.pack();
         for &(space, addr, len) in &pieces[..count] {
             env.dma(self.node, Kind::Read, space, addr, len, Cause::PayloadRead, tag);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use doorbell_core::transport::WorkQueue;
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{
     AccessFlags, AsyncEventKind, NakCode, Opcode, Psn, QKey, QpState, QpType, Rkey, WcStatus,
 };
@@ -83,7 +83,9 @@ impl Nic {
     /// not drain the buffer fast enough. A link that knows priority flow control pauses the class
     /// of such a packet, and what still comes is the headroom; another link is held back by nobody.
     pub(super) fn rx_buffer(&mut self, env: &mut Env<'_>, packet: PacketId) {
-        if !self.rx_held.is_empty() || self.rx_full() {
+        let inside = Self::qp_index(env.packets[packet.0].desc.dest);
+        let inside = inside.is_some_and(|qp| self.goes_inside(qp));
+        if !inside && (!self.rx_held.is_empty() || self.rx_full()) {
             self.stats.rx_buffer_waits += 1;
             let sl = env.packets[packet.0].sl;
             env.port.pause_full(env.now, self.port(), sl, env.fabric_out);
@@ -128,10 +130,15 @@ impl Nic {
         if completes && desc.len > 0 {
             service += self.cfg.rx_write;
         }
-        let service = self.clocked(env.now, service);
-        let device = self.clocked(env.now, self.cfg.rx_device);
-        let latency = self.clocked(env.now, self.cfg.pipeline_latency);
-        let (at, _) = self.rx_device.reserve(env.now, device);
+        let (at, service, latency) = match self.goes_inside(qp) {
+            true => (env.now, Span::ZERO, Span::ZERO),
+            false => {
+                let service = self.clocked(env.now, service);
+                let device = self.clocked(env.now, self.cfg.rx_device);
+                let latency = self.clocked(env.now, self.cfg.pipeline_latency);
+                (self.rx_device.reserve(env.now, device).0, service, latency)
+            }
+        };
         let (start, end) = self.rx[unit].reserve(at, service);
         // A clock that speeds up lets no packet overtake an earlier one.
         let done = (end + latency).max(self.last_rx[unit]);
@@ -811,6 +818,9 @@ impl Nic {
                 w.submitted = env.now;
                 let (qp, addr, len, inbound) = (w.qp, w.addr, w.len, w.order.is_some());
                 self.payload_issued(qp, inbound);
+                if self.goes_inside(qp) {
+                    return env.at(env.now, Class::Stage, NicEvent::Landed(id));
+                }
                 let space = self.space(env, self.rx_writes[id].region);
                 let tag = Tag::RxWrite(id).pack();
                 env.dma(node, Kind::Write, space, addr, len, Cause::PayloadWrite, tag);

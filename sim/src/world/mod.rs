@@ -63,6 +63,13 @@ pub enum BuildError {
         /// Its links.
         links: usize,
     },
+    /// A host of a node has several NICs.
+    NicsInNode {
+        /// The host.
+        host: u32,
+        /// Its NICs.
+        nics: usize,
+    },
 }
 
 impl std::fmt::Display for BuildError {
@@ -74,6 +81,11 @@ impl std::fmt::Display for BuildError {
                 f,
                 "host {host} has {nics} NICs and {links} links; each NIC needs one, and a host has \
                  1 to {MAX_NICS} NICs"
+            ),
+            Self::NicsInNode { host, nics } => write!(
+                f,
+                "host {host} of a node has {nics} NICs; a host with a link into its node has one: \
+                 make a host of each"
             ),
         }
     }
@@ -143,11 +155,20 @@ impl World {
         for (i, host) in cfg.hosts.iter().enumerate() {
             let nics = host.nic_nodes.len();
             let links = fabric.hosts().get(i).map_or(0, HostNode::ports);
-            if nics != links || !(1..=MAX_NICS).contains(&nics) {
+            let of_node = usize::from(cfg.fabric.node_hosts > 0);
+            if nics + of_node != links || !(1..=MAX_NICS).contains(&nics) {
+                let links = links.saturating_sub(of_node);
                 return Err(BuildError::Nics { host: i as u32, nics, links });
             }
+            if of_node > 0 && nics > 1 {
+                return Err(BuildError::NicsInNode { host: i as u32, nics });
+            }
             let host = Host::new(host, HostId(i as u32), cfg.mtu, &mut engine);
-            hosts.push(host.map_err(BuildError::Pcie)?);
+            let mut host = host.map_err(BuildError::Pcie)?;
+            if of_node > 0 {
+                host.join_node(cfg.fabric.node_hosts);
+            }
+            hosts.push(host);
         }
         let mut port_ids = Vec::new();
         for i in 0..fabric.hosts().len() {
