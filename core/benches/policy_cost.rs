@@ -5,13 +5,14 @@
 //! cargo bench -p doorbell-core --bench policy_cost -- WAY BATCH WQES
 //! ```
 //!
-//! `WAY` is `stage`, `batcher`, `adaptive` or `sender`. `.ci/instructions` runs it under callgrind
-//! with N and 2N work requests and prints the differences. All ways signal one of 16 and poll for
-//! it when the queue is full.
+//! `WAY` is `stage`, `batcher`, `adaptive`, `sender` or `lanes`. `.ci/instructions` runs it under
+//! callgrind with N and 2N work requests and prints the differences. All ways signal one of 16 and
+//! poll for it when the queue is full.
 
 use std::process::ExitCode;
 
 use doorbell_core::noop::NoOp;
+use doorbell_core::policy::lanes::*;
 use doorbell_core::policy::*;
 use doorbell_core::transport::*;
 use doorbell_core::units::{Bytes, Span, Time};
@@ -196,13 +197,35 @@ impl Bed {
         }
         sender.stats().rings
     }
+
+    /// By a lane of one queue pair without a pace.
+    fn lanes(&mut self, wqes: u32) -> u64 {
+        let window = WindowConfig { max_wrs: 0, signal_every: SIGNAL_EVERY };
+        let sender = SenderConfig { batch: self.batch, window, signal_last: false };
+        let lanes = [LaneConfig { sender, ..LaneConfig::default() }];
+        let set = LanesConfig { lanes: &lanes, peers: 1, cores: 1, labels: FlowLabels::Device };
+        let (qps, mut budget) = ([(self.qp, NoOp::caps(DEPTH))], CqBudget::new(DEPTH));
+        let mut lanes = Lanes::new(&set, 0, &qps, &mut budget, Time::ZERO).expect("one of each");
+        for n in 0..wqes {
+            let wr = self.template.wr(n.into(), Self::offset(n), 64, 0).expect("in the region");
+            let to = To::default();
+            while lanes.push(&mut self.t, Time::ZERO, to, &wr, Cue::More).is_err() {
+                self.out.clear();
+                self.t.poll_cq(CQ, &mut self.out).expect("no overrun");
+                for c in self.out.as_slice() {
+                    lanes.completion(c, Time::ZERO);
+                }
+            }
+        }
+        lanes.stats(0).rings
+    }
 }
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let numbers = args.get(1).zip(args.get(2)).map(|(b, n)| (b.parse(), n.parse()));
     let Some((Ok(batch), Ok(wqes))) = numbers else {
-        eprintln!("usage: policy_cost stage|batcher|adaptive|sender BATCH WQES");
+        eprintln!("usage: policy_cost stage|batcher|adaptive|sender|lanes BATCH WQES");
         // Without arguments, as `cargo bench --workspace` calls it, there is nothing to count.
         return if args.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) };
     };
@@ -212,8 +235,9 @@ fn main() -> ExitCode {
         "stage" => bed.stage(wqes),
         "batcher" | "adaptive" => bed.batcher(wqes),
         "sender" => bed.sender(wqes),
+        "lanes" => bed.lanes(wqes),
         other => {
-            eprintln!("no way is called {other}: stage, batcher, adaptive or sender");
+            eprintln!("no way is called {other}: stage, batcher, adaptive, sender or lanes");
             return ExitCode::from(2);
         }
     };

@@ -126,6 +126,11 @@ impl Sysfs {
         }
     }
 
+    /// A counter of the transport of a port, counted from 1, by the kernel's name.
+    pub fn hw_counter(&self, device: &str, port: u8, name: &str) -> Option<u64> {
+        number(&self.port_dir(device, port).join("hw_counters").join(name))
+    }
+
     fn link_layer(&self, device: &str, port: u8) -> Option<LinkLayer> {
         match text(&self.port_dir(device, port).join("link_layer"))?.as_str() {
             "InfiniBand" => Some(LinkLayer::InfiniBand),

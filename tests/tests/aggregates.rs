@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use doorbell::workloads::{Results, Summand, SummandConfig, Workload};
+use doorbell::workloads::{Failure, Results, Summand, SummandConfig, Workload};
 use doorbell_core::policy::aggregate::{
     AggregateConfig, AggregateError, Group, Inside, Method, Order, Plan,
 };
 use doorbell_core::transport::Reduce;
-use doorbell_core::units::Span;
+use doorbell_core::units::{Span, Time};
 use doorbell_sim::fault::{HostAction, HostFault, What, Window};
 use doorbell_sim::wire::HostId;
 use proptest::prelude::*;
@@ -40,20 +40,31 @@ fn run(
     aggregate: AggregateConfig,
     faults: &[What],
 ) -> Vec<Option<Results>> {
+    let end = bound(aggregate.round_deadline);
+    run_until(end, seed, (plan, aggregate), (ROUNDS, false), faults)
+}
+
+fn run_until(
+    end: Time,
+    seed: u64,
+    (plan, aggregate): (&Plan, AggregateConfig),
+    (rounds, goes_on): (u64, bool),
+    faults: &[What],
+) -> Vec<Option<Results>> {
     let plan = Arc::new(plan.clone());
     let member = || {
         Workload::from(Summand::new(SummandConfig {
             aggregate,
             plan: plan.clone(),
-            rounds: ROUNDS,
+            rounds,
             epoch: Some(epoch()),
             interval: None,
             training: None,
             late: vec![],
-            goes_on: false,
+            goes_on,
         }))
     };
-    groups::run(seed, plan.members(), faults, bound(aggregate.round_deadline), member)
+    groups::run(seed, plan.members(), faults, end, member)
 }
 
 /// Members with all sums, and members with an error.
@@ -152,4 +163,75 @@ fn the_dead_is_named_by_all_survivors_long_before_its_connection_is_lost() {
     let last = |rank: usize| all[rank].as_ref().unwrap().last.unwrap();
     let deadline = epoch() + Span::from_ms(1);
     assert!((0..8).filter(|r| *r != 6).all(|r| last(r) < deadline + Span::from_us(100)));
+}
+
+/// The plans of seven members, with one lane and with several.
+fn plans() -> Vec<(&'static str, Plan)> {
+    let groups = |sums| Group::by_place(&[0; 7], 4, sums);
+    let level = |inside| Plan::two_level(&groups(1), inside, 2).expect("a plan");
+    vec![
+        ("two hops", two_hop(7, 4, 1, 1)),
+        ("two hops, two aggregators", two_hop(7, 4, 2, 2)),
+        ("direct", Plan::direct(7, 1).expect("a plan")),
+        ("direct, three roots", Plan::direct(7, 3).expect("a plan")),
+        ("ring", Plan::ring(7).expect("a plan")),
+        ("two levels", level(Inside::Direct)),
+        ("two levels, rings", level(Inside::Ring)),
+    ]
+}
+
+/// Five rounds that follow each other, and a host that dies at one of many moments of them.
+fn deaths(goes_on: bool, mut check: impl FnMut(&str, u32, &[Option<Results>])) -> u32 {
+    let mut ended = 0;
+    // Of a connection nothing is heard before all deadlines have passed.
+    let base = AggregateConfig::default();
+    let round_deadline = Span::from_ms(40);
+    let config = AggregateConfig { round_deadline, attr: base.attr, ..config() };
+    for (name, plan) in plans() {
+        for (dead, at) in [0, 1, 4, 6].into_iter().flat_map(|d| (0..9).map(move |n| (d, n * 9))) {
+            let window = Window { after: epoch() + Span::from_us(at), ..Window::ALWAYS };
+            let action = HostAction::PeerDead;
+            let fault = HostFault { host: HostId(dead), nic: None, window, action };
+            let end = epoch() + (round_deadline + config.connect_deadline) * 4;
+            let what = [What::Host(fault)];
+            let all = run_until(end, 1, (&plan, config), (5, goes_on), &what);
+            let sums = all.iter().flatten().filter_map(|r| r.sums);
+            assert!(sums.into_iter().all(|s| s.wrong == 0), "{name}, {dead} at {at} us");
+            ended += u32::from(all.iter().flatten().any(|r| r.failure.is_some()));
+            check(&format!("{name}, {dead} at {at} us"), dead, &all);
+        }
+    }
+    ended
+}
+
+#[test]
+fn all_survivors_name_the_dead_in_every_plan_at_every_time() {
+    let ended = deaths(false, |what, dead, all| {
+        for r in all.iter().flatten() {
+            if let Some(Failure::Aggregate(e)) = r.failure {
+                assert_eq!(e.culprit(), Some(dead), "{what}: {e}");
+            }
+        }
+    });
+    assert!(ended > 100, "{ended} runs with errors");
+}
+
+#[test]
+fn survivors_go_on_in_every_plan_at_every_time() {
+    let mut replaced = 0;
+    let ended = deaths(true, |what, dead, all| {
+        let of = |rank: usize| all[rank].as_ref().expect("a program");
+        let left = || (0..7).filter(|rank| *rank != dead as usize).map(of);
+        let sums = || left().map(|r| r.sums.expect("a member"));
+        replaced += sums().map(|s| s.replaced).sum::<u64>();
+        // Nobody has ended without a word of the death.
+        if left().all(|r| r.failure.is_some() || r.sums.is_some_and(|s| s.absent > 0)) {
+            for r in left() {
+                assert_eq!(r.failure, None, "{what}");
+                assert_eq!(r.sums.map(|s| (s.complete, s.absent)), Some((5, 1)), "{what}");
+            }
+        }
+    });
+    assert!(replaced > 0, "nobody was a round ahead");
+    assert!(ended < 30, "{ended} runs with errors");
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use doorbell::workloads::{Exchanger, ExchangerConfig, Results, Share, Workload};
+use doorbell::workloads::{Exchanger, ExchangerConfig, Failure, Results, Share, Workload};
 use doorbell_core::policy::alltoall::{
     AggregateError, AllToAllConfig, Exchange, Route, Schedule, Traffic,
 };
@@ -42,7 +42,7 @@ fn run(
             interval: None,
         }))
     };
-    let round = all_to_all.hop_deadline * u64::from(schedule.hops());
+    let round = all_to_all.hop_deadline * (u64::from(schedule.hops()) + 1);
     groups::run(seed, exchange.members(), faults, bound(round), member)
 }
 
@@ -113,4 +113,29 @@ fn the_dead_is_named_by_all_survivors() {
     for e in &errors {
         assert_eq!(e.culprit(), Some(4), "{e}");
     }
+}
+
+/// So it is whenever it dies, though the others may be a round apart.
+#[test]
+fn the_dead_is_named_at_every_time() {
+    let mut errors = 0;
+    let places = [0, 0, 0, 1, 1, 1];
+    for route in [Route::Direct, Route::TwoHop] {
+        let exchange = Exchange::by_counts(&places, &[9_000; 36], route).expect("an exchange");
+        for (dead, at) in [1, 4].into_iter().flat_map(|d| (0..12).map(move |n| (d, n))) {
+            let window = Window { after: epoch() + Span::from_us(at), ..Window::ALWAYS };
+            let action = HostAction::PeerDead;
+            let fault = HostFault { host: HostId(dead), nic: None, window, action };
+            // Of a connection nothing is heard before all deadlines have passed.
+            let slow = AllToAllConfig { attr: AllToAllConfig::default().attr, ..config() };
+            let all = run(1, &exchange, (slow, 4096), &[What::Host(fault)]);
+            for r in all.iter().flatten() {
+                if let Some(Failure::Aggregate(e)) = r.failure {
+                    errors += 1;
+                    assert_eq!(e.culprit(), Some(dead), "{route:?}, {dead} at {at} us: {e}");
+                }
+            }
+        }
+    }
+    assert!(errors > 100, "{errors} errors");
 }

@@ -65,6 +65,7 @@ macro_rules! forward_control {
     ($($to:ident)?) => {
         forward! { [$($to)?]
         fn device_caps(&self) -> &DeviceCaps;
+        fn port_counters(&self) -> Option<TransportCounters>;
         fn rank(&self) -> u32;
         fn size(&self) -> u32;
         fn publish(&mut self, key: u64, bytes: &[u8]);

@@ -21,6 +21,7 @@
 //! | [`alloc_mr`](Control::alloc_mr) | pages of the process, `ibv_reg_mr` | same | memory key, translation table | a region with or without bytes | GPU memory, regions without bytes |
 //! | [`watch`](Control::watch), [`Next::Wait`] | completion channel, `ppoll`; watched memory is compared | same | event queue, interrupt | level-triggered events of the model | nobody is woken by memory: it is looked at every 50 us |
 //! | [`next_event`](Control::next_event) | `ibv_get_async_event`, acknowledged at once | same | event queue | events of the model | kinds of a newer library are passed over |
+//! | [`port_counters`](Control::port_counters) | `hw_counters` in sysfs, of the port | same | PCIe, firmware | sums over the NIC's QPs, free | 0 for names that the driver has not; `None` without the folder |
 //! | [`publish`](Control::publish), [`lookup`](Control::lookup) | TCP rendezvous | same | – | out-of-band network with a latency; the end of a program is announced over it too | – |
 //! | [`destroy_cq`](Control::destroy_cq), [`destroy_srq`](Control::destroy_srq), [`destroy_ah`](Control::destroy_ah), [`dealloc_pd`](Control::dealloc_pd) | `ibv_destroy_cq`, `ibv_destroy_srq`, `ibv_destroy_ah`, `ibv_dealloc_pd`; EBUSY is [`DestroyError::Busy`] | same | command queue | the id is stale at once; the NIC's object goes at the local clock | – |
 //!
@@ -36,6 +37,7 @@
 //! polls may overrun its completion queue, since the send queue does not hold it back.
 
 mod caps;
+mod counters;
 mod error;
 pub(crate) mod forward;
 mod handles;
@@ -44,6 +46,7 @@ mod program;
 mod work;
 
 pub use caps::*;
+pub use counters::*;
 pub use error::*;
 pub use handles::*;
 pub use memory::*;
@@ -171,6 +174,10 @@ pub trait Transport {
 
     /// `to[i] += from[i]`, element by element.
     ///
+    /// Where `to` is in a GPU's memory and the initiator is a core, a kernel of that GPU adds, and
+    /// the caller waits. The kernel finds what NICs wrote in front of completions that the caller
+    /// has polled; the caller's own loads may find neither that nor the sum before its next step.
+    ///
     /// # Errors
     /// See [`MemError`].
     fn reduce(&mut self, op: Reduce, to: Range, from: Range) -> Result<(), MemError>;
@@ -209,6 +216,13 @@ pub const MAX_PUBLISHED_BYTES: usize = 64 << 10;
 pub trait Control: Transport {
     /// Limits of the device.
     fn device_caps(&self) -> &DeviceCaps;
+
+    /// Counters of the handle's port as they stand; `None` where the back end has none. On hardware
+    /// it reads some files, tens of microseconds: ask now and then, not in each step. On the
+    /// simulator it takes no time.
+    fn port_counters(&self) -> Option<TransportCounters> {
+        None
+    }
 
     /// This program's number among those of the run.
     fn rank(&self) -> u32;

@@ -111,6 +111,20 @@ fn valid_gids_by_number_with_types() {
 
 #[test]
 #[cfg_attr(miri, ignore = "writes files")]
+fn one_counter_is_read_by_its_name() {
+    let sysfs = nic("counter").sysfs();
+    let machine = nic("one-counter");
+    assert_eq!(sysfs.hw_counter("mlx5_0", 1, "out_of_sequence"), None, "the folder is gone");
+    let counter = |port, name| machine.sysfs().hw_counter("mlx5_0", port, name);
+    assert_eq!(counter(1, "out_of_sequence"), Some(7));
+    assert_eq!(
+        [counter(1, "broken"), counter(1, "none"), counter(2, "out_of_sequence")],
+        [None; 3]
+    );
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "writes files")]
 fn what_is_not_there_is_absent() {
     let machine = Machine::new("soft")
         .with("sys/class/infiniband/rxe0/ports/1/state", "1: DOWN")

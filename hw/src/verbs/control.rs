@@ -191,6 +191,10 @@ impl Control for HwTransport {
         self.device.caps()
     }
 
+    fn port_counters(&self) -> Option<TransportCounters> {
+        self.device.counters()
+    }
+
     fn rank(&self) -> u32 {
         self.bootstrap.rank()
     }

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use doorbell_core::transport::{Address, DeviceCaps};
+use doorbell_core::transport::{Address, DeviceCaps, TransportCounters};
 use doorbell_core::verbs::Mtu;
 use serde::Serialize;
 
@@ -81,7 +81,13 @@ pub struct Device {
     gid: Gid,
     caps: DeviceCaps,
     atomics: bool,
+    sysfs: Sysfs,
 }
+
+/// What drivers call the three: mlx5, bnxt_re, rxe. rxe has no counter of timers alone.
+const RNR_NAKS: [&str; 3] = ["rnr_nak_retry_err", "rnr_naks_rcvd", "rcvd_rnr_err"];
+const TIMEOUTS: [&str; 2] = ["local_ack_timeout_err", "to_retransmits"];
+const SEQUENCE_NAKS: [&str; 3] = ["packet_seq_err", "seq_err_naks_rcvd", "rcvd_seq_err"];
 
 impl Device {
     /// Opens a device and chooses port and GID.
@@ -135,6 +141,21 @@ impl Device {
     /// Limits. `max_inline` is [`MAX_INLINE_ASKED`].
     pub fn caps(&self) -> &DeviceCaps {
         &self.caps
+    }
+
+    /// Counters of the port as they stand, by the names of its driver; `None` where it shows none
+    /// of them.
+    pub fn counters(&self) -> Option<TransportCounters> {
+        let (device, port) = (&self.name.name, self.port.number);
+        let one = |name: &&str| self.sysfs.hw_counter(device, port, name);
+        let of = |names: &[&str]| names.iter().find_map(one);
+        let (rnr, timeouts, sequence) = (of(&RNR_NAKS), of(&TIMEOUTS), of(&SEQUENCE_NAKS));
+        rnr.or(timeouts).or(sequence)?;
+        Some(TransportCounters {
+            rnr_nak_retry_err: rnr.unwrap_or(0),
+            local_ack_timeout_err: timeouts.unwrap_or(0),
+            packet_seq_err: sequence.unwrap_or(0),
+        })
     }
 
     /// Whether ATOMICs work, at least between QPs of this device.
@@ -340,6 +361,7 @@ impl OpenDevice {
             name: self.name.clone(),
             caps: caps(&self.attr, port.max_msg_bytes, mtu),
             atomics: atomics(&self.attr),
+            sysfs: config.sysfs.clone(),
             port,
             gid,
         })

@@ -136,21 +136,22 @@ pub struct TuneArgs {
     /// The scenario.
     #[command(flatten)]
     pub target: Target,
-    /// Tune this variant of the file
+    /// Tune this variant of the file [default: that of [tune]]
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
     /// A key and its values: KEY=a,b,c or KEY=lo..hi, which doubles (lo..hi*3/2: another factor,
-    /// lo..hi+4: a step); may be repeated. Without it, the axes of the file's sweep
+    /// lo..hi+4: a step); may be repeated [default: those of the file's [tune], else of its sweep]
     #[arg(long, value_name = "KEY=VALUES")]
     pub vary: Vec<String>,
-    /// What is sought, such as "max throughput" or "min latency.p99"
+    /// What is sought, such as "max throughput" or "min latency.p99" [default: that of [tune]]
     #[arg(long, value_name = "max|min METRIC")]
-    pub objective: String,
-    /// What has to hold, such as "latency.p99 <= 20us"; may be repeated
+    pub objective: Option<String>,
+    /// What has to hold, such as "latency.p99 <= 20us", in place of what [tune] says; may be
+    /// repeated
     #[arg(long, value_name = "METRIC <= VALUE")]
     pub keep: Vec<String>,
-    /// Most runs, the file as it stands included [default: a tenth of all combinations, at least
-    /// 12]
+    /// Most runs, the file as it stands included [default: those of [tune], else a tenth of all
+    /// combinations, at least 12]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub runs: Option<u32>,
     /// Run every combination instead of searching

@@ -6,12 +6,7 @@ use super::common::{complain, loaded, print, short_name};
 use crate::input::InputError;
 use crate::report::{tuned_json, tuned_text, tuned_toml};
 use crate::run::Runner;
-use crate::tune::{Goal, Keep, Method, Objective, Tuned, Tuning, knobs, tune as search};
-
-/// Fewest runs of a search that was not told how many.
-const FEWEST: usize = 12;
-/// Parts of all combinations that such a search runs, as a divisor.
-const PART: usize = 10;
+use crate::tune::{Asked, Tuned, Tuning, tune as search};
 
 /// Searches for the best values of some keys of a scenario.
 pub(super) fn tune(runner: &(dyn Runner + Sync), args: &TuneArgs) -> ExitStatus {
@@ -32,24 +27,16 @@ pub(super) fn tune(runner: &(dyn Runner + Sync), args: &TuneArgs) -> ExitStatus 
 }
 
 fn tuned(runner: &(dyn Runner + Sync), args: &TuneArgs) -> Result<Tuned, InputError> {
-    let objective = Objective::parse(&args.objective)?;
-    let keeps = args.keep.iter().map(|k| Keep::parse(k)).collect::<Result<_, _>>()?;
     let (loaded, mut profiles) = loaded(&args.target)?;
-    let knobs = knobs(&loaded, &args.vary)?;
-    let grid: usize = knobs.iter().map(|k| k.values.len()).product();
-    let method = match (args.grid, args.runs) {
-        (true, _) => Method::Grid,
-        (false, Some(runs)) => Method::Search { runs: runs as usize },
-        (false, None) => Method::Search { runs: (grid / PART).max(FEWEST).min(grid + 1) },
-    };
-    let tuning = Tuning {
-        loaded,
+    let asked = Asked {
+        vary: args.vary.clone(),
+        objective: args.objective.clone(),
+        keep: args.keep.clone(),
         variant: args.variant.clone(),
-        knobs,
-        goal: Goal { objective, keeps },
-        method,
-        jobs: args.jobs as usize,
-        seed: args.search_seed,
+        runs: args.runs.map(|runs| runs as usize),
+        grid: args.grid,
     };
+    let tuning = asked.tuning(loaded)?;
+    let tuning = Tuning { jobs: args.jobs.into(), seed: args.search_seed, ..tuning };
     search(runner, tuning, &mut profiles)
 }

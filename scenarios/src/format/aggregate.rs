@@ -40,6 +40,17 @@ pub struct Aggregate {
     /// In which order contributions are added.
     #[serde(default)]
     pub order: SumOrder,
+    /// Who adds; without it the initiator, or, where a core posts and `memory = "gpu"`, a kernel of
+    /// that GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduce_on: Option<Adder>,
+    /// Sends sparse vectors: the so many elements of each with the greatest magnitude, with their
+    /// places; the rest is added to the host's next vector (error feedback). Where that is no fewer
+    /// bytes than the whole vector, the vector goes. All hosts get all of them, directly or, in the
+    /// plan `two-hop`, by way of one host of each group, and add them: a sum of what was sent.
+    /// More: more bytes, nearer to the whole sum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<Count<1, 2147483647>>,
     /// Bytes that go over a hop together, a multiple of 8. Smaller: hops overlap better, more
     /// messages.
     #[serde(default = "default_chunk")]
@@ -65,15 +76,20 @@ pub struct Aggregate {
     /// bytes during the backward pass; without it each is one sum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<Training>,
-    /// How long the oldest chunk may take per hop, before who waits for it gives up.
+    /// How long the oldest chunk may take per hop, before who waits for it gives up, and how long a
+    /// peer may take to confirm what was sent to it. Lower: a dead host is named sooner, and one
+    /// that is slow or behind a loss is taken for dead.
     #[serde(default = "default_chunk_deadline")]
     pub chunk_deadline: Positive<Span>,
-    /// How long a round may take.
+    /// How long a round may take. Every host that lives ends it by then with the sum or an error
+    /// that names another host. Before the first round hosts have 1 s to connect.
     #[serde(default = "default_round_deadline")]
     pub round_deadline: Positive<Span>,
     /// Whether hosts go on without one that an error names: they connect anew, and do the round
-    /// again by themselves. Such sums are counted apart (`sums_of_survivors`). Otherwise an error
-    /// is the end.
+    /// again by themselves. Such sums are counted apart (`sums_of_survivors`). Who had the sum of
+    /// that round already does it again with the others (`sums_replaced`). It takes 1 s at the most
+    /// until they are connected or end with an error, as they do where one of them had its last sum
+    /// and has ended, or where they do not name the same host. Otherwise an error is the end.
     #[serde(default, skip_serializing_if = "super::switch::is_false")]
     pub goes_on: bool,
 }
@@ -183,6 +199,19 @@ impl Element {
             Self::I64 => Reduce::SumI64,
         }
     }
+}
+
+/// Who adds contributions, each in its own memory: nothing is copied from one to the other.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Adder {
+    /// The core that polls, at `cpu.reduce_rate` and no more than its memory gives.
+    Cpu,
+    /// The GPU that has the memory. With `initiator = "gpu"` the block that polls, at
+    /// `gpu.reduce_rate`. Where a core polls, a kernel for each contribution of a chunk: it takes
+    /// `gpu.kernel_launch` and three times the bytes at `gpu.kernel_bandwidth`, and the core waits
+    /// for its end.
+    Gpu,
 }
 
 /// In which order contributions are added.

@@ -46,6 +46,65 @@ fn who_takes_part() {
 }
 
 #[test]
+fn who_adds_has_the_memory() {
+    let with = |keys: &str, who: &str| {
+        let text = GOOD.replace("size", &format!("{keys}size"));
+        text.replace("order", &format!("reduce_on = '{who}', order"))
+    };
+    let (gpu, memory) = ("initiator = 'gpu'\nmemory = 'gpu'\n", "memory = 'gpu'\n");
+    for (keys, who) in [("", "cpu"), (memory, "gpu"), (gpu, "gpu")] {
+        accepted(&with(keys, who));
+    }
+    accepted(&GOOD.replace("size", "memory = 'gpu'\nsize"));
+    refused(&with("", "gpu"), "the vectors are in host memory", "memory = \"gpu\"");
+    refused(&with(memory, "cpu"), "in a GPU's memory", "memory = \"host\"");
+    refused(&with(gpu, "cpu"), "a GPU polls", "initiator = \"cpu\"");
+    let block = "initiator = 'gpu'\nsize";
+    replaced("size", block, "a GPU that adds in host memory", "memory = \"gpu\"");
+}
+
+#[test]
+fn sparse_vectors_have_fewer_keys() {
+    let good = "\
+title = 't'
+profile = 'generic-400g'
+[topology]
+kind = 'switch'
+hosts = 4
+[[program]]
+kind = 'aggregate'
+hosts = 4
+size = '4KiB'
+op = 'write'
+iterations = 65536
+aggregate = { plan = 'two-hop', group = 2, top_k = 1024 }
+";
+    accepted(good);
+    let refuses = |old: &str, new: &str, message: &str, help: &str| {
+        assert!(good.contains(old), "{old} is not in the good file");
+        refused(&good.replacen(old, new, 1), message, help);
+    };
+    refuses("1024", "1025", "the largest 1025 of 1024 elements", "at most all");
+    refuses("1024", "0", "0", "1");
+    refuses("65536", "65537", "268439552 B of sums", "`iterations` times `size` of at most 256MiB");
+    refuses("two-hop', group = 2", "ring'", "sparse vectors in the plan `ring`", "`direct` or");
+    refuses("'write'", "'send'", "`op` has no such use with `top_k`", "\"write\"");
+    refuses("size", "memory = 'gpu'\nsize", "`memory` has no such use", "a core chooses");
+    for (key, help) in [
+        ("aggregators = 2", "all hosts add"),
+        ("lanes = 2", "all hosts add"),
+        ("order = 'arrival'", "ranks are in order"),
+        ("broadcast = false", "all hosts get all"),
+        ("goes_on = true", "or `top_k`"),
+        ("training = { backward = '1ms', buckets = 1 }", "or `top_k`"),
+    ] {
+        let name = key.split(' ').next().unwrap();
+        let message = format!("`{name}` has no such use with `top_k`");
+        refuses("top_k", &format!("{key}, top_k"), &message, help);
+    }
+}
+
+#[test]
 fn plans_and_their_keys() {
     replaced("two-hop", "three-hop", "unknown value", "two-hop");
     replaced("two-hop", "direct", "`group` has no use in the plan `direct`", "leave it out");

@@ -31,7 +31,10 @@ pub struct AllToAll {
     /// Messages outstanding to each host.
     #[serde(default = "default_window")]
     pub window: Count<1, 65536>,
-    /// How long a hop may take, before who waits for it gives up.
+    /// How long a hop may take, before who waits for it gives up, and how long a host may take to
+    /// confirm what was sent to it. Every host that lives ends a round within so long times the
+    /// hops and one more, with all that is for it or an error that names another host. Before the
+    /// first round hosts have 1 s to connect.
     #[serde(default = "default_deadline")]
     pub hop_deadline: Positive<Span>,
     /// Tokens for experts instead of the same for all.

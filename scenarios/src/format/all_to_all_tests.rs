@@ -43,6 +43,17 @@ fn who_takes_part() {
 }
 
 #[test]
+fn bytes_are_where_completions_are() {
+    let core = "a core polls, and the bytes are on another way to a GPU's memory";
+    replaced("size", "memory = 'gpu'\nsize", core, "initiator = \"gpu\"");
+    let block = "a GPU polls, and the bytes are on another way to host memory";
+    replaced("size", "initiator = 'gpu'\nsize", block, "memory = \"gpu\"");
+    let both = "initiator = 'gpu'\nmemory = 'gpu'\nsize";
+    accepted(&GOOD.replacen("size", both, 1));
+    accepted(&GOOD.replacen("size", "memory = 'host-remote'\nsize", 1));
+}
+
+#[test]
 fn ways_and_their_keys() {
     replaced("two-hop", "three-hop", "unknown value", "two-hop");
     let gone = GOOD.split_once("[program.all_to_all]").unwrap().1;

@@ -8,10 +8,11 @@ use super::check_aggregate::check_aggregate;
 use super::check_all_to_all::check_all_to_all;
 use super::check_congestion::check_congestion;
 use super::check_faults::check_faults;
-use super::check_flows::check_flows;
+use super::check_flows::{check_flows, check_list};
 use super::check_hosts::{OTHER_NIC, check_hosts, no_such_nic};
 use super::check_initiator::check_initiator;
 use super::check_kinds::{check_kind_limits, has_use};
+use super::check_lanes::check_entries;
 use super::check_link::check_link;
 use super::check_srq::{check_receiver, check_srq};
 use super::check_switch::check_switch;
@@ -33,6 +34,21 @@ pub(super) struct Problem {
     /// The other place of a contradiction, whose line the message ends with.
     other: Option<String>,
     help: String,
+}
+
+impl Problem {
+    /// With its places in the file.
+    fn placed(self, tree: &Node) -> InputError {
+        let place = |path: &str| Path::parse(path).ok().and_then(|p| p.origin(tree).cloned());
+        let mut message = self.message;
+        if let Some(other) = self.other {
+            let line = place(&other).map(|o| format!(" (line {})", o.line_column().0));
+            message += &format!(", `{other}`{}", line.unwrap_or_default());
+        }
+        let at = place(&self.path);
+        let error = InputError::new(message).at_opt(at.as_ref()).at(&tree.origin);
+        if self.help.is_empty() { error } else { error.help(self.help) }
+    }
 }
 
 pub(super) type Checked = Result<(), Problem>;
@@ -70,17 +86,17 @@ pub(crate) fn check(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), 
         .and_then(|()| check_srq(s, profile))
         .and_then(|()| check_faults(s, profile))
         .and_then(|()| check_record(s));
-    all.map_err(|problem| {
-        let place = |path: &str| Path::parse(path).ok().and_then(|p| p.origin(tree).cloned());
-        let mut message = problem.message;
-        if let Some(other) = problem.other {
-            let line = place(&other).map(|o| format!(" (line {})", o.line_column().0));
-            message += &format!(", `{other}`{}", line.unwrap_or_default());
-        }
-        let at = place(&problem.path);
-        let error = InputError::new(message).at_opt(at.as_ref()).at(&tree.origin);
-        if problem.help.is_empty() { error } else { error.help(problem.help) }
-    })
+    all.map_err(|problem| problem.placed(tree))
+}
+
+/// Refuses lists of flows, which have been read by now, that do not go with the rest.
+pub(super) fn check_lists(s: &Scenario, profile: &Profile, tree: &Node) -> Result<(), InputError> {
+    let list = |(index, p): (usize, &Program)| match &p.flows {
+        Some(flows) => check_list(s, profile, flows, |key| format!("program.{index}.{key}")),
+        None => Ok(()),
+    };
+    let all = s.program.iter().enumerate().try_for_each(list);
+    all.map_err(|problem| problem.placed(tree))
 }
 
 /// Which keys of a program differ from their defaults, to tell a default from a wish. A default
@@ -295,7 +311,9 @@ fn check_kind(p: &Program, given: &Given) -> Checked {
         let help = "write for example steps = [\"post write 16B\", \"ring\", \"wait\"]";
         return refuse(given.path("steps"), "a script without `steps`".to_owned(), help);
     }
-    if p.batch_delay.is_some() && p.batch.value() == 1 {
+    let batch = |own: Option<_>| own.unwrap_or(p.batch).value();
+    let fills = p.lanes.iter().map(|l| batch(l.batch)).max().unwrap_or(batch(None));
+    if p.batch_delay.is_some() && fills == 1 {
         let text = "`batch_delay` waits for a batch to fill, and `batch` is 1".to_owned();
         return refuse(given.path("batch_delay"), text, "raise `batch`, or leave the delay out");
     }
@@ -321,7 +339,7 @@ fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> 
         let text = format!("{qps} queue pairs, and the profile allows {}", profile.nic.max_qp);
         return refuse(given.path("qps"), text, "lower `qps` or `threads`");
     }
-    Ok(())
+    check_entries(s, profile, p, given)
 }
 
 /// Largest message of the InfiniBand architecture.

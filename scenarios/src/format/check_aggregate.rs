@@ -5,7 +5,7 @@ use doorbell_core::units::Bytes;
 
 use super::check::{Checked, check_reliable, refuse};
 use super::check_hosts::check_members;
-use super::{Aggregate, AggregatePlan, Op, Program, Scenario, SumOrder};
+use super::{Adder, Aggregate, AggregatePlan, Initiator, Memory, Op, Program, Scenario, SumOrder};
 use crate::profile::Profile;
 use crate::quantity::Unit;
 
@@ -26,10 +26,76 @@ pub(super) fn check_aggregate(
         let text = "an aggregation has shared receive queues of its own".to_owned();
         return refuse("srq", text, "leave [srq] out; `aggregate.pool` is their depth");
     }
+    check_adder(p, a, &path)?;
     check_training(p, a, &path)?;
     check_plan(p, a, &path)?;
     check_bytes(p, a, &path)?;
+    check_sparse(p, a, &path)?;
     check_method(s, p, a, &path)
+}
+
+/// Who adds has the memory, and knows what has come.
+fn check_adder(p: &Program, a: &Aggregate, path: &impl Fn(&str) -> String) -> Checked {
+    let (by_gpu, in_gpu) = (p.initiator == Initiator::Gpu, p.memory == Memory::Gpu);
+    if by_gpu && !in_gpu {
+        let text = "a GPU that adds in host memory".to_owned();
+        return refuse(path("memory"), text, "write `memory = \"gpu\"`");
+    }
+    match a.reduce_on {
+        Some(Adder::Gpu) if !in_gpu => {
+            let text = "`reduce_on = \"gpu\"`, and the vectors are in host memory".to_owned();
+            refuse(path("aggregate.reduce_on"), text, "write `memory = \"gpu\"`")
+        }
+        Some(Adder::Cpu) if by_gpu => {
+            let text = "`reduce_on = \"cpu\"`, and a GPU polls".to_owned();
+            refuse(path("aggregate.reduce_on"), text, "write `initiator = \"cpu\"`")
+        }
+        Some(Adder::Cpu) if in_gpu => {
+            let text = "`reduce_on = \"cpu\"`, and the vectors are in a GPU's memory".to_owned();
+            refuse(path("aggregate.reduce_on"), text, "write `memory = \"host\"`")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Most bytes of sums that are kept to compare with.
+const MAX_SUMS: Bytes = Bytes(256 << 20);
+
+/// Sparse vectors cannot be added on the way: only some plans and keys have a meaning.
+fn check_sparse(p: &Program, a: &Aggregate, path: &impl Fn(&str) -> String) -> Checked {
+    let Some(top) = a.top_k.map(|k| k.value()) else { return Ok(()) };
+    let elements = p.size.0.0 / a.element.arithmetic().element_bytes();
+    if top > elements {
+        let text = format!("the largest {top} of {elements} elements");
+        return refuse(path("aggregate.top_k"), text, "at most all elements of `size`");
+    }
+    if !matches!(a.plan, AggregatePlan::Direct | AggregatePlan::TwoHop) {
+        let text = format!("sparse vectors in the plan `{}`", a.plan.word());
+        return refuse(path("aggregate.plan"), text, "`direct` or `two-hop`");
+    }
+    let given = [
+        ("op", p.op != Op::Write, "write `op = \"write\"`"),
+        ("aggregate.aggregators", a.aggregators.value() > 1, "leave it out: all hosts add"),
+        ("aggregate.lanes", a.lanes.is_some(), "leave it out: all hosts add"),
+        ("aggregate.order", a.order != SumOrder::Fixed, "leave it out: ranks are in order"),
+        ("aggregate.broadcast", !a.broadcast, "leave it out: all hosts get all vectors"),
+        ("aggregate.training", a.training.is_some(), "leave it out, or `top_k`"),
+        ("aggregate.goes_on", a.goes_on, "leave it out, or `top_k`"),
+        ("initiator", p.initiator != Initiator::Cpu, "write `initiator = \"cpu\"`"),
+        ("memory", p.memory == Memory::Gpu, "write `memory = \"host\"`: a core chooses"),
+    ];
+    if let Some((key, _, help)) = given.iter().find(|(_, given, _)| *given) {
+        let word = key.rsplit('.').next().unwrap_or(key);
+        let text = format!("`{word}` has no such use with `top_k`");
+        return refuse(path(key), text, *help);
+    }
+    let all = u128::from(p.size.0.0) * u128::from(p.iterations.value());
+    if all > u128::from(MAX_SUMS.0) {
+        let text = format!("{all} B of sums to compare with");
+        let help = format!("`iterations` times `size` of at most {}", MAX_SUMS.print());
+        return refuse(path("iterations"), text, help);
+    }
+    Ok(())
 }
 
 /// Most rounds of a program.

@@ -5,7 +5,7 @@ use doorbell_core::units::Bytes;
 
 use super::check::{Checked, check_reliable, refuse};
 use super::check_hosts::check_members;
-use super::{AllToAll, Program, Scenario};
+use super::{AllToAll, Initiator, Memory, Program, Scenario};
 use crate::profile::Profile;
 use crate::quantity::Unit;
 
@@ -27,6 +27,7 @@ pub(super) fn check_all_to_all(
         let text = "an exchange has shared receive queues of its own".to_owned();
         return refuse("srq", text, "leave [srq] out");
     }
+    check_memory(p, &path)?;
     let (size, chunk) = (p.size.0, a.chunk.0);
     if size == Bytes(0) {
         let text = "nothing to exchange".to_owned();
@@ -47,6 +48,24 @@ pub(super) fn check_all_to_all(
         return refuse(path("all_to_all.gather"), text, "lower it, or raise `nic.max_sge`");
     }
     check_tokens(p, a, path)
+}
+
+/// Completions come into the memory of who polls. In front of bytes that go to another memory they
+/// say nothing.
+fn check_memory(p: &Program, path: &impl Fn(&str) -> String) -> Checked {
+    let (by_gpu, in_gpu) = (p.initiator == Initiator::Gpu, p.memory == Memory::Gpu);
+    let (text, help) = match (by_gpu, in_gpu) {
+        (false, true) => (
+            "a core polls, and the bytes are on another way to a GPU's memory when it is told",
+            "write `initiator = \"gpu\"`, or leave `memory` out",
+        ),
+        (true, false) => (
+            "a GPU polls, and the bytes are on another way to host memory when it is told",
+            "write `memory = \"gpu\"`, or leave `initiator` out",
+        ),
+        _ => return Ok(()),
+    };
+    refuse(path("memory"), text.to_owned(), help)
 }
 
 fn check_tokens(p: &Program, a: &AllToAll, path: impl Fn(&str) -> String) -> Checked {

@@ -1,6 +1,6 @@
 //! Contradictions of `kind = "flows"`.
 
-use doorbell_core::units::{Bytes, Span};
+use doorbell_core::units::{Bytes, Span, Time};
 
 use super::check::{Checked, check_reliable, refuse};
 use super::check_congestion::fastest_port;
@@ -9,6 +9,7 @@ use super::flow_file::MAX_FLOW_BYTES;
 use super::{Flows, Op, Pattern, Program, Scenario};
 use crate::profile::Profile;
 use crate::quantity::Unit;
+use crate::run::epoch;
 
 /// Refuses flows that cannot be.
 pub(super) fn check_flows(
@@ -79,10 +80,25 @@ fn check_keys(flows: &Flows, path: &impl Fn(&str) -> String) -> Checked {
     Ok(())
 }
 
+/// Keys of the program that say who sends, where the pattern says it.
+fn check_idle(p: &Program, flows: &Flows, path: &impl Fn(&str) -> String) -> Checked {
+    let listed = flows.pattern == Pattern::Trace;
+    let idle = [
+        ("host", listed && p.host.value() != 0),
+        ("hosts", listed && p.hosts.value() != 1),
+        ("peer", flows.pattern != Pattern::Incast && p.peer != super::program::peer_one()),
+    ];
+    let Some((key, _)) = idle.iter().find(|(_, idle)| *idle) else { return Ok(()) };
+    let text = format!("`{key}` has no use in the pattern `{}`", flows.pattern.word());
+    let help = if listed { "leave it out: the list names hosts" } else { "leave it out" };
+    refuse(path(key), text, help)
+}
+
 /// The hosts that take part are there, and there are enough of them.
 fn check_who(s: &Scenario, p: &Program, flows: &Flows, path: &impl Fn(&str) -> String) -> Checked {
     let all = s.topology.hosts.value();
     let (first, n, peer) = (p.host.value(), p.hosts.value(), p.peer.value());
+    check_idle(p, flows, path)?;
     if flows.pattern == Pattern::Trace {
         return Ok(());
     }
@@ -134,7 +150,43 @@ fn check_nic(
     }
 }
 
-/// A flow ends before the run does, at the rate of the fastest port of a host.
+/// When flows begin to start, and when the run ends, in words: it begins with the connecting of
+/// queue pairs.
+fn times(s: &Scenario, profile: &Profile, flows: &Flows) -> (Span, String) {
+    let zero = epoch(profile.port.bootstrap_latency).since(Time::ZERO);
+    let (end, zero_text) = (s.run.limit.0.print(), zero.print());
+    let ends = format!("the run ends at {end}, {zero_text} of which connect queue pairs");
+    (zero + flows.start.0, ends)
+}
+
+/// Each flow of a list starts and ends before the run does, at the rate of the fastest port of a
+/// host.
+pub(super) fn check_list(
+    s: &Scenario,
+    profile: &Profile,
+    flows: &Flows,
+    path: impl Fn(&str) -> String,
+) -> Checked {
+    let (first, ends) = times(s, profile, flows);
+    let rate = if flows.lines.is_empty() { None } else { fastest_port(s, profile) };
+    for (n, flow) in (1..).zip(flows.lines.iter()) {
+        let start = first + Span::from_ps(flow.start_ps);
+        let least = rate.map_or(Span::ZERO, |rate| rate.time_for(flow.bytes));
+        if start + least > s.run.limit.0 {
+            let text = format!(
+                "flow {n} of the list has {}, starts at {} and takes {}, and {ends}",
+                Bytes(flow.bytes).print(),
+                Span::from_ps(flow.start_ps).print(),
+                least.print(),
+            );
+            return refuse(path("flows.file"), text, "shorten the list, or raise `run.limit`");
+        }
+    }
+    Ok(())
+}
+
+/// Flows start before the run ends, and each could end by then, at the rate of the fastest port of
+/// a host.
 fn check_time(
     s: &Scenario,
     profile: &Profile,
@@ -143,6 +195,15 @@ fn check_time(
     path: &impl Fn(&str) -> String,
 ) -> Checked {
     let (size, limit) = (p.size.0.0, s.run.limit.0);
+    let (first, ends) = times(s, profile, flows);
+    if first >= limit {
+        let text = format!("flows start at {}, and {ends}", flows.start.0.print());
+        return refuse(path("flows.start"), text, "lower `start`, or raise `run.limit`");
+    }
+    if flows.duration.is_some_and(|d| first + d.0 > limit) {
+        let text = format!("flows go on starting for that long, and {ends}");
+        return refuse(path("flows.duration"), text, "lower `duration`, or raise `run.limit`");
+    }
     if flows.pattern == Pattern::Trace || flows.sizes.is_some() {
         return Ok(());
     }

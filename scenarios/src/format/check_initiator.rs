@@ -3,7 +3,7 @@
 use doorbell_core::units::Bytes;
 
 use super::check::{Checked, Given, refuse};
-use super::{Fallback, Initiator, Memory, Program, ProgramKind, RingMode};
+use super::{Fallback, Initiator, Memory, Poll, Program, ProgramKind, RingMode};
 use crate::profile::Profile;
 
 pub(super) fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> Checked {
@@ -13,7 +13,7 @@ pub(super) fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> 
     }
     check_fallback(profile, p, given)?;
     check_shared(p, given)?;
-    check_proxy(profile, p, given)?;
+    check_proxy(p, given)?;
     if given.has("ring_by") && p.initiator != Initiator::Gpu {
         let text = "`ring_by` is about GPU threads, and the initiator is a CPU".to_owned();
         return refuse(given.path("ring_by"), text, "write `initiator = \"gpu\"`");
@@ -21,6 +21,11 @@ pub(super) fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> 
     if given.has("ring_by") && p.kind != ProgramKind::Produce {
         let text = format!("`ring_by` has no use in `{}`", p.kind.word());
         return refuse(given.path("ring_by"), text, "`batch` says how many messages a ring has");
+    }
+    let sleeps = p.poll == Poll::Event && p.initiator == Initiator::Gpu;
+    if given.has("poll") && sleeps && p.fallback == Fallback::Refuse {
+        let text = "`poll = \"event\"` of a GPU: its threads cannot sleep".to_owned();
+        return refuse(given.path("poll"), text, "leave it out: they look all the time");
     }
     if given.has("numa") && p.initiator == Initiator::Gpu {
         let text = "`numa` is about CPU cores, and the initiator is a GPU".to_owned();
@@ -47,15 +52,17 @@ pub(super) fn check_initiator(profile: &Profile, p: &Program, given: &Given) -> 
 
 /// Where the device takes no doorbell of a GPU, nobody posts in its place unasked.
 fn check_fallback(profile: &Profile, p: &Program, given: &Given) -> Checked {
-    if p.fallback == Fallback::CpuProxy && p.initiator != Initiator::Gpu {
+    if p.fallback != Fallback::Refuse && p.initiator != Initiator::Gpu {
         let text = "`fallback` is about a GPU that posts, and the initiator is another".to_owned();
         return refuse(given.path("fallback"), text, "write `initiator = \"gpu\"`");
     }
     if p.fallback == Fallback::CpuProxy && p.kind != ProgramKind::Produce {
         let text = format!("`fallback = \"cpu-proxy\"` in `{}`", p.kind.word());
-        return refuse(given.path("fallback"), text, "only `produce` has a proxy");
+        let help = "only `produce` has a proxy: write `fallback = \"cpu\"`";
+        return refuse(given.path("fallback"), text, help);
     }
-    if p.initiator != Initiator::Gpu || profile.nic.gpu_doorbell || p.falls_back(profile) {
+    let refused = p.initiator == Initiator::Gpu && !profile.nic.gpu_doorbell;
+    if !refused || p.falls_back(profile).is_some() {
         return Ok(());
     }
     let text = format!("the device of profile \"{}\" takes no doorbell of a GPU", profile.name);
@@ -65,8 +72,8 @@ fn check_fallback(profile: &Profile, p: &Program, given: &Given) -> Checked {
              \"nic.gpu_doorbell\" = true in [settings] for a device that does"
         }
         _ => {
-            "write `initiator = \"cpu\"`, or \"nic.gpu_doorbell\" = true in [settings] for a \
-             device that does"
+            "write `fallback = \"cpu\"` for a core that runs it in its place, or \
+             \"nic.gpu_doorbell\" = true in [settings] for a device that does"
         }
     };
     refuse(given.path("initiator"), text, help)
@@ -89,10 +96,9 @@ fn check_shared(p: &Program, given: &Given) -> Checked {
 }
 
 /// Keys of a proxy need one, be it as a fallback.
-fn check_proxy(profile: &Profile, p: &Program, given: &Given) -> Checked {
-    let proxy = p.initiator == Initiator::CpuProxy || p.falls_back(profile);
+fn check_proxy(p: &Program, given: &Given) -> Checked {
     // A fallback that is not needed has no proxy, and keeps its keys for where it is.
-    let may = proxy || p.fallback == Fallback::CpuProxy;
+    let may = p.initiator == Initiator::CpuProxy || p.fallback == Fallback::CpuProxy;
     let produce = p.kind == ProgramKind::Produce;
     let asked =
         [("proxy_work", p.proxy_work.is_some()), ("poll_interval", p.poll_interval.is_some())];

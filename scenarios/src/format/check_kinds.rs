@@ -61,7 +61,7 @@ const PRODUCE: &[&str] = &["per_round", "work", "proxy_work", "slots"];
 
 /// Keys of members that meet in rounds, each on a host of its own.
 const MEMBERS: &[&str] =
-    &["initiator", "gpu", "numa", "size", "iterations", "interval", "poll", "memory"];
+    &["initiator", "fallback", "gpu", "numa", "size", "iterations", "interval", "poll", "memory"];
 
 /// The keys that a kind has beside those of every kind.
 const fn keys(kind: ProgramKind) -> &'static [&'static [&'static str]] {
@@ -227,6 +227,10 @@ fn check_produce(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Ch
             let text = format!("`per_round` is {round}, and `{key}` is {most}");
             return refuse(path("per_round"), text, "lower it, or raise the other");
         }
+    }
+    if p.qps.value() > 1 {
+        let text = format!("{} queue pairs of a producer", p.qps.value());
+        return refuse(path("qps"), text, "it posts on one: raise `threads`, or leave it out");
     }
     if !p.iterations.value().is_multiple_of(round) {
         let text = format!("{} messages are no whole rounds of {round}", p.iterations.value());

@@ -3,8 +3,9 @@
 use doorbell_core::policy::PaceConfig;
 use doorbell_core::units::Bytes;
 
-use super::check::{Checked, check_granted, check_name, check_op, refuse};
+use super::check::{Checked, Given, check_granted, check_name, check_op, refuse};
 use super::{Fence, Lane, Program, QpKind, Scenario, Spread};
+use crate::profile::Profile;
 use crate::quantity::Unit;
 use crate::workloads::connect::{MAX_LANES, MAX_QPS_OF_LANE};
 
@@ -70,6 +71,30 @@ pub(super) fn check_lanes(s: &Scenario, p: &Program, path: impl Fn(&str) -> Stri
         burst(lane.pace.is_some(), size, lane.burst.map(|b| b.0), at("burst"))?;
     }
     Ok(())
+}
+
+/// The lanes of a thread have one completion queue, with an entry for each work request that may
+/// be outstanding.
+pub(super) fn check_entries(
+    s: &Scenario,
+    profile: &Profile,
+    p: &Program,
+    given: &Given,
+) -> Checked {
+    let depth = s.qp.sq_depth.value();
+    let entries = |l: &Lane| {
+        let window = l.window.or(p.window).map_or(depth, |w| w.value());
+        l.qps.map_or(p.qps.value(), |n| n.value()) * window
+    };
+    let need: u64 = p.all_lanes().iter().map(entries).sum();
+    let most = s.qp.cq_depth.map_or(profile.nic.max_cq_depth, |d| d.value());
+    if need <= most {
+        return Ok(());
+    }
+    let key = if s.qp.cq_depth.is_some() { "qp.cq_depth" } else { "nic.max_cq_depth" };
+    let text = format!("{need} work requests may be outstanding, and `{key}` is {most}");
+    let at = if p.lanes.is_empty() { "qps" } else { "lanes" };
+    refuse(given.path(at), text, "fewer `qps`, or a smaller `window`")
 }
 
 fn check_lane(s: &Scenario, p: &Program, i: usize, at: impl Fn(&str) -> String) -> Checked {

@@ -1,11 +1,11 @@
 //! Contradictions of the switches: keys without a use, thresholds above buffers.
 
-use doorbell_sim::fabric::{ConfigError, EcnError, Fabric};
+use doorbell_sim::fabric::{ConfigError, EcnError, Fabric, FabricConfig};
 
 use super::check::{Checked, refuse, refuse_both};
 use super::{Scenario, SharingMode, StormMode, Switch, SwitchMode, TopologyKind, TrafficClass};
 use crate::profile::Profile;
-use crate::run::network::network_of;
+use crate::run::network::{least_buffer, network_of};
 
 /// Least pause time of pauses that are renewed: half of it is the time of the frame, which has 64
 /// bytes and 20 around them, or 1.3 quanta of 512 bits.
@@ -33,7 +33,7 @@ pub(super) fn check_switch(s: &Scenario, profile: &Profile) -> Checked {
         .or_else(|w| refuse(w.path, w.message, w.help).map(|()| unreachable!("it is refused")))?;
     match Fabric::new(&config, 0) {
         Ok(_) => Ok(()),
-        Err(error) => refuse_config(switch, pfc, &error),
+        Err(error) => refuse_config(switch, (&config, pfc), &error),
     }
 }
 
@@ -57,6 +57,7 @@ fn check_keys(switch: &Switch, pfc: bool) -> Checked {
         ("headroom", switch.headroom.is_some()),
         ("xoff", switch.xoff.is_some()),
         ("xon", switch.xon.is_some()),
+        ("serve", switch.serve.is_some()),
         ("reaction", switch.reaction.is_some()),
         ("quanta", switch.quanta.is_some()),
         ("lapse", switch.lapse),
@@ -184,7 +185,11 @@ const fn wrong_key(error: EcnError) -> &'static str {
     }
 }
 
-fn refuse_config(switch: &Switch, pfc: bool, error: &ConfigError) -> Checked {
+fn refuse_config(
+    switch: &Switch,
+    (config, pfc): (&FabricConfig, bool),
+    error: &ConfigError,
+) -> Checked {
     let (path, help) = match error {
         ConfigError::NothingShared { taken, .. } => {
             let own = switch.headroom.is_some_and(|h| h.0.is_some());
@@ -196,9 +201,11 @@ fn refuse_config(switch: &Switch, pfc: bool, error: &ConfigError) -> Checked {
             let less = if key == "buffer" { String::new() } else { format!(", or less `{key}`") };
             (format!("switch.{key}"), format!("write `buffer` of more than {taken}B{less}"))
         }
-        ConfigError::BufferTooSmall { needed, .. } => {
+        ConfigError::BufferTooSmall { node, needed, .. } => {
             let table = if pfc { "switch" } else { "topology" };
-            (format!("{table}.buffer"), format!("at least {needed}B"))
+            let needed = u64::from(*needed);
+            let least = least_buffer(config, *node, needed).unwrap_or(needed);
+            (format!("{table}.buffer"), format!("at least {least}B"))
         }
         ConfigError::ShareTooSmall { .. } => {
             let (key, help) = match switch {
@@ -218,14 +225,19 @@ fn refuse_config(switch: &Switch, pfc: bool, error: &ConfigError) -> Checked {
             let key = wrong_key(*error);
             (format!("switch.exception.{exception}.ecn.{key}"), format!("change `{key}`"))
         }
-        ConfigError::Ecn { class, error } => {
+        ConfigError::Ecn { class, switch: at, error } => {
             let key = wrong_key(*error);
             let own = switch.class.get(usize::from(*class)).is_some_and(|c| c.ecn.is_some());
             let path = match own {
                 true => format!("switch.class.{class}.ecn.{key}"),
                 false => format!("switch.ecn.{key}"),
             };
-            (path, format!("change `{key}`"))
+            let other = at.map_or(String::new(), |at| {
+                format!(
+                    ", or give the switch another curve: [[switch.exception]] at = \"switch{at}\""
+                )
+            });
+            (path, format!("change `{key}`{other}"))
         }
         _ => ("switch".to_owned(), "change it".to_owned()),
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::check::check;
+use super::check::{check, check_lists};
 use super::flow_file::read_all;
 use super::load::{Changes, Loaded, shown};
 use super::sweep::scalar;
@@ -103,6 +103,7 @@ fn point(
     scenario.qp.keep_defaults_within(&profile, |key| gives(&tree, "qp", key));
     check(&scenario, &profile, &tree)?;
     read_all(&mut scenario, &tree, &loaded.directory)?;
+    check_lists(&scenario, &profile, &tree)?;
     let point = Point {
         index,
         seed: scenario.seed.value(),

@@ -39,7 +39,28 @@ fn a_device_without_gpu_doorbells_is_no_matter_of_silence() {
     assert!(expanded(GPU, &[unable, "program.0.initiator=cpu-proxy"]).is_ok());
     let latency = GPU.replace("produce", "latency");
     assert!(expanded(&latency, &[]).is_ok());
-    says(&latency, &[unable], message, "write `initiator = \"cpu\"`");
+    says(&latency, &[unable], message, "write `fallback = \"cpu\"`");
+    for text in [GPU, &latency] {
+        assert!(expanded(text, &[unable, "program.0.fallback=cpu"]).is_ok());
+    }
+    let cpu = ["program.0.fallback=cpu", "program.0.initiator=cpu"];
+    let other = "`fallback` is about a GPU that posts, and the initiator is another";
+    says(&latency, &cpu, other, "initiator = \"gpu\"");
+}
+
+#[test]
+fn threads_of_a_gpu_do_not_sleep() {
+    let event = "program.0.poll=event";
+    says(GPU, &[event], "`poll = \"event\"` of a GPU: its threads cannot sleep", "leave it out");
+    assert!(expanded(GPU, &["program.0.poll=busy"]).is_ok());
+    assert!(expanded(GPU, &[event, "program.0.fallback=cpu-proxy"]).is_ok(), "of the proxy");
+    assert!(expanded(GPU, &[event, "program.0.initiator=cpu"]).is_ok());
+}
+
+#[test]
+fn a_producer_posts_on_one_queue_pair() {
+    says(GPU, &["program.0.qps=2"], "2 queue pairs of a producer", "raise `threads`");
+    assert!(expanded(GPU, &["program.0.qps=1"]).is_ok());
 }
 
 #[test]
@@ -48,7 +69,7 @@ fn a_fallback_needs_a_gpu_and_a_kind_with_a_proxy() {
     let other = "`fallback` is about a GPU that posts, and the initiator is another";
     says(GPU, &[fallback, "program.0.initiator=cpu"], other, "initiator = \"gpu\"");
     let latency = GPU.replace("produce", "latency");
-    says(&latency, &[fallback], "`fallback = \"cpu-proxy\"` in `latency`", "only `produce`");
+    says(&latency, &[fallback], "`fallback = \"cpu-proxy\"` in `latency`", "\"cpu\"");
     // What a proxy cannot do, a fallback cannot either.
     assert!(expanded(GPU, &[fallback, "program.0.threads=13"]).is_ok());
     says(GPU, &[fallback, "program.0.threads=14"], "a proxy for 14 producers", "at most 13");

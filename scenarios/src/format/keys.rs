@@ -12,7 +12,7 @@ use crate::quantity::Unit;
 use crate::run::congestion::{Keys, settings};
 
 /// Tables of the page: how a file writes them, and their name in the schema.
-pub(crate) const TABLES: [(&str, &str); 14] = [
+pub(crate) const TABLES: [(&str, &str); 15] = [
     ("[topology]", "Topology"),
     ("[topology.credits]", "Credits"),
     ("[[topology.credits.change]]", "CreditChange"),
@@ -27,6 +27,7 @@ pub(crate) const TABLES: [(&str, &str); 14] = [
     ("flows, of a program", "Flows"),
     ("lanes, of a program", "Lane"),
     ("transfer, of a program", "Transfer"),
+    ("[tune]", "Tune"),
 ];
 
 /// Longest line.
@@ -35,8 +36,8 @@ const WIDTH: usize = 100;
 const HEAD: &str = "\
 # Keys of the network
 
-Every key of `[topology]`, `[switch]`, `[congestion]`, `flows`, `lanes` and `transfer`, with its
-unit, what holds without it, and what raising it does. Sizes are written as `\"4KiB\"` or
+Every key of `[topology]`, `[switch]`, `[congestion]`, `flows`, `lanes`, `transfer` and `[tune]`,
+with its unit, what holds without it, and what raising it does. Sizes are written as `\"4KiB\"` or
 `\"400KB\"`, times as `\"2us\"`, rates as `\"100Gbps\"`, lengths as `\"20m\"`, shares as
 `\"1/16\"`, `\"5%\"` or a number. This page is made of the definitions in the code: `doorbell
 schema keys > docs/keys.md`. How they work together: [fabric.md](fabric.md), [flows.md](flows.md).
@@ -126,6 +127,9 @@ fn value(schema: &Json, of: &Json) -> String {
         Json::Array(types) => types.iter().filter_map(Json::as_str).collect(),
         one => one.as_str().into_iter().collect(),
     };
+    if types.contains(&"object") {
+        return "table".to_owned();
+    }
     match (types.contains(&"integer"), types.contains(&"boolean"), types.contains(&"number")) {
         (true, ..) => format!("{} to {}", of["minimum"], of["maximum"]),
         (_, true, _) => "true or false".to_owned(),

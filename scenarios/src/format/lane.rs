@@ -59,7 +59,8 @@ pub struct Lane {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Positive<BitRate>>,
     /// Bytes that may go at once after a pause, with `pace`; without it one message. Higher: bursts
-    /// pass unhindered, and the queues in front of the receiver must hold them.
+    /// pass unhindered, and the queues in front of the receiver must hold them. A batch never
+    /// gathers more: what is staged goes when the next message waits for its pace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<Positive<Bytes>>,
 }

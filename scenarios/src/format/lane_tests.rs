@@ -46,6 +46,46 @@ fn a_pace_and_its_burst() {
 }
 
 #[test]
+fn a_delay_needs_a_batch_of_any_lane() {
+    let lanes = |first: u32, second: u32| {
+        let list =
+            format!("[{{ name = 'a', batch = {first} }}, {{ name = 'b', batch = {second} }}]");
+        format!("{RATE}lanes = {list}\nbatch_delay = '3us'")
+    };
+    good(&lanes(1, 2));
+    refused(&lanes(1, 1), "9:15", "waits for a batch to fill", "raise `batch`");
+    good(&format!("{RATE}batch = 2\nlanes = [{{ name = 'a' }}]\nbatch_delay = '3us'"));
+    let one =
+        format!("{RATE}batch = 2\nlanes = [{{ name = 'a', batch = 1 }}]\nbatch_delay = '3us'");
+    refused(&one, "10:15", "waits for a batch to fill", "raise `batch`");
+}
+
+/// 128 work requests for each queue pair, and the profile's largest completion queue has 2^22.
+#[test]
+fn the_completion_queue_holds_what_all_lanes_have_outstanding() {
+    let of = |more: &str| {
+        let text = format!("{HEAD}{RATE}{more}\n").replace("= 64", "= 128\ncq_depth = 160");
+        let wide = text.replace("cq_depth = 160\n", "");
+        (expanded(&text, &[]).map(drop), expanded(&wide, &[]).map(drop))
+    };
+    let says = |e: InputError, text: &str| {
+        assert!(e.message().contains(text), "{e}");
+        assert!(e.remedy().unwrap_or("").contains("a smaller `window`") && e.origin().is_some());
+    };
+    assert!(of("spread = 'ordered'\nqps = 32768").1.is_ok());
+    let e = of("spread = 'ordered'\nqps = 32769").1.unwrap_err();
+    says(e, "4194432 work requests may be outstanding, and `nic.max_cq_depth` is 4194304");
+    assert!(of("spread = 'ordered'\nqps = 32769\nwindow = 32").1.is_ok());
+    let lanes =
+        |window| of(&format!("lanes = [{{ name = 'a', window = {window} }}, {{ name = 'b' }}]"));
+    assert!(lanes(32).0.is_ok() && lanes(33).1.is_ok());
+    says(
+        lanes(33).0.unwrap_err(),
+        "161 work requests may be outstanding, and `qp.cq_depth` is 160",
+    );
+}
+
+#[test]
 fn what_does_not_go_with_lanes() {
     for key in ["pace = '1Gbps'", "spread = 'round-robin'", "lanes = [{ name = 'a' }]"] {
         let with = |other: &str| format!("{RATE}{key}\n{other}");

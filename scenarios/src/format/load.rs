@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::expect_check::check_expectations;
 use super::paths::resolve;
 use super::sweep::axes;
-use super::{Axis, Expect, Variant};
+use super::tune::plan;
+use super::{Axis, Expect, TunePlan, Variant};
 use crate::input::{
     InputError, Key, Node, Origin, Path, Source, Table, Value, read_file, suggestion,
 };
@@ -45,6 +46,8 @@ pub struct Loaded {
     pub directory: PathBuf,
     /// Axes of the sweep, without those that the command line fixes.
     pub axes: Vec<Axis>,
+    /// What `doorbell tune` looks for, if the file says so.
+    pub tune: Option<TunePlan>,
     /// Expectations.
     pub expects: Vec<Expect>,
     /// Axes that the command line fixes, by their names.
@@ -65,6 +68,20 @@ impl Loaded {
         let last = axis.path.last();
         let same = self.axes.iter().filter(|a| a.path.last() == last).count();
         if same == 1 { last } else { shown(&axis.path) }
+    }
+}
+
+impl Loaded {
+    /// Gives these keys their values, where the command line does not, and ends the sweep over
+    /// them.
+    pub(crate) fn hold(&mut self, changes: Vec<Change>) {
+        changes.iter().for_each(|change| fix_axis(self, &change.path));
+        self.sets.splice(..0, changes);
+    }
+
+    /// Whether this key has one value by [`hold`](Self::hold) or the command line.
+    pub(crate) fn holds(&self, path: &Path) -> bool {
+        self.sets.iter().any(|change| change.path == *path)
     }
 }
 
@@ -118,12 +135,14 @@ pub(crate) fn load_node(
     };
     let variant = table.remove("variant");
     let sweep = table.remove("sweep");
+    let tune = table.remove("tune");
     let expect = table.remove("expect");
     flatten_settings(table)?;
     let mut loaded = Loaded {
         source,
         directory,
         axes: Vec::new(),
+        tune: None,
         expects: Vec::new(),
         fixed_axes: Vec::new(),
         base,
@@ -139,6 +158,9 @@ pub(crate) fn load_node(
             axis.path = resolve(&axis.path).map_err(|e| e.at(&axis.key.origin))?;
         }
         refuse_doubles(&loaded.axes)?;
+    }
+    if let Some((_, node)) = &tune {
+        loaded.tune = Some(plan(&loaded, node)?);
     }
     if let Some((_, node)) = &expect {
         loaded.expects = node.read()?;
@@ -185,7 +207,7 @@ fn read_variants(node: &Node) -> Result<Vec<Changes>, InputError> {
     Ok(variants)
 }
 
-fn change(key: &Key, value: &Node) -> Result<Change, InputError> {
+pub(crate) fn change(key: &Key, value: &Node) -> Result<Change, InputError> {
     let path = Path::parse(&key.name).and_then(|p| resolve(&p)).map_err(|e| e.at(&key.origin))?;
     Ok(Change { path, key_at: key.origin.clone(), value: value.clone() })
 }

@@ -47,6 +47,7 @@ mod sweep;
 mod switch;
 mod topology;
 mod transfer;
+mod tune;
 mod tuner;
 mod variant;
 
@@ -75,7 +76,7 @@ mod topology_tests;
 #[cfg(test)]
 mod transfer_tests;
 
-pub use aggregate::{Aggregate, AggregatePlan, Element, InsidePlan, SumOrder, Training};
+pub use aggregate::{Adder, Aggregate, AggregatePlan, Element, InsidePlan, SumOrder, Training};
 pub use all_to_all::{AllToAll, ExchangeRoute, Tokens};
 pub use congestion::{CnpScopeKind, Congestion, ControlKind, ParameterSet, RateScope};
 pub use expect::{
@@ -103,7 +104,7 @@ pub use state_step::{StateAttributes, StateStep, StepPsn};
 pub use sweep::{Axis, AxisSpec, MAX_POINTS, RangeSpec, Sweep};
 pub(crate) use sweep::{axes, scalar};
 pub use switch::{
-    Ecn, EcnAt, EcnException, HeadroomText, SharingMode, StormMode, Switch, TrafficClass,
+    Ecn, EcnAt, EcnException, HeadroomText, ServeMode, SharingMode, StormMode, Switch, TrafficClass,
 };
 pub(crate) use topology::MAX_LINKS;
 pub use topology::{
@@ -111,5 +112,7 @@ pub use topology::{
     TopologyRoute,
 };
 pub use transfer::{Transfer, TransferPath};
+pub use tune::{Tune, TunePlan};
+pub(crate) use tune::{check_knobs, variant};
 pub use tuner::TunerTable;
 pub use variant::Variant;

@@ -21,8 +21,8 @@ pub(crate) const CHANGEABLE: [&str; 14] = [
     "fault",
 ];
 
-/// Keys that may not: they are what does the changing, or what is compared with.
-pub(crate) const FIXED: [&str; 3] = ["variant", "sweep", "expect"];
+/// Keys that may not: they are what does the changing, what is sought, or what is compared with.
+pub(crate) const FIXED: [&str; 4] = ["variant", "sweep", "tune", "expect"];
 
 /// `record` changes what is recorded, never the run; it stands alone so that the list above
 /// names what makes a difference.

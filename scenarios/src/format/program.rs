@@ -152,7 +152,7 @@ pub struct Program {
     /// Rights of the region of the posting host; without it, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Vec<Right>>,
-    /// Rights of the region that the peer offers; without it, all.
+    /// Rights of the regions that the peer offers and receives into; without it, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_access: Option<Vec<Right>>,
     /// Receives that the peer posts for sends.
@@ -179,7 +179,8 @@ pub struct Program {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Positive<BitRate>>,
     /// Bytes that may go at once after a pause, with `pace`; without it one message. Higher: bursts
-    /// pass unhindered, and the queues in front of the receiver must hold them.
+    /// pass unhindered, and the queues in front of the receiver must hold them. A batch never
+    /// gathers more: what is staged goes when the next message waits for its pace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<Positive<Bytes>>,
     /// Classes of messages with queue pairs of their own, of `bandwidth` and `message-rate`.
@@ -286,10 +287,16 @@ impl Program {
 }
 
 impl Program {
-    /// Whether a core posts in the place of the GPU, since the device takes no doorbell of it.
-    pub fn falls_back(&self, profile: &Profile) -> bool {
-        let gpu = self.initiator == Initiator::Gpu && self.kind == ProgramKind::Produce;
-        gpu && self.fallback == Fallback::CpuProxy && !profile.nic.gpu_doorbell
+    /// Who posts in the place of the GPU, since the device takes no doorbell of it.
+    pub fn falls_back(&self, profile: &Profile) -> Option<Initiator> {
+        if self.initiator != Initiator::Gpu || profile.nic.gpu_doorbell {
+            return None;
+        }
+        match self.fallback {
+            Fallback::CpuProxy if self.kind == ProgramKind::Produce => Some(Initiator::CpuProxy),
+            Fallback::Refuse | Fallback::CpuProxy => None,
+            Fallback::Cpu => Some(Initiator::Cpu),
+        }
     }
 
     /// Whether the switches say which hosts are together.
@@ -373,6 +380,17 @@ pub enum Initiator {
     CpuProxy,
 }
 
+impl Initiator {
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::CpuProxy => "cpu-proxy",
+        }
+    }
+}
+
 /// What becomes of a GPU's posting where the device takes no doorbell of it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -382,6 +400,8 @@ pub enum Fallback {
     Refuse,
     /// A CPU core posts for the GPU (`produce` only), and the report says so.
     CpuProxy,
+    /// A CPU core runs the whole program, with its data where it is, and the report says so.
+    Cpu,
 }
 
 /// Socket of a core, seen from the NIC.

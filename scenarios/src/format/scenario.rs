@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::settings::SettingValue;
 use super::{
-    Congestion, Expect, Fault, LinkLayer, Program, Qp, Srq, Sweep, Switch, Topology, Variant,
+    Congestion, Expect, Fault, LinkLayer, Program, Qp, Srq, Sweep, Switch, Topology, Tune, Variant,
 };
 use crate::quantity::{Count, Positive};
 
@@ -75,6 +75,9 @@ pub struct Scenario {
     /// Values to try, by path; several make a grid.
     #[serde(default, skip_serializing)]
     pub sweep: Sweep,
+    /// What `doorbell tune` looks for.
+    #[serde(default, skip_serializing)]
+    pub tune: Option<Tune>,
     /// What the results must be.
     #[serde(default, skip_serializing)]
     pub expect: Vec<Expect>,

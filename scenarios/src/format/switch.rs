@@ -40,6 +40,11 @@ pub struct Switch {
     /// Lower: longer pauses, fewer frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xon: Option<Quantity<Bytes>>,
+    /// `pfc`: which packet of a class an output sends next; without it `arrival`: in each pause one
+    /// flow may get a burst more than another. With `inputs` equal flows share evenly, whatever the
+    /// buffer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serve: Option<ServeMode>,
     /// `pfc`: time from a pause frame's last bit until its receiver begins no more packets; without
     /// it the most that the standard allows at the link's rate. Longer: more headroom.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,6 +168,17 @@ pub enum SharingMode {
     Dynamic,
     /// Each has an equal part.
     Static,
+}
+
+/// Which packet of a class leaves next.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServeMode {
+    /// The one that came first: a FIFO for all inputs.
+    #[default]
+    Arrival,
+    /// One of each input that has some, by turns: virtual output queues.
+    Inputs,
 }
 
 /// What happens to a pause storm.

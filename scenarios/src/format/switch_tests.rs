@@ -2,13 +2,14 @@
 
 use doorbell_core::units::{Ratio, Span};
 use doorbell_sim::fabric::{
-    Buffering, EcnConfig, FabricConfig, Headroom, MarkAt, PauseAt, Service, SharedConfig, Sharing,
-    StormAction, Watchdog,
+    Buffering, EcnConfig, FabricConfig, Headroom, MarkAt, PauseAt, Serve, Service, SharedConfig,
+    Sharing, StormAction, Watchdog,
 };
 use doorbell_sim::wire::PortId;
 
 use crate::input::InputError;
 use crate::run::network::network_of;
+use crate::run::{Runner, Simulator};
 use crate::testing;
 
 /// Three hosts at a switch of this mode. `rest` begins at line 10, in `[switch]`.
@@ -62,8 +63,8 @@ fn refused(rest: &str, place: &str, message: &str, help: &str) {
 fn every_key_arrives_at_the_switch() {
     let c = good(
         "buffer = '4MB'\nalpha = '1/8'\nreserved = '1KB'\nheadroom = '40KB'\nxoff = '100KB'\n\
-         xon = '80KB'\nreaction = '500ns'\nquanta = 977\nlapse = true\nwatchdog = '10ms'\n\
-         storm = 'ignore'",
+         xon = '80KB'\nserve = 'inputs'\nreaction = '500ns'\nquanta = 977\nlapse = true\n\
+         watchdog = '10ms'\nstorm = 'ignore'",
     );
     let expected = SharedConfig {
         total_bytes: 4_000_000,
@@ -71,6 +72,7 @@ fn every_key_arrives_at_the_switch() {
         reserved_bytes: 1_000,
         headroom: Headroom::Bytes(40_000),
         pause_at: PauseAt::Fixed { xoff: 100_000, xon: 80_000 },
+        serve: Serve::Inputs,
         reaction: Some(Span::from_ns(500)),
         quanta: 977,
         lapse: true,
@@ -165,11 +167,13 @@ fn a_buffer_holds_the_largest_packet() {
 fn curves_go_up_and_end_in_the_buffer() {
     let ecn = |keys: &str| format!("buffer = '1MB'\n[switch.ecn]\n{keys}");
     // Headroom of three inputs, and the share of an output of all that is left.
-    good(&ecn("kmin = '532082B'\nkmax = '532082B'\npmax = 1"));
+    good(&ecn("kmin = '531951B'\nkmax = '531951B'\npmax = 1"));
     let text = "kmin must not be larger";
     refused(&ecn("kmin = '400001B'\nkmax = '400KB'"), "12:8", text, "change `kmin`");
-    let text = "a queue holds 532082 at most: lower kmax";
-    refused(&ecn("kmin = '1KB'\nkmax = '532083B'"), "13:8", text, "change `kmax`");
+    let text = "a queue holds 531951 at most: lower kmax";
+    let curve = ecn("kmin = '1KB'\nkmax = '531952B'");
+    refused(&curve, "13:8", text, "change `kmax`");
+    refused(&curve, "13:8", "class 0 at switch 0: ", "at = \"switch0\"");
     let text = "a chance of 11/10 (pmax): at most 1";
     refused(&ecn("pmax = '11/10'"), "12:8", text, "change `pmax`");
     // Of a class by itself, at its own place.
@@ -322,6 +326,7 @@ fn keys_of_a_shared_buffer_are_refused_elsewhere() {
         ("headroom = '40KB'", "10:12"),
         ("xoff = '100KB'", "10:8"),
         ("xon = '80KB'", "10:7"),
+        ("serve = 'arrival'", "10:9"),
         ("reaction = '500ns'", "10:12"),
         ("quanta = 7", "10:10"),
         ("lapse = true", "10:9"),
@@ -405,6 +410,7 @@ fn the_schema_has_every_key_with_a_description() {
                 "reaction",
                 "reserved",
                 "restore",
+                "serve",
                 "sharing",
                 "storm",
                 "watchdog",
@@ -426,6 +432,35 @@ fn the_schema_has_every_key_with_a_description() {
         for (key, of) in found {
             assert!(of["description"].is_string(), "{key}");
             assert!(page.contains(key.as_str()), "docs/fabric.md has nothing about `{key}`");
+        }
+    }
+}
+
+/// The formula is for the largest packet that ports send: of 4 KiB with the longest headers unless
+/// the profile says less, or counts other headers.
+#[test]
+fn headroom_follows_the_largest_packet_of_the_ports() {
+    let kept = |set: &[&str]| {
+        let all = ["settings.port.switch_forwarding=cut-through", "run.noise=off"];
+        let set: Vec<_> = all.iter().chain(set).copied().collect();
+        configs(&file("pfc", ""), &set).expect("good")[0].headrooms()[0].kept
+    };
+    let usual = kept(&[]);
+    assert_eq!(usual - kept(&["settings.port.max_mtu=1KiB"]), 2 * (4096 - 1024));
+    assert_eq!(usual - kept(&["settings.port.header_bytes=38B"]), 2 * (102 - 38));
+    assert_eq!(kept(&["settings.port.framing=200B"]) - usual, 2 * 200);
+}
+
+/// What is added to a packet may make it larger than any of real headers.
+#[test]
+fn a_packet_with_the_longest_additions_is_carried() {
+    let text = file("pfc", "").replace("'latency'", "'latency'\niterations = 2\nsize = '4KiB'");
+    for set in ["settings.port.header_bytes=256B", "settings.port.framing=256B"] {
+        for mode in ["pfc", "lossless", "tail-drop"] {
+            let text = text.replace("'pfc'", &format!("'{mode}'"));
+            let point = testing::expanded(&text, &[set]).expect("good").remove(0).point;
+            let o = Simulator.run(&point).expect("it runs");
+            assert_eq!(o.exit.reason, "", "{set}, {mode}");
         }
     }
 }

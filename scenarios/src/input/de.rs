@@ -311,7 +311,8 @@ mod tests {
         fails("shape = 3", "t.toml:1:9: wrong type: found a whole number", kinds);
         let text = "[shape]\nkind='circle'\nradius=2\nx=1";
         fails(text, "t.toml:4:1: unknown key `x`", "the possible keys are radius");
-        fails("[shape]\nkind='circle'", "t.toml:1:1: the key `radius` is missing", "");
+        let add = "write `radius = ...` in this table; `doorbell schema` says what it may be";
+        fails("[shape]\nkind='circle'", "t.toml:1:1: the key `radius` is missing", add);
         fails("[shape]\nkind='point'\nx=1", "t.toml:3:1: `point` has no keys, found `x`", "");
         let text = "[shape]\nkind='cirle'";
         fails(text, "t.toml:2:6: unknown value \"cirle\"", "did you mean `circle`?");

@@ -138,7 +138,9 @@ impl de::Error for InputError {
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(format!("the key `{field}` is missing"))
+        Self::new(format!("the key `{field}` is missing")).help(format!(
+            "write `{field} = ...` in this table; `doorbell schema` says what it may be"
+        ))
     }
 }
 

@@ -190,10 +190,21 @@ fn set_origin(node: &mut Node, whole: &Origin) {
 }
 
 fn syntax_error(e: &toml::de::Error, source: &Arc<Source>) -> InputError {
-    let error = InputError::new(format!("not TOML: {}", e.message()));
+    let error = InputError::new(format!("not TOML: {}", e.message())).help(remedy(e.message()));
     let end = source.text.len();
     let span = e.span().unwrap_or(end..end);
     error.at(&origin(source, &(span.start.min(end)..span.end.min(end))))
+}
+
+/// What repairs a text that the parser refuses with this message.
+fn remedy(message: &str) -> &'static str {
+    let kinds = [
+        ("duplicate", "write each key and each table once: take one of them out, or rename it"),
+        ("unclosed", "close it: a `\"`, `]` or `}` is missing"),
+        ("string values must be quoted", "a value stands behind each `=`; put texts in quotes"),
+    ];
+    let kind = kinds.iter().find(|(word, _)| message.contains(word));
+    kind.map_or("lines are `[table]` or `key = value`, with texts in quotes", |(_, help)| *help)
 }
 
 fn convert_table(table: DeTable<'_>, source: &Arc<Source>) -> Result<Table, InputError> {
@@ -215,19 +226,21 @@ fn convert(value: Spanned<DeValue<'_>>, source: &Arc<Source>) -> Result<Node, In
             Ok(n) if n >= i64::MIN.into() && n <= u64::MAX.into() => Value::Integer(n),
             _ => {
                 let error = InputError::new(format!("{} does not fit 64 bits", n.as_str()));
-                return Err(error.at(&origin));
+                let help = format!("a whole number from {} to {}", i64::MIN, u64::MAX);
+                return Err(error.help(help).at(&origin));
             }
         },
         DeValue::Float(x) => match x.as_str().parse() {
             Ok(x) => Value::Float(x),
             Err(_) => {
                 let error = InputError::new(format!("{} is no number", x.as_str()));
-                return Err(error.at(&origin));
+                return Err(error.help("write it in digits, such as 0.5").at(&origin));
             }
         },
         DeValue::Boolean(b) => Value::Bool(b),
         DeValue::Datetime(_) => {
-            return Err(InputError::new("a date, but no setting is a date").at(&origin));
+            let error = InputError::new("a date, but no setting is a date");
+            return Err(error.help("put texts in quotes; times are such as \"10us\"").at(&origin));
         }
         DeValue::Array(items) => {
             let items: Result<_, _> = items.into_iter().map(|item| convert(item, source)).collect();
@@ -263,6 +276,28 @@ mod tests {
         assert!(e.to_string().starts_with("t.toml:2:5: not TOML:"), "{e}");
         let e = parse("a = 1\na = 2\n").unwrap_err();
         assert!(e.to_string().starts_with("t.toml:2:1: not TOML: duplicate key"), "{e}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_comes_with_a_remedy() {
+        let general = "lines are `[table]` or `key = value`, with texts in quotes";
+        for (text, remedy) in [
+            ("a = 1\na = 2", "take one of them out"),
+            ("[a]\n[a]", "take one of them out"),
+            ("a =", "a value stands behind each `=`"),
+            ("a = x", "put texts in quotes"),
+            ("a = { b = 1", "close it"),
+            ("a = [1, 2", "close it"),
+            ("a = \"x", general),
+            ("a b = 1", general),
+            ("a", general),
+            ("a = 18446744073709551616", "to 18446744073709551615"),
+            ("a = 2024-01-01", "times are such as"),
+        ] {
+            let e = parse(text).map(|_| ()).expect_err(text);
+            let said = e.remedy().unwrap_or("");
+            assert!(said.contains(remedy), "{text}: {e}: {said}");
+        }
     }
 
     #[test]

@@ -125,7 +125,8 @@ fn read(path: &Path, kind: &FileKind) -> Result<Arc<Source>, InputError> {
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(InputError::new(format!("{name} is a directory, expected a {word} file")));
+        let text = format!("{name} is a directory, expected a {word} file");
+        return Err(InputError::new(text).help("name a file in it"));
     }
     let too_large = |bytes: String| {
         InputError::new(format!("{name} has {bytes} bytes; the limit is {most}")).help(large)

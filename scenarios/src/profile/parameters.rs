@@ -360,6 +360,9 @@ parameters! {
         /// From a core's call for a copy between device and host memory to its first byte. Higher:
         /// staging pays for larger messages only.
         copy_launch: Span => [short],
+        /// A core that has a kernel add for it: from the call to its seeing the end, without the
+        /// adding. Higher: adding on the GPU pays for larger chunks only.
+        kernel_launch: Span => [short],
         /// Registering device memory behind a program's first ring: the call, pages aside.
         register_call: Span => [short],
         /// Each page of `gpu.page` of such a region.
@@ -370,7 +373,7 @@ parameters! {
         peer_read: Span => [short],
         /// Writing device memory by a PCIe peer: last bit to visible.
         peer_write: Span => [short],
-        /// Bandwidth of device memory towards PCIe and for bulk copies.
+        /// Bandwidth of device memory towards PCIe, and for copies and reductions of single blocks.
         bandwidth: BitRate,
         /// Rate of the link of a host into its node, one direction (`topology.node`). Lower: what a
         /// relay passes on takes longer than its way over the network saves.
@@ -378,6 +381,9 @@ parameters! {
         /// From a host to another one of its node, beyond the time of the bytes. Higher: a second
         /// hop inside the node costs small messages more.
         node_latency: Span => [positive],
+        /// Bandwidth of device memory towards kernels that use the whole GPU: two reads and one
+        /// write of each byte that is added. Lower: kernels that add take longer.
+        kernel_bandwidth: BitRate,
         /// Order in which stores become visible to the NIC.
         memory_model: MemoryModel,
         /// Longest time that a store may lag without a fence (weak order only).

@@ -8,6 +8,7 @@ mod flows;
 mod html;
 mod json;
 mod junit;
+mod notes;
 mod pcapng;
 mod plot;
 mod series;

@@ -2,14 +2,15 @@
 //!
 //! Columns, in this order and as far as a line reaches: what expectations name, the first error
 //! counters that differ between the points, throughput and latency where they differ, other
-//! counters that differ. What is the same at every point is told once, below.
+//! counters that differ. What is the same at every point is told once, below. Signs of a sick run
+//! that differ and find no room have a table of their own: throughput does not show them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::Report;
 use super::table::{Align, Table};
-use crate::run::{ExitKind, Run};
+use crate::run::{ExitKind, Run, SIGNS};
 
 /// Figures shown when they differ and no expectation names others.
 const USUAL: [&str; 9] = [
@@ -73,7 +74,7 @@ pub(super) fn summary_text(report: &Report) -> String {
     for run in &report.runs {
         table.row(row(run, &chosen.shown));
     }
-    table.without_empty_columns().render(0) + &chosen.rest()
+    table.without_empty_columns().render(0) + &chosen.signs(report) + &chosen.rest()
 }
 
 fn value(run: &Run, name: &str) -> String {
@@ -105,7 +106,7 @@ struct Columns {
     /// Usual figures and error counters that are the same everywhere, with their value.
     same: Vec<String>,
     /// Columns for which there is no room.
-    left_out: usize,
+    left_out: Vec<String>,
 }
 
 impl Columns {
@@ -144,7 +145,7 @@ impl Columns {
                 same.push(format!("{name} {text}"));
             }
         }
-        Self { shown, same, left_out: 0 }
+        Self { shown, same, left_out: Vec::new() }
     }
 
     /// Leaves out what makes lines longer than [`MAX_LINE`].
@@ -162,14 +163,43 @@ impl Columns {
         for (i, header) in ["limited by", "exit"].into_iter().enumerate() {
             line += width(header, &mut report.runs.iter().map(|r| fixed(r).1[i].clone()));
         }
-        let before = self.shown.len();
-        self.shown.retain(|name| {
-            let more = width(name, &mut report.runs.iter().map(|r| value(r, name)));
-            let fits = line + more <= MAX_LINE;
-            line += if fits { more } else { 0 };
-            fits
-        });
-        self.left_out = before - self.shown.len();
+        let (mut shown, mut left_out) = (Vec::new(), Vec::new());
+        for name in self.shown.drain(..) {
+            let more = width(&name, &mut report.runs.iter().map(|r| value(r, &name)));
+            if line + more <= MAX_LINE {
+                line += more;
+                shown.push(name);
+            } else {
+                left_out.push(name);
+            }
+        }
+        (self.shown, self.left_out) = (shown, left_out);
+    }
+
+    /// A table of the signs that differ and found no room.
+    fn signs(&mut self, report: &Report) -> String {
+        let is_sign =
+            |name: &String| SIGNS.iter().any(|s| name.strip_prefix("counter.") == Some(s));
+        let (signs, others) = self.left_out.drain(..).partition(is_sign);
+        self.left_out = others;
+        let signs: Vec<String> = signs;
+        if signs.is_empty() {
+            return String::new();
+        }
+        let axes = report.runs[0].point.axes.iter().map(|a| (a.name.as_str(), Align::Right));
+        let mut columns = vec![("variant", Align::Left)];
+        columns.extend(axes);
+        // The words that all have in common would make the lines too long.
+        columns.extend(signs.iter().map(|s| (s.trim_start_matches("counter."), Align::Right)));
+        let mut table = Table::new(&columns);
+        for run in &report.runs {
+            let mut cells = fixed(run).0;
+            cells.extend(signs.iter().map(|name| value(run, name)));
+            table.row(cells);
+        }
+        let head =
+            "\nlost, damaged, refused or sent twice (counter.…), which throughput does not show\n";
+        head.to_owned() + &table.without_empty_columns().render(0) + "\n"
     }
 
     /// What the table does not have.
@@ -178,12 +208,12 @@ impl Columns {
         if !self.same.is_empty() {
             out += &super::deaths::wrapped("the same at all points: ", &self.same.join(", "), 2);
         }
-        if self.left_out > 0 {
+        if !self.left_out.is_empty() {
             let _ = writeln!(
                 out,
                 "{} more metrics differ between the points: --json has them, and one point alone \
                  (--variant, --set) is shown in full",
-                self.left_out
+                self.left_out.len()
             );
         }
         out
@@ -228,6 +258,25 @@ mod tests {
         let (fourth, speed) = (header.find("packet_seq_err"), header.find("throughput"));
         assert!(fourth.is_some() && fourth < speed, "{text}");
         assert!(header.contains("latency.p99"), "{text}");
+    }
+
+    #[test]
+    fn signs_that_differ_and_find_no_room_have_a_table_of_their_own() {
+        let before: Vec<String> = (0..12).map(|n| format!("some_long_name_{n:02}")).collect();
+        let metrics = before.iter().map(|n| format!("counter.{n}"));
+        let expects: String = metrics
+            .map(|m| format!("[[expect]]\nkind='range'\nmetric='{m}'\nmin=1\nwhy='w'\n"))
+            .collect();
+        let mut counters: Vec<_> = before.iter().map(|n| (n.as_str(), [1, 2])).collect();
+        counters.extend([("rx_icrc_encapsulated", [0, 30]), ("out_of_buffer", [4, 4])]);
+        let text = with(&counters, &expects);
+        let (first, signs) = text.split_once("lost, damaged, refused").expect(&text);
+        assert!(!first.contains("rx_icrc_encapsulated"), "{text}");
+        let table = "\nsize  rx_icrc_encapsulated\n  8B                     0\n\
+                     1KiB                    30\n";
+        assert!(signs.contains(table), "{text}");
+        assert!(!signs.contains("out_of_buffer  "), "the same everywhere: {text}");
+        assert!(!with(&[("rx_icrc_encapsulated", [0, 30])], "").contains("lost, damaged"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::deaths::deaths_line;
 use super::detail::detail_text;
+use super::notes::{alike, notes_text};
 use super::summary::summary_text;
 use super::{Report, Rows};
 use crate::expect::{Check, Status, Verdict};
@@ -21,9 +22,11 @@ pub fn to_text(report: &Report, rows: Rows) -> String {
         out.push_str(&detail_text(&report.runs[0], rows));
     } else {
         out.push_str(&summary_text(report));
+        out.push_str(&notes_text(report));
         for run in report.runs.iter().filter(|r| !r.outcome.exit.reason.is_empty()) {
             let exit = &run.outcome.exit;
-            let _ = writeln!(out, "{}: {}: {}", run.point.label(), exit.kind.word(), exit.reason);
+            let (label, word) = (run.point.label(), exit.kind.word());
+            let _ = writeln!(out, "{label}: {word}: {}", alike(&exit.reason));
         }
         for run in &report.runs {
             if let Some(line) = deaths_line(&run.outcome.qps) {

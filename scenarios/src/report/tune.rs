@@ -100,10 +100,7 @@ pub(super) fn steps_table(steps: &[TuneStep], indent: usize) -> String {
 
 /// The result for people: what to change, how the search got there, and the best combinations.
 pub fn tuned_text(scenario: &str, t: &Tuned) -> String {
-    let mut out = format!("{scenario}: {}", t.goal.objective);
-    for keep in &t.goal.keeps {
-        out.push_str(&format!(", {keep}"));
-    }
+    let mut out = format!("{scenario}: {}", t.goal);
     let runs = t.tried.len();
     out.push_str(&format!("\n{runs} runs of {} combinations\n\n", t.grid));
     let metrics = |one: &Tried| {

@@ -4,11 +4,15 @@
 //! switch is an output of that switch that works all the time that the port does: its link is the
 //! limit, or it is held back in turn. Where no output behind the switch does, nothing is full
 //! there, and what is missing is room at the far end itself: its credit is too little or late.
+//!
+//! Sums over a run cannot tell the two apart where a flow works for a part of it. Lanes of
+//! InfiniBand links have more: the part of their wait in which the far end had nothing of them
+//! ([`Starvation::late`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use doorbell_core::units::Span;
-use doorbell_sim::fabric::SwitchNode;
+use doorbell_sim::fabric::{Starvation, SwitchNode};
 use doorbell_sim::nic::{Nic, NicQp};
 use doorbell_sim::wire::{HostId, NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
@@ -29,6 +33,10 @@ const QUEUE_SHARE: u64 = 10;
 
 /// A port that is held back for less than one of so many parts of its work is followed no further.
 const HELD_SHARE: u64 = 10;
+
+/// Of a lane's wait the part in which the far end had nothing of it, in percent of the run, from
+/// which it is worth to say so, whatever else held it back: so much more credit is worth at most.
+const LATE_PERCENT: u64 = 10;
 
 /// What holds a port back.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -77,18 +85,27 @@ impl Ways {
         }
     }
 
-    /// What holds a port back that is held back.
-    pub fn reason(&self, world: &World, port: Port) -> Reason {
+    /// What holds a port back that is held back, or one of its lanes.
+    pub fn reason(&self, world: &World, port: Port, lane: Option<u8>) -> Reason {
         let (mut here, mut seen) = (port, BTreeSet::from([port]));
+        let mut next = match starved(world, port, lane) {
+            Some(s) if is_late(world, &s) => None,
+            Some(_) => self.busiest_behind(world, port),
+            None => self.explains(world, port),
+        };
         while seen.len() < MAX_STEPS
-            && let Some(next) = self.explains(world, here)
+            && let Some(at) = next
         {
-            let (sends, held) = parts(world, next);
+            let (sends, held) = parts(world, at);
             let free = held * HELD_SHARE < sends + held;
-            here = next;
-            if free || !seen.insert(next) {
+            here = at;
+            if free || !seen.insert(at) {
                 break;
             }
+            if starved(world, at, None).is_some_and(|s| is_late(world, &s)) {
+                return Reason::Room(at);
+            }
+            next = self.explains(world, at);
         }
         match here != port && !is_held(world, here) {
             true => Reason::Link(here),
@@ -98,14 +115,41 @@ impl Ways {
 
     /// The output behind a port that works all the time that the port does, if there is one.
     fn explains(&self, world: &World, port: Port) -> Option<Port> {
+        let next = self.busiest_behind(world, port)?;
+        let work = |p| u128::from(work(world, p).as_ps());
+        (work(next) * 100 >= work(port) * u128::from(EXPLAINS_PERCENT)).then_some(next)
+    }
+
+    /// The output behind a port that works most; `None` where a host is behind it.
+    fn busiest_behind(&self, world: &World, port: Port) -> Option<Port> {
         let fabric = world.fabric();
         let (peer, _) = fabric.egress_of(port.0, port.1).peer();
         let switch = peer.index().checked_sub(fabric.hosts().len())?;
         let outputs = self.behind(&fabric.switches()[switch], port).into_iter();
-        let (most, next) = outputs.map(|p| (work(world, p), p)).max()?;
-        let (most, mine) = (u128::from(most.as_ps()), u128::from(work(world, port).as_ps()));
-        (most * 100 >= mine * u128::from(EXPLAINS_PERCENT)).then_some(next)
+        outputs.max_by_key(|p| (work(world, *p), *p))
     }
+}
+
+/// What a lane of a port, or all of them, suffered for lack of credit; `None` if it did not.
+fn starved(world: &World, port: Port, lane: Option<u8>) -> Option<Starvation> {
+    let (fabric, now) = (world.fabric(), world.now());
+    let lanes = 0..fabric.egress_of(port.0, port.1).lanes();
+    let lanes = lanes.filter(|l| lane.is_none_or(|only| only == *l));
+    let sum = |a: Starvation, b: Starvation| Starvation {
+        times: a.times + b.times,
+        starved: a.starved + b.starved,
+        late: a.late + b.late,
+        least: a.least.min(b.least),
+    };
+    let all = lanes.filter_map(|l| fabric.starvation(now, port, l)).reduce(sum);
+    all.filter(|s| s.starved > Span::ZERO)
+}
+
+/// Whether more credit would have been of use: for most of the time that a lane waited, or for a
+/// good part of the run, nothing of it was behind the far end.
+fn is_late(world: &World, s: &Starvation) -> bool {
+    let (late, run) = (u128::from(s.late.as_ps()), u128::from(world.now().as_ps()));
+    late * 2 > u128::from(s.starved.as_ps()) || late * 100 >= run * u128::from(LATE_PERCENT)
 }
 
 /// Time for which a port sent, and for which it was held back by its far end.

@@ -1,13 +1,15 @@
 //! What ports suffered for lack of link credit: the alarm of an InfiniBand network.
 
-use doorbell_core::units::Span;
+use std::collections::BTreeSet;
+
+use doorbell_core::units::{Span, Time};
 use doorbell_sim::fabric::Starvation;
 use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 
 use super::bottleneck::{self, Port, Reason, Ways};
 use super::faults::{Outage, outage};
-use super::{Metric, Note, NoteKind, Outcome};
+use super::{ExitKind, Metric, Note, NoteKind, Outcome};
 use crate::format::Scenario;
 
 /// Share of the run, in percent, from which a starving lane is named.
@@ -32,9 +34,10 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
     let (fabric, now) = (world.fabric(), world.now());
     let mut lanes = Vec::new();
     for (node, port) in fabric.ports() {
-        let egress = fabric.egress_of(node, port);
-        let suffered = (0..egress.lanes()).filter_map(|l| Some((l, egress.starvation(now, l)?)));
-        lanes.extend(suffered.map(|(lane, suffered)| Lane { at: (node, port), lane, suffered }));
+        let at = (node, port);
+        let all = 0..fabric.egress_of(node, port).lanes();
+        let suffered = all.filter_map(|l| Some((l, fabric.starvation(now, at, l)?)));
+        lanes.extend(suffered.map(|(lane, suffered)| Lane { at, lane, suffered }));
     }
     let least = lanes.iter().map(|l| l.suffered.least).min()?;
     let all = lanes.iter().fold(Span::ZERO, |sum, l| sum + l.suffered.starved);
@@ -46,15 +49,20 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
     put("credit_waits", Metric::count(waits));
     put("credit_starved", Metric::time(all));
     put("credit_starved_worst", Metric::time(worst));
-    let run = now.as_ps().max(1);
-    let percent =
-        |l: &Lane| (u128::from(l.suffered.starved.as_ps()) * 100 / u128::from(run)) as u64;
-    lanes.retain(|l| percent(l) >= ALARM_PERCENT);
+    let of_run = |part: Span| percent(part, now.since(Time::ZERO));
+    lanes.retain(|l| of_run(l.suffered.starved) >= ALARM_PERCENT);
     let worst = lanes.first()?.at;
+    if is_deadlock(world, out) {
+        return None;
+    }
     let ways = Ways::of(world);
     let mut by_reason: Vec<(Reason, Vec<Lane>)> = Vec::new();
     for lane in lanes {
-        let reason = ways.reason(world, lane.at);
+        let down = outage(s, world, lane.at).is_some_and(|o| explains(&o, lane.suffered));
+        let reason = match down {
+            true => Reason::Room(lane.at),
+            false => ways.reason(world, lane.at, Some(lane.lane)),
+        };
         match by_reason.iter_mut().find(|(r, _)| *r == reason) {
             Some((_, of)) => of.push(lane),
             None => by_reason.push((reason, vec![lane])),
@@ -63,13 +71,13 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
     let mut unexplained = None;
     for (i, (reason, of)) in by_reason.into_iter().take(NAMED).enumerate() {
         let down = match reason {
-            Reason::Room(port) => outage(s, world, port).filter(|o| explains(o, &of)),
+            Reason::Room(port) => outage(s, world, port).filter(|o| explains(o, of[0].suffered)),
             Reason::Link(_) => None,
         };
         if i == 0 && down.is_none() {
             unexplained = Some((worst, reason));
         }
-        let text = alarm(world, (reason, down.as_ref()), &of, percent(&of[0]));
+        let text = alarm(world, (reason, down.as_ref()), &of);
         let (name, count) = (NAME.to_owned(), of.iter());
         let count = count.map(|l| l.suffered.times).sum();
         let kind = match (reason, down) {
@@ -81,10 +89,22 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
     unexplained
 }
 
-/// Whether an outage is most of what the lanes suffered: what was lost with it takes its credit
-/// along for a while.
-fn explains(outage: &Outage, of: &[Lane]) -> bool {
-    outage.lasted * 2 >= of[0].suffered.starved
+/// A part of a time in whole percent.
+fn percent(part: Span, of: Span) -> u64 {
+    (u128::from(part.as_ps()) * 100 / u128::from(of.as_ps().max(1))) as u64
+}
+
+/// Whether ports wait for each other in a circle: then nobody grants too few credits, and the exit
+/// of the run has the circle.
+fn is_deadlock(world: &World, out: &Outcome) -> bool {
+    let circle = || world.fabric().deadlock(world.now(), Span::ZERO, &BTreeSet::new());
+    out.exit.kind == ExitKind::NoProgress && circle().is_some()
+}
+
+/// Whether an outage is most of what a lane suffered: what was lost with it takes its credit along
+/// for a while.
+fn explains(outage: &Outage, suffered: Starvation) -> bool {
+    outage.lasted * 2 >= suffered.starved
 }
 
 /// Where no resource is busy: a port that sends or is held back for lack of credit nearly all the
@@ -106,31 +126,34 @@ pub(super) fn limiting(
 }
 
 /// What the lanes that wait for one reason suffer, the worst first, and what helps.
-fn alarm(
-    world: &World,
-    (reason, down): (Reason, Option<&Outage>),
-    of: &[Lane],
-    percent: u64,
-) -> String {
+fn alarm(world: &World, (reason, down): (Reason, Option<&Outage>), of: &[Lane]) -> String {
     let worst = &of[0];
-    let fabric = world.fabric();
+    let (fabric, run) = (world.fabric(), world.now().since(Time::ZERO));
+    let Starvation { starved, late, .. } = worst.suffered;
     let more = match of.len() - 1 {
         0 => String::new(),
         1 => ", and those of 1 other lane less,".to_owned(),
         n => format!(", and those of {n} other lanes less,"),
     };
     let who = format!(
-        "{}, VL {}: packets waited {}{more} for link credit, {percent} % of the run",
+        "{}, VL {}: packets waited {}{more} for link credit, {} % of the run",
         port_name(fabric, worst.at.0, worst.at.1),
         worst.lane,
-        Metric::time(worst.suffered.starved).text()
+        Metric::time(starved).text(),
+        percent(starved, run)
     );
     match reason {
-        Reason::Link(port) => format!(
-            "{who}: they were held back by {}. That link is the limit, and more credits do not \
-             help: spread its traffic, or slow its senders down (`[congestion]`)",
-            bottleneck::name(world, port)
-        ),
+        Reason::Link(port) => {
+            let more = match percent(late, run) {
+                0 => "do not help".to_owned(),
+                n => format!("are worth {n} % of the run at most"),
+            };
+            format!(
+                "{who}: they were held back by {}. That link is the limit, and more credits \
+                 {more}: spread its traffic, or slow its senders down (`[congestion]`)",
+                bottleneck::name(world, port)
+            )
+        }
         Reason::Room(port) => {
             let egress = fabric.egress_of(port.0, port.1);
             let (peer, at) = egress.peer();
@@ -146,9 +169,19 @@ fn alarm(
                 true => "host_blocks",
                 false => "blocks",
             };
+            let why = match port == worst.at {
+                true => format!(
+                    "for {} % of that time the far end had nothing of theirs to send on",
+                    percent(late, starved)
+                ),
+                false => format!(
+                    "what they wait for waits at {} for link credit",
+                    port_name(fabric, port.0, port.1)
+                ),
+            };
             format!(
-                "{who}: no link behind it is full, so {} grants too few credits or grants them too \
-                 late: raise `topology.credits.{key}`, or lower `topology.credits.return_delay`",
+                "{who}: {why}, so {} grants too few credits or grants them too late: raise \
+                 `topology.credits.{key}`, or lower `topology.credits.return_delay`",
                 port_name(fabric, peer, at)
             )
         }
@@ -199,7 +232,8 @@ mod tests {
         let all = note(&o);
         assert_eq!(all.len(), 1, "{all:?}");
         assert!(all[0].starts_with("host0.port0, VL 0: ") && all[0].contains("credits.blocks`"));
-        assert!(all[0].contains("no link behind it is full, so switch0.port0 grants"), "{all:?}");
+        assert!(all[0].contains("for 99 % of that time the far end had nothing"), "{all:?}");
+        assert!(all[0].contains("so switch0.port0 grants too few credits"), "{all:?}");
         assert_eq!(o.limiting.as_deref(), Some("link credits of switch0.port0"));
         let o = few(&["topology.credits.host_blocks=200"]);
         let all = note(&o);
@@ -208,6 +242,47 @@ mod tests {
         let enough = few(&[]);
         assert!(note(&enough).is_empty(), "2048 blocks are enough");
         assert!(!enough.limiting.is_some_and(|l| l.contains("credits")));
+    }
+
+    /// Two lanes of two packets per round trip, one of them for half of the run, over links that
+    /// are a third busy: twice the credit is twice the rate.
+    #[test]
+    fn a_lane_that_ends_early_is_not_held_back_by_a_link_that_has_time() {
+        let text = "host = 'ideal'\n[topology]\nkind = 'leaf-spine'\nleaves = 2\n\
+                    hosts_per_leaf = 2\nspines = 1\nrate = '100Gbps'\npropagation = '500ns'\n\
+                    [topology.credits]\nblocks = 132\nreturn_delay = '300ns'\n[[program]]\n\
+                    name = 'long'\nkind = 'bandwidth'\nhost = 0\npeer = 2\nsize = '64KiB'\n\
+                    iterations = 600\nwindow = 64\n[[program]]\nname = 'short'\n\
+                    kind = 'bandwidth'\nhost = 1\npeer = 3\nsize = '64KiB'\n\
+                    iterations = 200\nwindow = 64\n";
+        let of = |set: &[&str]| outcome(text, &[&["link=ib"], set].concat());
+        let (few, more) = (of(&[]), of(&["topology.credits.blocks=264"]));
+        let rate = |o: &Outcome| number(o, "short.throughput");
+        let gain = rate(&more) / rate(&few);
+        assert!((1.9..2.1).contains(&gain), "{gain}");
+        let all = note(&few);
+        assert!(!all.is_empty() && all.iter().all(|n| n.contains("topology.credits.")), "{all:?}");
+        assert!(all.iter().any(|n| n.contains("switch0.port") && n.contains("`topology.cre")));
+        assert!(all.iter().all(|n| !n.contains("That link is the limit")), "{all:?}");
+    }
+
+    /// An all-to-all beside an incast to a gateway: what the gateway's link holds back fills the
+    /// buffers that the others need. No output works all the time that a leaf's port does, and all
+    /// the same more credit is of no use.
+    #[test]
+    fn a_gateway_that_holds_others_back_is_named_and_no_credits_are_asked_for() {
+        let text = "host = 'ideal'\n[topology]\nkind = 'leaf-spine'\nleaves = 4\n\
+                    hosts_per_leaf = 4\nspines = 2\nrate = '100Gbps'\npropagation = '500ns'\n\
+                    [qp]\ntimeout = 16\n[[program]]\nname = 'a2a'\nkind = 'flows'\nhost = 0\n\
+                    hosts = 12\nsize = '200KB'\nflows = { pattern = 'all-to-all' }\n[[program]]\n\
+                    name = 'out'\nkind = 'flows'\nhost = 0\nhosts = 12\npeer = 12\n\
+                    size = '1MB'\nflows = { pattern = 'incast' }\n";
+        let o = outcome(text, &["link=ib"]);
+        let all = note(&o);
+        assert!(!all.is_empty() && all.iter().all(|n| n.contains("held back by")), "{all:?}");
+        let more = outcome(text, &["link=ib", "topology.credits.blocks=2048"]);
+        let last = |o: &Outcome| number(o, "last_completion");
+        assert!((last(&more) / last(&o) - 1.0).abs() < 0.02, "more credits do not help indeed");
     }
 
     /// A switch, a link or a host that is down gives no credit, and is named instead of the

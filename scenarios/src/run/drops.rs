@@ -4,6 +4,7 @@
 use doorbell_sim::fabric::{DropCause, FabricConfig, PAUSE_FRAME_BYTES, SharedConfig, StormAction};
 use doorbell_sim::world::{World, port_name};
 
+use super::early;
 use super::network::network_of;
 use super::switches::{classes, shared};
 use super::{Metric, Note, NoteKind, Outcome, Point};
@@ -25,9 +26,10 @@ const QUANTUM_BYTES: u64 = 64;
 /// Looks at what the network dropped. To be asked when the other notes about switches are there.
 pub(super) fn collect(point: &Point, world: &World, out: &mut Outcome) {
     out.oracles.extend([LOSSLESS, FULL, ORDER].map(str::to_owned));
+    let early = out.notes.iter().any(|n| n.name == early::NAME);
     let looks = [
         (LOSSLESS, NoteKind::Warning, lossless(point, world, out)),
-        (FULL, NoteKind::Info, full(point, world)),
+        (FULL, NoteKind::Info, full(point, world, early)),
         (ORDER, NoteKind::Warning, out_of_order(point, world, out)),
     ];
     for (name, kind, found) in looks {
@@ -94,8 +96,9 @@ fn lossless(point: &Point, world: &World, out: &Outcome) -> Option<(String, u64)
     Some((text, count))
 }
 
-/// Which queue dropped most for want of room, and what would have kept the packets.
-fn full(point: &Point, world: &World) -> Option<(String, u64)> {
+/// Which queue dropped most for want of room, and what would have kept the packets. `early`: ack
+/// timers sent packets again for nothing.
+fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
     let fabric = world.fabric();
     let count = fabric.dropped().of(DropCause::TailDrop).packets;
     let counters = |(node, port)| fabric.egress_of(node, port).counters(world.now());
@@ -130,10 +133,18 @@ fn full(point: &Point, world: &World) -> Option<(String, u64)> {
         Some(_) => "`switch.buffer` or `switch.alpha`",
         None => "`topology.buffer`, or `switch.buffer` of shared ones",
     };
+    let cure = match early {
+        true => "Ack timers filled them with packets that had come already: raise `qp.timeout` \
+                 first (note `timer-short`); a larger buffer only makes answers slower"
+            .to_owned(),
+        false => format!(
+            "Raise {size}, let fewer send at once, or make the class lossless (`topology.switch = \
+             \"pfc\"`)"
+        ),
+    };
     let text = format!(
         "queues of lossy classes were full, that of {} to {} most often: {} packets dropped, at \
-         most {} waited{marked}. Raise {size}, let fewer send at once, or make the class lossless \
-         (`topology.switch = \"pfc\"`)",
+         most {} waited{marked}. {cure}",
         port_name(fabric, node, port),
         port_name(fabric, peer, at),
         of(worst),
@@ -142,11 +153,12 @@ fn full(point: &Point, world: &World) -> Option<(String, u64)> {
     Some((text, count))
 }
 
-/// Go-Back-N over switches that choose by load for each packet. A lost packet is told of by one NAK
-/// at most, so where there are more of them than losses, packets have overtaken each other.
+/// Switches that choose by load for each packet. A lost packet is told of by one NAK at most, so
+/// where there are more of them than losses, packets have overtaken each other. Go-Back-N sends all
+/// of the window again, selective repeat what was only late.
 fn out_of_order(point: &Point, world: &World, out: &Outcome) -> Option<(String, u64)> {
     let adaptive = point.scenario.topology.routing == Some(RoutingMode::Adaptive);
-    if !adaptive || point.profile.rc.recovery != RecoveryKind::GoBackN {
+    if !adaptive {
         return None;
     }
     let of = |name: &str| out.counters.get(name).copied().unwrap_or(0);
@@ -155,11 +167,16 @@ fn out_of_order(point: &Point, world: &World, out: &Outcome) -> Option<(String, 
     if naks <= lost {
         return None;
     }
+    let (who, less) = match point.profile.rc.recovery {
+        RecoveryKind::GoBackN => {
+            ("Go-Back-N", "`rc.recovery = \"selective-repeat\"` under [settings], or ")
+        }
+        RecoveryKind::SelectiveRepeat => ("selective repeat", ""),
+    };
     let text = format!(
         "`topology.routing = \"adaptive\"` takes another way for each packet, and some overtook \
-         others: Go-Back-N takes that for loss, {naks} times here with {lost} packets lost, and \
-         {again} packets were sent again. Write `rc.recovery = \"selective-repeat\"` under \
-         [settings], or `topology.routing = \"ecmp\"`"
+         others: {who} takes that for loss, {naks} times here with {lost} packets lost, and \
+         {again} packets were sent again. Write {less}`topology.routing = \"ecmp\"`"
     );
     Some((text, naks))
 }
@@ -245,9 +262,13 @@ mod tests {
         let o = leaves("adaptive", "go-back-n");
         assert!(number(&o, "note.out-of-order") > 0.0, "{:?}", o.notes);
         assert!(note(&o, ORDER).contains("with 0 packets lost"), "{}", note(&o, ORDER));
-        for (routing, recovery) in [("adaptive", "selective-repeat"), ("ecmp", "go-back-n")] {
-            let o = leaves(routing, recovery);
-            assert_eq!(number(&o, "note.out-of-order"), 0.0, "{routing}, {recovery}");
+        let o = leaves("adaptive", "selective-repeat");
+        let text = note(&o, ORDER);
+        assert!(text.contains("selective repeat takes that for loss"), "{text}");
+        assert!(!text.contains("rc.recovery"), "it is written already: {text}");
+        for recovery in ["go-back-n", "selective-repeat"] {
+            let o = leaves("ecmp", recovery);
+            assert_eq!(number(&o, "note.out-of-order"), 0.0, "{recovery}");
         }
     }
 }

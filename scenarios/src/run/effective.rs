@@ -84,10 +84,11 @@ fn granted(point: &Point, caps: &QpCaps, out: &mut Vec<Effective>) {
 
 /// GPUs in whose place a core posts.
 fn fallbacks(point: &Point, out: &mut Vec<Effective>) {
-    for p in point.scenario.program.iter().filter(|p| p.falls_back(&point.profile)) {
+    let all = point.scenario.program.iter();
+    for (p, who) in all.filter_map(|p| Some((p, p.falls_back(&point.profile)?))) {
         let name = if p.name.is_empty() { "program" } else { &p.name };
         let name = format!("{name}.initiator");
-        out.push(row(&name, "gpu".into(), "cpu-proxy".into(), FALLBACK));
+        out.push(row(&name, "gpu".into(), who.word().into(), FALLBACK));
     }
 }
 
@@ -102,7 +103,9 @@ fn rings(point: &Point, world: &World, p: &Placed, r: &Results, out: &mut Vec<Ef
     let requested = program.ring.word();
     let effective = format!("{bf} of {all} by BlueFlame");
     let reason = match program.initiator {
-        Initiator::Gpu if !program.falls_back(&point.profile) => "GPU blocks store doorbells only",
+        Initiator::Gpu if program.falls_back(&point.profile).is_none() => {
+            "GPU blocks store doorbells only"
+        }
         _ => "BlueFlame carries exactly one WQE that fits its buffer",
     };
     out.push(row("program.ring", requested.into(), effective, if bf < all { reason } else { "" }));

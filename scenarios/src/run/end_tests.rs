@@ -2,6 +2,7 @@
 
 use super::simulate_tests::{number, outcome};
 use super::{ExitKind, Runner, Simulator};
+use crate::format::Memory;
 use crate::testing::expanded;
 
 /// A peer that looks every microsecond at what comes every 2 s.
@@ -76,7 +77,7 @@ fn a_limit_behind_the_end_of_a_finished_run_is_not_reached() {
 fn what_resends_without_limit_is_named_at_both_limits() {
     let program = "[qp]\ntimeout = 4\nretry_cnt = 7\n[[program]]\nkind = 'latency'\n\
                    size = '64B'\niterations = 2\n[[fault]]\nid = 'f0'\nkind = 'drop'\n\
-                   class = 'write'\n";
+                   class = 'write'\nbefore = '10s'\n";
     let reason = |set: &[&str]| {
         let o = outcome(program, &[&["rc.retry_seven=infinite"], set].concat());
         assert_eq!(o.exit.kind, ExitKind::NoProgress, "{}", o.exit.reason);
@@ -141,6 +142,62 @@ fn the_completion_of_a_read_overtakes_as_well() {
     let early = |set: &str| number(&outcome(program, &[set]), "note.completion-before-payload");
     assert!(early("program.0.memory=gpu") > 0.0);
     assert_eq!(early("program.0.memory=host"), 0.0);
+}
+
+/// A core that reads what is on its way to a GPU: the file is refused, so it is changed behind the
+/// check.
+#[test]
+fn wrong_bytes_of_an_exchange_are_a_violation() {
+    let text = "title = 't'\nprofile = 'generic-400g'\n[topology]\nkind = 'switch'\nhosts = 3\n\
+                [[program]]\nkind = 'all-to-all'\nhosts = 3\nsize = '64KiB'\niterations = 3\n\
+                payload = 'data'\nall_to_all = { route = 'direct' }\n";
+    let points = expanded(text, &[]).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
+    let mut point = points[0].point.clone();
+    assert_eq!(Simulator.run(&point).expect("a run").exit.kind, ExitKind::Ok);
+    point.scenario.program[0].memory = Memory::Gpu;
+    let o = Simulator.run(&point).expect("a run");
+    assert!(number(&o, "exchanges_wrong") > 0.0);
+    assert_eq!(o.exit.kind, ExitKind::Violation);
+    let first = o.exit.reason.lines().next().unwrap();
+    assert!(
+        first.starts_with("program 0 (rank 0, ") && first.contains(" of its 3 exchanges have ")
+    );
+}
+
+#[test]
+fn aggregators_that_no_group_has_are_refused() {
+    let text = |sums| {
+        format!(
+            "title = 't'\nprofile = 'generic-400g'\n[topology]\nkind = 'leaf-spine'\n\
+             leaves = 2\nhosts_per_leaf = 2\nspines = 1\n[[program]]\nkind = 'aggregate'\n\
+             hosts = 4\nsize = '4KiB'\naggregate = {{ plan = 'two-hop', aggregators = {sums} }}\n"
+        )
+    };
+    let run = |sums| {
+        let points = expanded(&text(sums), &[]).unwrap_or_else(|e| panic!("{e}"));
+        Simulator.run(&points[0].point)
+    };
+    assert!(run(2).is_ok());
+    let error = run(3).unwrap_err().to_string();
+    assert!(error.contains("3 aggregators, and no group has more than 2 hosts"), "{error}");
+}
+
+/// However seldom a producer signals, the slots that its next round needs come back.
+#[test]
+fn a_producer_finds_room_for_each_round() {
+    for (slots, round) in [(1, 1), (4, 1), (4, 3), (4, 4), (7, 3), (33, 33)] {
+        for every in 1..=slots {
+            let program = format!(
+                "[[program]]\nkind = 'produce'\nop = 'write'\nsize = '64B'\nslots = {slots}\n\
+                 per_round = {round}\nsignal_every = {every}\niterations = {}\n",
+                round * 4
+            );
+            let o = outcome(&program, &[]);
+            let at = (slots, round, every);
+            assert_eq!(o.exit.kind, ExitKind::Ok, "{at:?}: {}", o.exit.reason);
+            assert_eq!(number(&o, "messages"), f64::from(round * 4), "{at:?}");
+        }
+    }
 }
 
 /// A buffer that is changed before the NIC has read it.

@@ -1,6 +1,7 @@
 //! Figures of exchanges.
 
 use doorbell_core::policy::alltoall::Traffic;
+use doorbell_core::units::Time;
 
 use super::figures::{Member, by_name};
 use super::{Metric, Outcome, Point};
@@ -25,6 +26,10 @@ fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
     done().for_each(|d| planned += d.share.traffic);
     let failed = group.iter().filter(|(_, r)| r.failure.is_some()).count() as u64;
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
+    let ends = group.iter().filter(|(_, r)| r.failure.is_some()).filter_map(|(_, r)| r.last);
+    if let Some(last) = ends.max() {
+        put("last_failure", Metric::time(last.since(Time::ZERO)));
+    }
     put("exchanges", Metric::count(sum(|d| d.complete)));
     put("exchanges_wrong", Metric::count(sum(|d| d.wrong)));
     put("members_failed", Metric::count(failed));

@@ -10,7 +10,7 @@ const NAME: &str = "gpu-fallback";
 pub(super) fn collect(point: &Point, out: &mut Outcome) {
     let programs = (0..).zip(&point.scenario.program);
     let fallen: Vec<String> = programs
-        .filter(|(_, p)| p.falls_back(&point.profile))
+        .filter(|(_, p)| p.falls_back(&point.profile).is_some())
         .map(|(i, p): (usize, _)| match p.name.as_str() {
             "" => format!("program {i}"),
             name => format!("program \"{name}\""),

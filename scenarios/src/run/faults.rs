@@ -171,7 +171,9 @@ pub(super) fn troubles(
             _ => return None,
         };
         let w = window(f);
-        let to = (w.before != Time::MAX).then_some(w.before);
+        // What is held comes when it is let go, whenever the last packet was caught.
+        let let_go = f.until.as_ref().filter(|_| f.kind == Hold).map(|until| time(until.0));
+        let to = let_go.or((w.before != Time::MAX).then_some(w.before));
         let open = w.after <= at && to.is_none_or(|to| to > began);
         let near = anywhere || at_host.is_some_and(|h| hosts.contains(&h));
         let here = near && fired.get(i) == Some(&true);
@@ -279,7 +281,7 @@ pub(super) fn device_fault(
     world: &World,
     (at_host, number): (u32, u32),
     at: Time,
-) -> Option<String> {
+) -> Option<(String, FaultKind)> {
     let uses = world.fault_uses();
     let its = |f: &Fault| qpn(f.qp).is_none_or(|q| q.value() == number);
     let of = |kind: FaultKind, its: &dyn Fn(&Fault) -> bool| {
@@ -288,12 +290,29 @@ pub(super) fn device_fault(
             let begun = used.first.is_some_and(|first| first <= at);
             f.kind == kind && host(f.host).0 == at_host && used.fired > 0 && begun && its(f)
         });
-        found.map(|(f, _)| f.id.clone())
+        found.map(|(f, _)| (f.id.clone(), f.kind))
     };
-    // A NIC that stops for one damaged doorbell gives up all of its queue pairs.
-    of(FaultKind::QpError, &its)
-        .or_else(|| of(FaultKind::BadDoorbell, &its))
-        .or_else(|| of(FaultKind::BadDoorbell, &|_| true))
+    of(FaultKind::QpError, &its).or_else(|| of(FaultKind::BadDoorbell, &its))
+}
+
+/// The fault whose damaged doorbell reached this threshold and stopped a NIC of the host at this
+/// time: of those with the threshold the one that fired last.
+pub(super) fn stopping_fault(
+    s: &Scenario,
+    world: &World,
+    (at_host, threshold): (u32, u32),
+    at: Time,
+) -> Option<(String, FaultKind)> {
+    let uses = world.fault_uses();
+    let its = |f: &Fault| {
+        let of = f.stop_after.as_ref().is_some_and(|n| n.value() == u64::from(threshold));
+        f.kind == FaultKind::BadDoorbell && host(f.host).0 == at_host && of
+    };
+    let fired = s.fault.iter().zip(&uses).filter(|(f, used)| {
+        its(f) && used.fired > 0 && used.first.is_some_and(|first| first <= at)
+    });
+    let last = fired.max_by_key(|(_, used)| used.first);
+    last.map(|(f, _)| (f.id.clone(), f.kind))
 }
 
 /// What came of the faults. One that never fired fails a run that is good otherwise.

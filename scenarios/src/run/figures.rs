@@ -58,8 +58,10 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     put("data_errors", Metric::count(data_errors));
     if data_errors > 0 && prefix.is_empty() {
         let text = "messages whose data came wrong, late or not at all: a doorbell does not wait \
-                    for stores that no fence orders before it, so the NIC reads old bytes; fence \
-                    before ringing, and do not change a buffer before its completion";
+                    for stores that no fence orders before it, so the NIC reads old bytes (fence \
+                    before ringing); a buffer that changes before its completion goes out \
+                    changed; and a WRITE to a place that the peer has not read yet takes away \
+                    what lies there (more `slots`, or wait for its answer)";
         let (name, text) = ("data-errors".to_owned(), text.to_owned());
         out.notes.push(Note { kind: NoteKind::Warning, name, text, count: data_errors });
     }

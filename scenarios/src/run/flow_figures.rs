@@ -16,6 +16,8 @@
 use std::collections::BTreeMap;
 
 use doorbell_core::units::{Ratio, Span, Time};
+use doorbell_sim::nic::{Nic, Sender};
+use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
 use serde::Serialize;
 
@@ -71,6 +73,9 @@ pub struct FlowRow {
     pub share: u64,
     /// Whether it was slowed down though its ends were free.
     pub victim: bool,
+    /// Packets of its queue pairs that the network lost, at switches and on links, those sent again
+    /// and acknowledgements included.
+    pub lost: u64,
 }
 
 /// Flows of one program and one class of sizes.
@@ -159,6 +164,7 @@ fn program_rows(
     let pairs = Pairs::of(world, &list, index, all);
     let alone = alone::times(point, world, index, &list, &pairs);
     let placed = |p: &Pairs<'_>| p.at_destination().map(|q| q.last_placed).max();
+    let lost = lost(world, index, all, list.len());
     let placed: Vec<Time> = pairs.iter().map(|p| placed(p).unwrap_or(Time::ZERO)).collect();
     let name = &point.scenario.program[index].name;
     let zero = epoch(point.profile.port.bootstrap_latency);
@@ -180,8 +186,22 @@ fn program_rows(
             slowdown_ppm: fct.map(slowdown),
             share: 1,
             victim: false,
+            lost: lost[flow as usize],
         });
     }
+}
+
+/// Packets that the network lost, flow by flow of a program.
+fn lost(world: &World, index: usize, all: &[(&Placed, &Results)], flows: usize) -> Vec<u64> {
+    let mut lost = vec![0; flows];
+    for (p, results) in all.iter().filter(|(p, _)| p.program == index) {
+        for (flow, qpn) in &results.flows.qps {
+            let Some(qp) = Nic::qp_index(*qpn) else { continue };
+            let sender = Sender { host: HostId(p.host), port: PortId(p.nic.into()), qp };
+            lost[*flow as usize] += world.lost_of(sender).map(|l| l.packets).sum::<u64>();
+        }
+    }
+    lost
 }
 
 /// Starts and ends of the flows of one host, each sorted.
@@ -340,6 +360,7 @@ mod tests {
             slowdown_ppm: Some(slowdown_ppm),
             share: 0,
             victim: false,
+            lost: 0,
         }
     }
 

@@ -215,3 +215,61 @@ fn contradictions_have_a_place_and_a_remedy() {
     };
     assert!(load("0%").starts_with("a load of") && load("101%").starts_with("a load of"));
 }
+
+/// 100 us connect queue pairs, and 1 MB takes 80 us at 100 Gb/s: in 1 ms it has to start by 820 us.
+#[test]
+fn flows_start_and_end_before_the_run_does() {
+    let path = std::env::temp_dir().join(format!("doorbell-late-{}.csv", std::process::id()));
+    let name = path.display().to_string();
+    let topology = among("trace").replace("hosts = 8\nsize = '1MB'\n", "");
+    let trace = topology.replace("'trace'", &format!("'trace', file = '{name}'"));
+    let limit = "run.limit=1ms";
+    let starts = |ns: u64| {
+        std::fs::write(&path, format!("src,dst,bytes,start_ns\n0,1,8,0\n1,2,1000000,{ns}\n"))
+            .expect("a temporary file");
+    };
+    starts(820_000);
+    assert_eq!(list(&trace, &[limit]).len(), 2);
+    let later = refused(&trace, &[limit, "program.0.flows.start=1ns"]);
+    assert!(later.starts_with("flow 2 of the list has 1MB, starts at 820us and takes 80us"));
+    for key in ["host", "hosts", "peer"] {
+        let set = format!("program.0.{key}=2");
+        let want = format!("`{key}` has no use in the pattern `trace`");
+        assert_eq!(refused(&trace, &[limit, &set]), want);
+    }
+    starts(820_001);
+    assert!(refused(&trace, &[limit]).contains("the run ends at 1ms, 100us of which connect"));
+    assert_eq!(list(&trace, &["run.limit=2ms"]).len(), 2);
+    std::fs::remove_file(&path).expect("it is there");
+
+    let p = among("permutation");
+    let start = |at: &str| format!("program.0.flows.start={at}");
+    assert_eq!(list(&p, &[limit, &start("899us")]).len(), 8);
+    assert!(
+        refused(&p, &[limit, &start("900us")]).starts_with("flows start at 900us, and the run")
+    );
+    assert_eq!(
+        refused(&p, &["program.0.peer=8"]),
+        "`peer` has no use in the pattern `permutation`"
+    );
+    let poisson = |d: &str| [limit.into(), "program.0.flows.load=50%".into(), d.to_owned()];
+    let duration = poisson("program.0.flows.duration=900us");
+    assert!(!list(&among("poisson"), &duration.each_ref().map(String::as_str)).is_empty());
+    let longer = poisson("program.0.flows.duration=901us");
+    let text = refused(&among("poisson"), &longer.each_ref().map(String::as_str));
+    assert!(text.starts_with("flows go on starting for that long"), "{text}");
+}
+
+/// What a full queue drops was somebody's: of two equal senders both lose, and together all of it.
+#[test]
+fn each_flow_says_what_the_network_lost_of_it() {
+    let text = format!(
+        "{SWITCH}host = 1\nhosts = 2\npeer = 0\nsize = '1MB'\nflows = {{ pattern = 'incast' }}\n"
+    );
+    let noise = ["run.noise=on", "topology.switch=tail-drop", "topology.buffer=100KB"];
+    let o = outcome(&text, &noise);
+    let lost: Vec<u64> = o.flows.as_ref().expect("flows").flows.iter().map(|f| f.lost).collect();
+    let dropped = number(&o, "counter.tail_drop");
+    assert_eq!((lost[0] + lost[1]) as f64, dropped);
+    assert!(lost.iter().all(|n| *n > 0), "{lost:?}");
+}

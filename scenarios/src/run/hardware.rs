@@ -103,7 +103,8 @@ pub fn ideal_host(p: &Profile, places: &[NicPlace]) -> HostConfig {
             NodeKind::Switch { latency } => *latency = Span::ZERO,
             NodeKind::Endpoint(e) => {
                 (e.read_latency, e.write_latency) = (Span::ZERO, Span::ZERO);
-                (e.read_tags, e.read_bytes, e.memory_rate) = (1 << 20, 1 << 30, FAST);
+                (e.read_tags, e.read_bytes) = (1 << 20, 1 << 30);
+                (e.memory_rate, e.kernel_rate) = (FAST, FAST);
             }
         }
     }
@@ -143,6 +144,7 @@ fn free() -> InitiatorCosts {
         copy_rate: FAST,
         reduce_rate: FAST,
         copy_launch: none,
+        kernel_launch: none,
         register: RegistrationCosts::FREE,
         register_gpu: RegistrationCosts::FREE,
         wc_buffers: u32::MAX,
@@ -206,6 +208,7 @@ fn cpu(p: &Profile, noise: bool) -> InitiatorCosts {
         copy_rate: c.copy_rate,
         reduce_rate: c.reduce_rate,
         copy_launch: p.gpu.copy_launch,
+        kernel_launch: p.gpu.kernel_launch,
         register: RegistrationCosts {
             call: c.register_call,
             page: c.register_page,
@@ -263,6 +266,7 @@ fn gpu(p: &Profile, noise: bool) -> InitiatorCosts {
         copy_rate: g.copy_rate,
         reduce_rate: g.reduce_rate,
         copy_launch: Span::ZERO,
+        kernel_launch: Span::ZERO,
         // A kernel registers nothing: its host did so before.
         register: RegistrationCosts::FREE,
         register_gpu: RegistrationCosts::FREE,

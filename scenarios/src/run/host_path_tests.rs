@@ -130,3 +130,42 @@ fn what_is_not_hidden_behind_the_backward_pass_is_exposed() {
     assert!(all > 4.0 * least && all < 4.5 * most, "{least} {all} {most}");
     assert_eq!(number(&short, "training_steps"), 2.0);
 }
+
+/// A host's vector of 1 MiB goes to the other one in one piece, which adds it.
+const ONE_SUM: &str = "[topology]\nkind = 'switch'\nhosts = 2\n[[program]]\nname = 'a'\n\
+                       kind = 'aggregate'\nhosts = 2\nsize = '1MiB'\niterations = 1\n\
+                       memory = 'gpu'\naggregate = { plan = 'direct', broadcast = false, \
+                       chunk = '1MiB', reduce_on = 'gpu' }\n";
+
+#[test]
+fn a_kernel_adds_after_its_launch_at_the_bandwidth_of_its_memory() {
+    let with = |launch: &str, rate: &str| {
+        let set = [format!("gpu.kernel_launch={launch}"), format!("gpu.kernel_bandwidth={rate}")];
+        let o = outcome(ONE_SUM, &[&set[0], &set[1]]);
+        assert_eq!((number(&o, "sums_wrong"), number(&o, "gpu_kernels")), (0.0, 1.0));
+        number(&o, "latency.max") * 1e-6
+    };
+    let base = with("1us", "1000TB/s");
+    let late = with("7us", "1000TB/s") - base;
+    assert!((late - 6.0).abs() < 0.02, "{late} us of launching");
+    // Two reads and a write of 1 MiB.
+    let slow = with("1us", "100GB/s") - base;
+    assert!((slow - 31.46).abs() < 0.02, "{slow} us of adding");
+    // A block of the GPU launches nothing.
+    let block = outcome(ONE_SUM, &["program.0.initiator=gpu", "gpu.kernel_launch=1ms"]);
+    assert_eq!(number(&block, "gpu_kernels"), 0.0);
+    assert!(number(&block, "latency.max") * 1e-6 < base + 200.0);
+}
+
+#[test]
+fn kernels_of_one_gpu_share_its_memory() {
+    let slow = "gpu.kernel_bandwidth=10GB/s";
+    let alone = number(&outcome(ONE_SUM, &[slow]), "latency.max");
+    let other = ONE_SUM.split("[[program]]").nth(1).unwrap().replace("'a'", "'b'");
+    let two = format!("{ONE_SUM}[[program]]{other}");
+    let both = outcome(&two, &[slow]);
+    // 314.6 us each, at the same time but for the wire.
+    let more = (number(&both, "latency.max") - alone) * 1e-6;
+    assert!((260.0..340.0).contains(&more), "{more} us");
+    assert_eq!(number(&both, "sums_wrong"), 0.0);
+}

@@ -114,3 +114,26 @@ fn noise_of_the_switch_is_bounded_by_its_parameter() {
     assert!(whole > 120.0 && whole < 2.0 * 84.5 + 15.0, "{whole}");
     assert!(half > 60.0 && half < 84.5 + 15.0, "{half}");
 }
+
+/// Where the device takes no doorbell of a GPU, a core runs what names it, and the report says so.
+#[test]
+fn a_core_in_the_place_of_a_gpu_does_what_a_core_does() {
+    let sum = "[topology]\nkind = 'switch'\nhosts = 2\n[[program]]\nkind = 'aggregate'\n\
+               hosts = 2\nsize = '64KiB'\niterations = 2\ninitiator = 'gpu'\nmemory = 'gpu'\n\
+               aggregate = { plan = 'direct', reduce_on = 'gpu' }\n";
+    let rate = "[[program]]\nkind = 'message-rate'\nop = 'write'\niterations = 500\n\
+                initiator = 'gpu'\nmemory = 'gpu'\ninline = '0B'\n";
+    for text in [sum, rate] {
+        let fallen = outcome(text, &["program.0.fallback=cpu", "nic.gpu_doorbell=false"]);
+        assert_eq!(number(&fallen, "gpu_fallbacks"), 1.0);
+        assert_eq!(number(&fallen, "note.gpu-fallback"), 1.0);
+        let core = outcome(text, &["program.0.initiator=cpu"]);
+        assert_eq!(fallen.trace_hash, core.trace_hash);
+        let needless = outcome(text, &["program.0.fallback=cpu"]);
+        assert_eq!(number(&needless, "gpu_fallbacks"), 0.0);
+        assert_eq!(needless.trace_hash, outcome(text, &[]).trace_hash);
+        assert_ne!(needless.trace_hash, core.trace_hash);
+    }
+    let kernels = outcome(sum, &["program.0.fallback=cpu", "nic.gpu_doorbell=false"]);
+    assert_eq!((number(&kernels, "gpu_kernels"), number(&kernels, "sums_wrong")), (2.0, 0.0));
+}

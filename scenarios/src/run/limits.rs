@@ -1,16 +1,20 @@
 //! What is behind the limit of a run: flows that share a link between switches, and READs that
-//! wait for an answer where no resource is busy.
+//! wait for an answer, send queues that are full, and timers, where no resource is busy.
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::QpState;
+use doorbell_core::verbs::{AckTimeout, QpState, RnrTimer};
 use doorbell_sim::fabric::End;
 use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::nic::{Nic, NicQp};
+use doorbell_sim::rc::{AckTimeoutMode, TimeoutMode};
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::{SwitchPortUse, World};
 
-use super::deaths::qp_name;
+use super::deaths::{plural, qp_name};
+use super::early;
+use super::programs::{Placed, Role};
 use super::{Metric, Note, NoteKind, Outcome, Point};
+use crate::workloads::Results;
 
 /// Flows named in a note; the rest is counted.
 const MAX_NAMED: usize = 8;
@@ -21,8 +25,24 @@ const SHARED: &str = "shared-link";
 /// Name of the note about READs that wait for answers.
 const WINDOW: &str = "read-window";
 
+/// Name of the note about send queues that are full.
+const FULL: &str = "send-queue-full";
+
 /// Name of the note about queue pairs that wait for timers.
 const TIMERS: &str = "timer-waits";
+
+/// Share of its time in percent from which a resource leaves nobody else to be the limit: what is
+/// less busy stands still now and then, and something else makes it.
+const SATURATED_PERCENT: u128 = 95;
+
+/// Whether what limits is busy all the time. What is no resource has been looked at already.
+fn saturated(out: &Outcome) -> bool {
+    let Some(name) = &out.limiting else { return false };
+    let resource = out.resources.iter().find(|r| r.name == *name);
+    resource.is_none_or(|r| {
+        u128::from(r.busy.as_ps()) * 100 >= u128::from(r.of.as_ps()) * SATURATED_PERCENT
+    })
+}
 
 /// The name of an output port of a switch among the resources.
 pub(super) fn port_name(p: &SwitchPortUse) -> String {
@@ -33,7 +53,7 @@ pub(super) fn port_name(p: &SwitchPortUse) -> String {
 /// Says more about the limit, once it is known. `duration`: the measured time.
 pub(super) fn collect(world: &World, point: &Point, duration: Span, out: &mut Outcome) {
     out.oracles.extend([SHARED, WINDOW].map(str::to_owned));
-    if out.limiting.is_none() {
+    if !saturated(out) {
         window(world, point, duration, out);
     }
     let Some(limiting) = &out.limiting else { return };
@@ -109,7 +129,7 @@ fn shared(world: &World, link: &SwitchPortUse, out: &mut Outcome) {
 }
 
 /// READs and atomics that waited most of the time for an answer to an earlier one, while nothing
-/// was busy: names the queue pair that began most of them as what limits.
+/// was busy all the time: names the queue pair that began most of them as what limits.
 fn window(world: &World, point: &Point, duration: Span, out: &mut Outcome) {
     let mut waiting: Vec<(u64, u32, &NicQp)> = Vec::new();
     let (mut began, mut waits) = (0, 0);
@@ -188,17 +208,150 @@ pub(super) fn timers(world: &World, first: Time, out: &mut Outcome) {
         format!("{n} {what} took {}", Metric::time(*took).text())
     };
     let parts: Vec<_> = parts.iter().filter(|(n, ..)| *n > 0).map(part).collect();
+    // The longer of both waits first: its cure is worth more.
+    let mut cures = Vec::new();
+    if s.ack_timer_waits > 0 {
+        cures.push((s.ack_timer_waited, ack_cure(world, h, q)));
+    }
+    if s.rnr_waits > 0 {
+        cures.push((s.rnr_waited, rnr_cure(world, h, q)));
+    }
+    cures.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
+    let cures: Vec<String> = cures.into_iter().map(|(_, cure)| cure).collect();
     let text = format!(
-        "{} stood still for at least {} of {} while timers ran: {}. The ack timer waits for what \
-         no later packet shows to be lost: the last of what is in flight. Keep more in flight, \
-         which takes as many receives at the peer (`qp.rq_depth`), or lower `qp.timeout`; against \
-         RNR NAKs post more receives, or lower `qp.min_rnr_timer`",
+        "{} stood still for at least {} of {} while timers ran: {}. {}",
         qp_name(h, q.qpn),
         Metric::time(time).text(),
         Metric::time(run).text(),
-        parts.join(", ")
+        parts.join(", "),
+        cures.join(". ")
     );
     out.notes.push(Note { kind: NoteKind::Info, name: TIMERS.to_owned(), text, count });
+}
+
+/// What helps against waits for the ack timer.
+fn ack_cure(world: &World, host: u32, q: &NicQp) -> String {
+    let answers = early::longest_answer(world, q);
+    let mode = early::mode_of(world, host, q);
+    if early::early(world, host, q, answers).is_some() {
+        return format!(
+            "The ack timer expires before answers can have come, up to {}: {}",
+            Metric::time(answers).text(),
+            early::advice(mode, answers)
+        );
+    }
+    let (code, s) = (q.attr.timeout, &q.stats);
+    let tries = tries(q);
+    let lower = match lower_code(mode, q, answers) {
+        _ if matches!(mode, TimeoutMode::Adaptive { .. }) => {
+            "this device ignores `qp.timeout`".to_owned()
+        }
+        Some(least) if least.code() < code.code() => format!(
+            "lower `qp.timeout` ({code}): answers took up to {}, and {least} is the least that is \
+             longer and whose {tries} tries outlast what it stood still for",
+            Metric::time(answers).text()
+        ),
+        _ => format!(
+            "`qp.timeout` ({code}) is not to be lowered by what was seen: {tries} tries of a \
+             shorter one may be over before an answer comes"
+        ),
+    };
+    match s.ack_timer_waits_again * 2 > s.ack_timer_waits {
+        // Nothing in flight behind it would tell: the peer has told of that gap already.
+        true => format!(
+            "The ack timer waited mostly for what had been sent again and was lost once more, of \
+             which no later packet tells: {lower}"
+        ),
+        false => format!(
+            "The ack timer waits for what no later packet shows to be lost, the last of what is in \
+             flight: {lower}, or keep more in flight, which takes as many receives at the peer \
+             (`qp.rq_depth`)"
+        ),
+    }
+}
+
+/// Transmissions of a packet, the first included, after which no answer is death.
+fn tries(q: &NicQp) -> u64 {
+    u64::from(q.attr.retry_cnt.code()) + 1
+}
+
+/// The lowest code with which the queue pair would have lived as well: its timer is longer than any
+/// answer that was seen, and all of its tries outlast what kept the queue pair waiting. That is
+/// known to be no longer than the timer where the first resend got through, and than all waits
+/// together where one did not. `None`: no answer was seen, or no code is.
+fn lower_code(mode: &TimeoutMode, q: &NicQp, answers: Span) -> Option<AckTimeout> {
+    let above = early::code_above(mode, answers).filter(|_| answers > Span::ZERO)?;
+    let waited = match q.stats.ack_timer_waits_again {
+        0 => mode.interval(q.attr.timeout, 0)?.most,
+        _ => q.stats.ack_timer_waited,
+    };
+    let lasts = |t: &AckTimeout| mode.interval(*t, 0).map(|i| i.least * tries(q));
+    let outlasts = |t: &AckTimeout| lasts(t).is_some_and(|span| span > waited);
+    (above.code()..=AckTimeout::MAX_CODE).filter_map(AckTimeout::new).find(outlasts)
+}
+
+/// What helps against waits for RNR NAKs: receives, and a shorter timer where there is one. The
+/// code is the receiver's; code 0 is the longest of all.
+fn rnr_cure(world: &World, host: u32, q: &NicQp) -> String {
+    let receives = "RNR NAKs say that no receive was posted: post receives sooner, or more of them";
+    let Some(p) = early::peer_of(world, host, q) else { return receives.to_owned() };
+    let code = p.attr.min_rnr_timer;
+    let shortest = RnrTimer::all().min_by_key(|t| t.duration()).expect("there are codes");
+    match code {
+        _ if code == shortest => format!("{receives}; `qp.min_rnr_timer` {code} is the shortest"),
+        _ if code.code() == 0 => format!(
+            "{receives}. Each costs the time of the receiver's `qp.min_rnr_timer`, and code 0 is \
+             the longest, {}: raise it; {shortest} is the shortest",
+            Metric::time(code.duration()).text()
+        ),
+        _ => format!(
+            "{receives}. Each costs the time of the receiver's `qp.min_rnr_timer`, {code}: lower \
+             it; {shortest} is the shortest, and 0 is no lower but the longest"
+        ),
+    }
+}
+
+/// A program that had messages to send and no room in its send queues for half of the run or more,
+/// while nothing was busy: that queue is what limits.
+pub(super) fn send_queue(
+    point: &Point,
+    all: &[(&Placed, &Results)],
+    duration: Span,
+    out: &mut Outcome,
+) {
+    out.oracles.push(FULL.to_owned());
+    // Behind a queue pair that stands still, or is dead, any queue is full.
+    let stands = out.notes.iter().any(|n| n.name == TIMERS);
+    if out.limiting.is_some() || stands || out.qps.iter().any(|q| q.death.is_some()) {
+        return;
+    }
+    let depth = point.scenario.qp.sq_depth.value();
+    let program = |p: &Placed| &point.scenario.program[p.program];
+    // A window that is less than the queue is what the program asks for.
+    let bound = |p: &Placed| program(p).window.as_ref().is_none_or(|w| w.value() >= depth);
+    let full = |(p, r): &&(&Placed, &Results)| {
+        p.role == Role::Sender && bound(p) && r.no_room * 2 >= duration && r.no_room > Span::ZERO
+    };
+    let found = all.iter().filter(full);
+    let Some((p, r)) = found.clone().max_by_key(|(p, r)| (r.no_room, std::cmp::Reverse(p.rank)))
+    else {
+        return;
+    };
+    let qps = program(p).qps.value();
+    let text = format!(
+        "program {} had messages to send and no room in its send queues for {} of {}: a queue that \
+         is full waits for completions, so {} of {depth} (`qp.sq_depth`) sends {} for each answer \
+         and no more, whatever the link carries; raise `qp.sq_depth`, or use more queue pairs \
+         (`qps`)",
+        p.program,
+        Metric::time(r.no_room).text(),
+        Metric::time(duration).text(),
+        plural(qps, "queue pair"),
+        qps * depth,
+    );
+    let (name, count) = (FULL.to_owned(), found.count() as u64);
+    out.limiting = Some(format!("host{}.sq_depth of program {}", p.host, p.program));
+    out.notes.push(Note { kind: NoteKind::Info, name, text, count });
 }
 
 #[cfg(test)]

@@ -1,15 +1,20 @@
 //! The seam between the front end and the simulator: a [`Point`] goes in, an [`Outcome`] comes
 //! out.
 
+#[cfg(test)]
+mod advice_tests;
 mod batch;
 mod bottleneck;
 pub(crate) mod congestion;
 mod credits;
 mod deaths;
 mod drops;
+mod early;
 mod effective;
 #[cfg(test)]
 mod end_tests;
+#[cfg(test)]
+mod endless_tests;
 mod error;
 pub(crate) mod exchanges;
 mod fallback;
@@ -87,9 +92,11 @@ pub use outcome::{
     PcieBytes, ResourceUse, TimelineRow,
 };
 pub use ports::{MAX_NETWORK_PORTS, NetworkPort};
+pub(crate) use programs::epoch;
 #[cfg(feature = "hw")]
 pub(crate) use programs::{Clock, Placed, Planned, Role, plan};
 pub use series::{SeriesTable, SeriesTrack};
+pub(crate) use sick::{NAME as FASTER_BUT_SICK, SIGNS};
 pub use simulate::{Simulator, SimulatorWith};
 
 use crate::format::Scenario;

@@ -38,13 +38,16 @@ pub(super) fn moves(world: &World, out: &mut Outcome) {
     put("bytes_copied", Metric::bytes(copied + engine));
     put("bytes_copied_by_engines", Metric::bytes(engine));
     put("bytes_reduced", Metric::bytes(reduced));
+    put("gpu_kernels", Metric::count(sum(world, any, |s| s.kernels)));
     put("bytes_by_dma", Metric::bytes(read + written));
     put("copies", Metric::count(sum(world, any, |s| s.copies)));
     put("copies_per_byte", Metric::ratio(copied + engine, delivered));
     put("moves_per_byte", Metric::ratio(copied + engine + read + written, delivered));
 }
 
-/// Adds the time of cores by cause. Time spent polling in vain is in none: see `resource.…busy`.
+/// Adds the time of cores by cause, of useful work: polling in vain is in none of them. With that,
+/// `hostH.core_time` is what the programs keep cores from doing anything else; `resource.…busy` is
+/// of the work alone.
 pub(super) fn cpu_time(world: &World, all: &[(&Placed, &Results)], out: &mut Outcome) {
     let core = |who: &Initiator| matches!(who, Initiator::Cpu { .. });
     let of = |f: fn(&InitiatorStats) -> Span| -> Span {
@@ -74,6 +77,14 @@ pub(super) fn cpu_time(world: &World, all: &[(&Placed, &Results)], out: &mut Out
     }
     put("cpu_time.other", Metric::time(Span::from_ps(work.as_ps().saturating_sub(known.as_ps()))));
     put("cpu_time", Metric::time(work));
+    put("cpu_spin", Metric::time(of(|s| s.spin)));
+    for (h, host) in world.hosts().iter().enumerate() {
+        let its = host.initiators().filter(|(who, ..)| core(who));
+        let kept = its.fold(Span::ZERO, |sum, (.., s)| sum + s.work + s.spin);
+        if kept > Span::ZERO {
+            put(&format!("host{h}.core_time"), Metric::time(kept));
+        }
+    }
     put("syscalls", Metric::count(kernel.syscalls));
     put("context_switches", Metric::count(kernel.switches));
     let faults = || world.hosts().iter().map(|h| h.page_faults());

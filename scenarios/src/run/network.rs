@@ -75,6 +75,11 @@ pub(crate) fn network(
         TopologyKind::RailOptimised => parts.rails().config().map_err(Wrong::shape)?,
         TopologyKind::Explicit => parts.explicit()?,
     };
+    let framing = profile.port.framing.0 as u32;
+    let largest = encapsulation(profile).largest_sent(profile.port.max_mtu.0 as u32) + framing;
+    // The simulator's own bound is that of real headers.
+    c.max_packet_bytes = c.max_packet_bytes.max(largest);
+    c.largest_sent = Some(largest);
     c.routing = parts.routing();
     c.classes = switches::classes(switch, t.switch_mode());
     for (index, e) in switch.exception.iter().enumerate() {
@@ -143,6 +148,19 @@ pub(crate) fn network_of(s: &Scenario, profile: &Profile) -> Result<FabricConfig
 /// Bytes of the largest packet of the profile, as a link counts them for credit.
 pub(crate) fn largest_of_link(profile: &Profile) -> u32 {
     encapsulation(profile).largest_packet(profile.port.max_mtu.0 as u32)
+}
+
+/// The least `topology.buffer` that takes a packet of `needed` bytes at a node, if it is that key
+/// that says how large the buffer there is. Lanes of credits have equal parts of it, in blocks.
+pub(crate) fn least_buffer(c: &FabricConfig, node: End, needed: u64) -> Option<u64> {
+    match (c.switches.first()?.buffering, node) {
+        (Buffering::Credits { .. }, _) => {
+            let blocks = (needed - u64::from(c.credits.framing_bytes)).div_ceil(BLOCK_BYTES.into());
+            Some(blocks * u64::from(BLOCK_BYTES) * c.classes.each.len() as u64)
+        }
+        (_, End::Switch(_)) => Some(needed),
+        (_, End::Host(_)) => None,
+    }
 }
 
 /// Hosts of a shape that counts them by other keys than `hosts`; `None` for the others.

@@ -137,6 +137,27 @@ fn a_fault_of_one_nic_leaves_the_other_alone() {
     assert!(last(&o, "a") > last(&alone, "a") + 4e8, "both");
 }
 
+/// A NIC that stands still while a flow waits for its pace goes on behind that.
+#[test]
+fn a_stall_does_not_end_a_paced_flow() {
+    let text = "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 3\nrate = '100Gbps'\n\
+                switch = 'pfc'\n[switch]\necn = { kmin = '20KB', kmax = '60KB' }\n\
+                [[program]]\nkind = 'flows'\nhost = 1\nhosts = 2\nsize = '400KB'\n\
+                flows = { pattern = 'incast' }\npeer = 0\n[[fault]]\nid = 'stall'\n\
+                kind = 'nic-stall'\nhost = 1\n";
+    for control in ["dcqcn", "timely"] {
+        for from in [104, 110, 116, 121, 130] {
+            for to in [from + 1, from + 3000] {
+                let window = format!("after = '{from}us'\nbefore = '{to}us'\n");
+                let set = format!("congestion.control={control}");
+                let o = outcome(&format!("{text}{window}"), &[&set]);
+                let (unfinished, at) = (number(&o, "flows_unfinished"), (control, from, to));
+                assert_eq!((o.exit.kind, unfinished), (ExitKind::Ok, 0.0), "{at:?}: {:?}", o.exit);
+            }
+        }
+    }
+}
+
 /// The second GPU of a profile with two is at another NIC: what is sent from it does not come near
 /// the first.
 #[test]

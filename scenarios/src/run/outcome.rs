@@ -4,13 +4,13 @@
 //!
 //! | Name | Unit | |
 //! |---|---|---|
-//! | `throughput` | bit/s | payload delivered per second of the measured time |
+//! | `throughput` | bit/s | payload delivered per second of the measured time; see `payload_bytes` |
 //! | `message_rate` | 1/s | messages completed per second of the measured time |
 //! | `received` | count | messages taken by receives of the peers, if any |
 //! | `receive_rate` | 1/s | the same per second, from the first to the last of them |
 //! | `duration` | time | the measured time |
 //! | `messages` | count | messages completed |
-//! | `payload_bytes`, `wire_bytes` | bytes | payload delivered, and all bytes on the wire |
+//! | `payload_bytes`, `wire_bytes` | bytes | payload delivered, and all bytes on the wire; of aggregations the bytes of the sums that hosts have, of exchanges what came for each host, both of complete rounds: nothing that is passed on or added on the way |
 //! | `doorbells` | count | doorbells that the NIC saw, BlueFlame included |
 //! | `mmio_writes` | count | stores to the device, a BlueFlame block counts once |
 //! | `wqes_posted`, `wqes_executed`, `wqes_unrung` | count | of all send queues |
@@ -38,16 +38,20 @@
 //! | `goodput` | bit/s | bytes of complete flows, from the first start to the last completion |
 //! | `jain` | ratio | Jain's index over the throughputs of complete flows |
 //! | `victims` | count | flows that were slow though they shared neither end, see docs/flows.md |
-//! | `sums`, `sums_wrong` | count | of aggregations: rounds of all members that are complete, and of these wrong |
+//! | `sums`, `sums_wrong` | count | of aggregations: rounds of all members that are complete, and of these wrong, which is a violation |
 //! | `sums_of_survivors` | count | of the complete ones: sums of some members only, as they say |
+//! | `sums_replaced` | count | sums that a member gave up for one without a dead member, since others lacked it |
 //! | `members_absent` | count | members that any other one went on without, at the most |
 //! | `members_failed` | count | members that ended with an error instead |
 //! | `last_failure` | time | from the start of the run to the last of these errors, if there is one |
 //! | `added_bytes` | bytes | contributions that were added |
+//! | `sparse_messages`, `dense_messages` | count | of sums of sparse vectors: vectors sent in that form |
+//! | `message_bytes` | bytes | of one of them |
+//! | `kept` | ratio | elements sent by elements of all vectors |
 //! | `exposed`, `step_time` | time | mean of training steps, slowest member: from the end of the backward pass to the last sum, and the whole step |
 //! | `training_steps` | count | that all members have done |
 //! | `byte_bound` | time | of one round: bytes of the busiest port in one direction at its rate |
-//! | `exchanges`, `exchanges_wrong` | count | of exchanges: rounds of all members that are complete, and of these wrong |
+//! | `exchanges`, `exchanges_wrong` | count | of exchanges: rounds of all members that are complete, and of these wrong, which is a violation |
 //! | `sent_messages`, `passed_messages`, `passed_bytes` | count, bytes | of exchanges: sent, and those with something that another one had sent |
 //! | `between_messages`, `between_bytes` | count, bytes | of one round as planned, all tokens: from group to group |
 //! | `inside_messages`, `inside_bytes` | count, bytes | the same inside groups |
@@ -55,6 +59,7 @@
 //! | `bytes_delivered` | bytes | payload that came to lie in memory, all NICs |
 //! | `bytes_copied` | bytes | by cores, GPU blocks (inline payload included) and copy engines |
 //! | `bytes_copied_by_engines`, `bytes_reduced`, `bytes_by_dma` | bytes | by engines alone; of one operand of sums; read and written by NICs for payload |
+//! | `gpu_kernels` | count | kernels of GPUs that cores had add for them |
 //! | `copies`, `registrations` | count | copies; regions registered behind the first ring |
 //! | `copies_per_byte`, `moves_per_byte` | ratio | bytes copied, and copied or moved by DMA, per byte delivered |
 //! | `cpu_time` | time | work of all cores, and of it, `cpu_time.CAUSE`: `post`, `poll`, `interrupts`, `copy`, `register`, `kernel`, `other` |

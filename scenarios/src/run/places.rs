@@ -105,6 +105,7 @@ impl Places {
             read_latency: Span::ZERO,
             write_latency: Span::ZERO,
             memory_rate: FAST,
+            kernel_rate: FAST,
         });
         self.add(NodeConfig { name, parent, link: self.link, kind })
     }
@@ -116,6 +117,7 @@ impl Places {
             read_latency: p.gpu.peer_read,
             write_latency: p.gpu.peer_write,
             memory_rate: p.gpu.bandwidth,
+            kernel_rate: p.gpu.kernel_bandwidth,
         });
         let link = LinkConfig { width: p.gpu.width as u8, ..self.link };
         self.add(NodeConfig { name, parent, link, kind })

@@ -6,10 +6,12 @@ mod config;
 mod flows;
 mod lanes;
 mod script;
+mod sparse;
 mod transfer;
 
 pub(crate) use aggregate::plan_of;
 pub(crate) use flows::{FlowShape, epoch, flow_shape};
+pub(crate) use sparse::sparse_of;
 
 use std::borrow::Cow;
 
@@ -107,8 +109,8 @@ pub fn plan(point: &Point, deadline: Span, clock: Clock) -> Result<Vec<Planned>,
 fn with_fallback(point: &Point) -> Cow<'_, Point> {
     let mut point = Cow::Borrowed(point);
     for i in 0..point.scenario.program.len() {
-        if point.scenario.program[i].falls_back(&point.profile) {
-            point.to_mut().scenario.program[i].initiator = format::Initiator::CpuProxy;
+        if let Some(who) = point.scenario.program[i].falls_back(&point.profile) {
+            point.to_mut().scenario.program[i].initiator = who;
         }
     }
     point

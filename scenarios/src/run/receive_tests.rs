@@ -4,7 +4,7 @@ use doorbell_core::units::Span;
 
 use super::programs::{Clock, Role, plan};
 use super::simulate_tests::{number, outcome};
-use super::{Outcome, Runner, Simulator};
+use super::{ExitKind, Outcome, Runner, Simulator};
 use crate::testing::expanded;
 
 const SENDS: &str = "[topology]\nkind = 'switch'\nhosts = 5\n[[program]]\nname = 'a'\n\
@@ -181,11 +181,13 @@ fn what_was_rung_before_a_destroy_is_executed_and_its_completions_are_lost() {
     let o = script("'post write 64KiB x10', 'ring', 'compute 100us', 'destroy'");
     let both = [number(&o, "wqes_executed"), number(&o, "note.completions-lost")];
     assert_eq!(both, [10.0, 10.0]);
+    assert_eq!(number(&o, "wqes_posted"), 10.0, "also by a queue pair that is gone");
     assert_eq!(number(&o, "delivered_bytes"), 655_360.0);
     // At once: they are the NIC's, and it has done none of them.
     let o = script("'post write 64KiB x10', 'ring', 'destroy', 'destroy'");
     let both = [number(&o, "wqes_executed"), number(&o, "note.completions-lost")];
     assert_eq!(both, [0.0, 10.0]);
+    assert_eq!(number(&o, "wqes_posted"), 10.0);
     assert_eq!(o.find("step.3.result").unwrap().text(), "bad-handle");
 }
 
@@ -200,4 +202,18 @@ fn a_receive_in_a_wrong_state_is_a_mistake_unless_it_is_meant() {
     assert!(e.contains("posting a receive needs INIT"), "{e}");
     let o = run("recv 64B own anyway").unwrap();
     assert_eq!(o.find("step.1.result").unwrap().text(), "bad-state");
+}
+
+/// The memory that receives point to is the peer's, with the rights that it has.
+#[test]
+fn receives_have_the_rights_of_the_peer() {
+    let program = "[[program]]\nkind = 'latency'\nop = 'send'\nsize = '4KiB'\niterations = 4\n\
+                   inline = '0B'\n";
+    let rights = |list: &str| outcome(program, &[&format!("program.0.peer_access={list}")]);
+    assert_eq!(number(&rights("[\"local-write\"]"), "messages"), 4.0);
+    assert_eq!(number(&rights("[\"local-write\"]"), "page_faults"), 0.0);
+    assert!(number(&rights("[\"local-write\", \"on-demand\"]"), "page_faults") > 0.0);
+    let o = rights("[\"remote-read\"]");
+    assert_eq!(o.exit.kind, ExitKind::Violation);
+    assert!(o.exit.reason.contains("remote operation"), "{}", o.exit.reason);
 }

@@ -9,7 +9,7 @@ use doorbell_sim::world::World;
 
 use super::programs::{Placed, Role};
 use super::{Metric, Note, NoteKind, Outcome, Point};
-use crate::format::{Program, ProgramKind, Scenario, Step, StepEvent};
+use crate::format::{ALL_QPS, Program, ProgramKind, Scenario, Step, StepEvent};
 use crate::quantity::Unit;
 use crate::workloads::{LogEntry, Outcome as Logged, Results};
 
@@ -155,6 +155,13 @@ pub(super) fn lost_completions(world: &World, out: &mut Outcome) {
 /// pairs of the queue, and at the receiver the receives.
 pub(super) fn cq_rule(s: &Scenario, out: &mut Outcome) {
     let Some(depth) = s.qp.cq_depth.as_ref().map(|d| d.value()) else { return };
+    for p in s.program.iter().filter(|p| p.kind == ProgramKind::Script) {
+        if let Some(most) = unpolled(s, p).filter(|most| *most > depth) {
+            let name = if p.name.is_empty() { p.kind.word() } else { p.name.as_str() };
+            let text = format!("{name}: up to {most} signalled sends posted and not polled");
+            out.notes.push(cq_note(&text, most, depth, "the completion queue"));
+        }
+    }
     for p in s.program.iter().filter(|p| is_dealt(p)) {
         let qps = p.qps.value();
         let name = if p.name.is_empty() { p.kind.word() } else { p.name.as_str() };
@@ -194,6 +201,25 @@ fn cq_note(what: &str, sum: u64, depth: u64, queue: &str) -> Note {
 
 /// Names of the notes about the depth of completion queues: it is enough, it is not.
 const CQ_RULE: [&str; 2] = ["cq-room", "cq-too-small"];
+
+/// The most signalled sends that a script has posted and not polled at any time, if it posts any.
+fn unpolled(s: &Scenario, p: &Program) -> Option<u64> {
+    let (mut now, mut most) = (0_u64, 0);
+    for step in &p.steps {
+        match step {
+            Step::Post(post) if post.signaled || s.qp.sig_all => {
+                let qps = if post.qp == ALL_QPS { p.qps.value() } else { 1 };
+                now += u64::from(post.count) * qps;
+            }
+            Step::Poll { max } => now = now.saturating_sub((*max).into()),
+            Step::Wait { count: Some(n) } => now = now.saturating_sub((*n).into()),
+            Step::Wait { count: None } => now = 0,
+            _ => {}
+        }
+        most = most.max(now);
+    }
+    (most > 0).then_some(most)
+}
 
 /// Whether the program deals messages to its queue pairs in turn.
 const fn is_dealt(p: &Program) -> bool {

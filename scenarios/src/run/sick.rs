@@ -3,14 +3,14 @@
 
 use super::{ExitKind, Note, NoteKind, Outcome, Run};
 
-/// Name of the note.
-const NAME: &str = "faster-but-sick";
+/// Name of the note about a run that is faster than a healthy one.
+pub(crate) const NAME: &str = "faster-but-sick";
 
 /// Name of the note where no run of the report shows nothing.
 const ALONE: &str = "sick";
 
 /// Counters of which each says that something was lost, damaged, refused or sent twice.
-const SIGNS: [&str; 6] = [
+pub(crate) const SIGNS: [&str; 6] = [
     "retransmitted_packets",
     "rnr_nak_retry_err",
     "out_of_buffer",
@@ -40,8 +40,8 @@ pub(super) fn compare(runs: &mut [Run]) {
             outcome.notes.push(Note { kind: NoteKind::Warning, name, text, count: 1 });
         } else if healthy.is_empty() && !signs.is_empty() {
             let text = format!(
-                "{}: the throughput does not show it, and no run without it is here to compare \
-                 with; watch these counters beside it",
+                "{}: no run without it is here to compare the throughput with; watch these \
+                 counters beside it",
                 signs.join(", ")
             );
             let name = ALONE.to_owned();

@@ -7,13 +7,13 @@ use std::io::{self, Write};
 use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::transport::CreateError;
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{Opcode, QpState, RetryCnt};
-use doorbell_sim::fabric::{DropCause, FabricConfig};
+use doorbell_core::verbs::{Opcode, QpState, RetryCnt, RnrRetry};
+use doorbell_sim::fabric::{ConfigError, DropCause, FabricConfig};
 use doorbell_sim::fault::FaultUse;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
 use doorbell_sim::nic::{Nic, NicQp, WQEBB};
 use doorbell_sim::wire::{HostId, PortId};
-use doorbell_sim::world::{Recorder, RunEnd, SwitchPortUse, World, WorldConfig};
+use doorbell_sim::world::{BuildError, Recorder, RunEnd, SwitchPortUse, World, WorldConfig};
 
 use super::figures::{Member, by_name, group_metrics};
 use super::mistakes::mistake;
@@ -23,8 +23,9 @@ use super::{
     ResourceUse, RunError, Runner, hardware, network,
 };
 use super::{
-    congestion, credits, deaths, drops, effective, exchanges, fallback, faults, flow_figures,
-    limits, moves, ports, receives, series, sums, switches, timeline, tuning, waiting, watch,
+    congestion, credits, deaths, drops, early, effective, exchanges, fallback, faults,
+    flow_figures, limits, moves, ports, receives, series, sums, switches, timeline, tuning,
+    waiting, watch,
 };
 use crate::format::{HostModel, NicPlace, Noise, QpKind};
 use crate::report::PcapNg;
@@ -109,10 +110,18 @@ fn config(point: &Point) -> Result<WorldConfig, RunError> {
 }
 
 fn build(config: WorldConfig) -> Result<World, RunError> {
-    World::new(&config).map_err(|e| RunError::BadInput {
-        path: "topology".into(),
-        message: e.to_string(),
-        help: "change the topology or the profile".into(),
+    World::new(&config).map_err(|e| {
+        let least = match &e {
+            BuildError::Fabric(ConfigError::BufferTooSmall { node, needed, .. }) => {
+                network::least_buffer(&config.fabric, *node, (*needed).into())
+            }
+            _ => None,
+        };
+        let (path, help) = match least {
+            Some(bytes) => ("topology.buffer", format!("at least {bytes}B")),
+            None => ("topology", "change the topology or the profile".to_owned()),
+        };
+        RunError::BadInput { path: path.into(), message: e.to_string(), help }
     })
 }
 
@@ -198,20 +207,7 @@ fn collect(
         events: world.events(),
         ..Outcome::default()
     };
-    let mut failures = Vec::new();
-    for p in placed {
-        let results = p.results(world);
-        if let Some(error) = results.and_then(|r| mistake(point, world, p, r)) {
-            return Err(error);
-        }
-        if let Some(f) = results.and_then(|r| r.failure.as_ref()) {
-            if let Some(error) = failure(p, f) {
-                return Err(error);
-            }
-            let (program, rank, role, host) = (p.program, p.rank, role_word(p.role), p.host);
-            failures.push(format!("program {program} (rank {rank}, {role} on host {host}): {f}"));
-        }
-    }
+    let failures = failures(point, world, placed)?;
     let all: Vec<(&Placed, &Results)> =
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     out.exit = exit(end, &failures, world, &receives::unmet(point, &all));
@@ -232,6 +228,7 @@ fn collect(
     let starving = credits::starvation(&point.scenario, world, &mut out);
     oversize(world, &mut out);
     switches::collect(point, world, &mut out);
+    early::collect(world, &mut out);
     drops::collect(point, world, &mut out);
     resources(world, busy_until(world, last).since(first), &mut out);
     credits::limiting(world, starving, LIMITING_PPM, last.since(first), &mut out);
@@ -245,6 +242,7 @@ fn collect(
     deaths::collect(world, point, *end != RunEnd::Done, &mut out);
     waiting::collect(world, &mut out);
     limits::timers(world, first, &mut out);
+    limits::send_queue(point, &all, last.since(first), &mut out);
     watch::collect(world, &point.scenario, &mut out);
     ports::collect(world, &mut out);
     let table = |r| series::collect(point, r, placed, world);
@@ -254,6 +252,36 @@ fn collect(
         draw_timeline(point, world, placed, &mut out);
     }
     Ok(out)
+}
+
+/// What went wrong in the programs, a line for each.
+///
+/// # Errors
+/// What is a mistake of the file.
+fn failures(point: &Point, world: &World, placed: &[Placed]) -> Result<Vec<String>, RunError> {
+    let mut failures = Vec::new();
+    for p in placed {
+        let results = p.results(world);
+        if let Some(error) = results.and_then(|r| mistake(point, world, p, r)) {
+            return Err(error);
+        }
+        if let Some(f) = results.and_then(|r| r.failure.as_ref()) {
+            if let Some(error) = failure(p, f) {
+                return Err(error);
+            }
+            failures.push(format!("{}: {f}", who(p)));
+        }
+        if let Some(wrong) = results.and_then(Results::wrong_rounds) {
+            failures.push(format!("{}: {wrong}", who(p)));
+        }
+    }
+    Ok(failures)
+}
+
+/// A program in words.
+fn who(p: &Placed) -> String {
+    let (program, rank, role, host) = (p.program, p.rank, role_word(p.role), p.host);
+    format!("program {program} (rank {rank}, {role} on host {host})")
 }
 
 fn draw_timeline(point: &Point, world: &World, placed: &[Placed], out: &mut Outcome) {
@@ -304,6 +332,27 @@ fn still_held(world: &World) -> String {
     uses.map(line).collect()
 }
 
+/// QPs that were refused for want of a receive more often than any `rnr_retry` with a limit allows,
+/// a line for each.
+fn refused(world: &World) -> String {
+    let qps = (0..).zip(world.hosts()).flat_map(|(host, h)| h.qps().map(move |(_, q)| (host, q)));
+    let most = u32::from(RnrRetry::MAX_CODE);
+    let refused = qps.filter_map(|(host, q)| {
+        let s = q.requester.as_ref().filter(|r| r.refused_without_limit())?.standing();
+        (s.rnr_retries > most).then_some((host, q, s.rnr_retries))
+    });
+    let line = |(host, q, n): (u32, &NicQp, u32)| {
+        format!(
+            "\n{} was told {n} times since its last progress that host {}, QP {} has no receive, \
+             and rnr_retry {most} is without limit: post receives before it sends",
+            deaths::qp_name(host, q.qpn),
+            q.peer.0,
+            q.attr.dest_qpn.value()
+        )
+    };
+    refused.map(line).collect()
+}
+
 /// QPs that have resent more often than any `retry_cnt` with a limit allows, a line for each.
 fn resending(world: &World) -> String {
     let qps = (0..).zip(world.hosts()).flat_map(|(host, h)| h.qps().map(move |(_, q)| (host, q)));
@@ -329,7 +378,7 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
         let circle = world.fabric().deadlock(world.now(), Span::ZERO, &BTreeSet::new());
         let circle = circle.iter().map(ToString::to_string);
         let lines: Vec<_> = circle.chain(unmet.iter().cloned()).chain(stalls).collect();
-        losses(world) + &lines.join("\n")
+        losses(world) + &lines.join("\n") + &faults::dead_hosts(world)
     };
     match end {
         _ if !failures.is_empty() => {
@@ -345,8 +394,9 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
             // To raise it helps what has an end.
             let raise = if endless.is_empty() { "; raise run.limit or ask for less" } else { "" };
             let reason = format!(
-                "the time limit of the run was reached{raise}{}{endless}",
-                still_held(world)
+                "the time limit of the run was reached{raise}{}{endless}{}",
+                still_held(world),
+                refused(world)
             );
             Exit { kind: ExitKind::NoProgress, reason }
         }
@@ -357,6 +407,7 @@ fn exit(end: &RunEnd, failures: &[String], world: &World, unmet: &[String]) -> E
                         again do that"
                     .to_owned();
             }
+            more += &refused(world);
             let what = format!("{most} events were handled and the run had not ended{more}");
             Exit { kind: ExitKind::NoProgress, reason: losses(world) + &what }
         }
@@ -428,7 +479,7 @@ fn host_metrics(world: &World, out: &mut Outcome) {
             doorbells += s.doorbells;
             blueflames += s.blueflames;
             wqes += s.wqes;
-            posted += nic.qps().map(|(_, q)| u64::from(q.sq.prod())).sum::<u64>();
+            posted += nic.wqes_posted();
             deaths::port_counters(nic).into_iter().for_each(|(name, n)| sum(name, n));
             sum("wqe_fetches", s.wqe_fetches);
             sum("wqe_refetches", s.wqe_refetches);
@@ -500,12 +551,15 @@ fn oversize(world: &World, out: &mut Outcome) {
 fn queue_metrics(world: &World, out: &mut Outcome) {
     let mut sum = |name: &str, n: u64| *out.counters.entry(name.to_owned()).or_default() += n;
     let (mut in_error, mut cq_fill, mut reads, mut rings) = (0, 0, 0, 0);
-    for host in world.hosts() {
+    for (h, host) in world.hosts().iter().enumerate() {
+        let mut here = 0;
         for (_, q) in host.qps() {
             in_error += u64::from(q.state == QpState::Err);
             reads = reads.max(q.stats.rd_atomic_peak.into());
-            rings += u64::from(q.caps.sq_blocks.unwrap_or(0)) * u64::from(WQEBB);
+            here += u64::from(q.caps.sq_blocks.unwrap_or(0)) * u64::from(WQEBB);
         }
+        rings += here;
+        out.metrics.insert(format!("host{h}.sq_memory"), Metric::bytes(here));
         for (kind, n) in host.nics().flat_map(Nic::async_events) {
             sum(&format!("async_{}", kind.as_str_name().to_ascii_lowercase()), n);
         }

@@ -171,3 +171,39 @@ fn a_switch_port_that_many_send_to_is_what_limits() {
     assert_eq!(number(&alone, "resource.switch0.port4 to host4.waited"), 0.0);
     assert!(alone.find("resource.switch0.port1 to host1.busy").is_none(), "it carried nothing");
 }
+
+/// A buffer that no packet fits in is shown at its key, with the least that works: one byte less
+/// does not.
+#[test]
+fn a_buffer_that_is_too_small_is_named_by_its_key_and_its_least_size() {
+    let text = "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 3\n[[program]]\n\
+                kind = 'latency'\niterations = 1\n";
+    let lanes = "switch.class=[{}, {}]";
+    for set in [&["topology.switch=tail-drop"][..], &["link=ib"], &["link=ib", lanes]] {
+        let with = |bytes: &str| {
+            let buffer = format!("topology.buffer={bytes}");
+            let text = format!("title = 't'\nprofile = 'generic-400g'\n[run]\n{text}");
+            let points = match expanded(&text, &[set, &[buffer.as_str()]].concat()) {
+                Ok(points) => points,
+                // With classes it is seen sooner; the place is that of the key.
+                Err(e) => {
+                    assert!(e.to_string().starts_with("--set:1:17: "), "{set:?}: {e}");
+                    return Err(e.remedy().unwrap_or("").to_owned());
+                }
+            };
+            match Simulator.run(&points[0].point) {
+                Ok(_) => Ok(()),
+                Err(RunError::BadInput { path, help, .. }) => {
+                    assert_eq!(path, "topology.buffer", "{set:?}");
+                    Err(help)
+                }
+                Err(e) => panic!("{set:?}: {e}"),
+            }
+        };
+        let help = with("1KB").expect_err("less than a packet");
+        let least = help.strip_prefix("at least ").and_then(|b| b.strip_suffix('B'));
+        let least: u64 = least.and_then(|b| b.parse().ok()).unwrap_or_else(|| panic!("{help}"));
+        assert!(with(&format!("{least}B")).is_ok(), "{set:?}: {least} B");
+        assert!(with(&format!("{}B", least - 1)).is_err(), "{set:?}: a byte less than {least}");
+    }
+}

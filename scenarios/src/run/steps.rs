@@ -1,7 +1,9 @@
 //! What came of each step of a script, as metrics: `step.N.count`, `step.N.result`, `step.N.time`,
 //! and completions by status as counters.
 
-use doorbell_core::transport::{ModifyError, PostRecvCause, RingCause, RingError, StageError};
+use doorbell_core::transport::{
+    Completion, ModifyError, PostRecvCause, RingCause, RingError, StageError, WorkQueue,
+};
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{TransitionError, WcStatus};
 
@@ -84,17 +86,55 @@ fn status_name(status: WcStatus) -> String {
     name
 }
 
+/// Slots of a send queue that a completion gives back.
+const fn given_back(c: &Completion) -> u64 {
+    match *c {
+        Completion::Send { retired, .. }
+        | Completion::Error { retired, queue: WorkQueue::Send, .. } => retired as u64,
+        _ => 0,
+    }
+}
+
+/// Why a post was refused, with the limit, and what `ibv_post_send` or `ibv_post_recv` return then
+/// (`protocol.md` §5.2). `held`: sends of the program whose completion was not polled.
+fn refusal(outcome: &Logged, held: u64) -> String {
+    const ERRNO: &str = "ENOMEM (errno 12) on mlx5";
+    match outcome {
+        Logged::Staged(_, Some(e @ StageError::SqFull)) => {
+            format!(": {e}; {held} sends are posted and not polled; {ERRNO}")
+        }
+        Logged::Staged(
+            _,
+            Some(e @ (StageError::InlineTooLong { .. } | StageError::TooManySge { .. })),
+        ) => format!(": {e}; {ERRNO}"),
+        Logged::Staged(_, Some(e)) => format!(": {e}"),
+        Logged::PostedRecv(_, Some(PostRecvCause::Full)) => {
+            format!(": the receive queue is full (`qp.rq_depth`, `srq.depth`); {ERRNO}")
+        }
+        _ => String::new(),
+    }
+}
+
 /// Adds the metrics of one script. `prefix` is the program's name with a point, or nothing.
 pub(super) fn script_metrics(prefix: &str, results: &Results, out: &mut Outcome) {
     let began = results.first.unwrap_or(Time::ZERO);
+    // Sends that are in a queue: staged, and not given back by a completion that was polled.
+    let mut held = 0_u64;
     for entry in &results.log {
+        match &entry.outcome {
+            Logged::Staged(n, _) => held += u64::from(*n),
+            Logged::Unstaged(n) => held = held.saturating_sub((*n).into()),
+            Logged::Completed(c) => held = held.saturating_sub(given_back(c)),
+            _ => {}
+        }
         let step = format!("{prefix}step.{}", entry.line);
         if let Some((count, word)) = summary(&entry.outcome) {
             out.metrics.insert(format!("{step}.count"), Metric::count(count));
             out.metrics.insert(format!("{step}.time"), Metric::time(entry.at.since(began)));
             out.words.insert(format!("{step}.result"), word.to_owned());
             if word != "ok" {
-                let text = format!("`{step}` ended with {word} after {count}");
+                let why = refusal(&entry.outcome, held);
+                let text = format!("`{step}` ended with {word} after {count}{why}");
                 let (kind, name) = (NoteKind::Warning, "step-refused".to_owned());
                 out.notes.push(Note { kind, name, text, count: 1 });
             }
@@ -123,7 +163,6 @@ fn status_metrics(prefix: &str, of: &[&Results], out: &mut Outcome) {
 mod tests {
     use super::*;
     use crate::workloads::{LogEntry, Statuses};
-    use doorbell_core::transport::Completion;
     use doorbell_core::units::Span;
 
     #[test]
@@ -155,7 +194,13 @@ mod tests {
         assert_eq!(out.metrics["a.step.0.count"], Metric::count(16));
         assert_eq!(out.metrics["a.step.0.time"], Metric::time(Span::from_ns(20)));
         assert_eq!(out.words["a.step.0.result"], "sq-full");
-        assert_eq!(out.notes[0].text, "`a.step.0` ended with sq-full after 16");
+        let told = "`a.step.0` ended with sq-full after 16: send queue full: poll a completion, \
+                    then retry; 16 sends are posted and not polled; ENOMEM (errno 12) on mlx5";
+        assert_eq!(out.notes[0].text, told);
+        let inline = Logged::Staged(0, Some(StageError::InlineTooLong { got: 65, max: 64 }));
+        let told = ": 65 inline bytes, 64 were granted at creation; ENOMEM (errno 12) on mlx5";
+        assert_eq!(refusal(&inline, 0), told);
+        assert_eq!(refusal(&Logged::TimedOut(3), 0), "");
         assert_eq!(out.metrics["a.step.1.count"], Metric::count(1));
         assert_eq!(out.counters["a.wc_wr_flush_err"], 1);
         assert_eq!(out.words["a.statuses"], "5");

@@ -1,6 +1,6 @@
 //! Figures of aggregations.
 
-use doorbell_core::policy::aggregate::{Chunks, Load, Plan};
+use doorbell_core::policy::aggregate::{Chunks, Load};
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::Mtu;
 use doorbell_sim::wire::HostId;
@@ -8,10 +8,10 @@ use doorbell_sim::world::World;
 
 use super::figures::{Member, by_name};
 use super::flow_figures::message_bytes;
-use super::programs::plan_of;
+use super::programs::{plan_of, sparse_of};
 use super::{Metric, Outcome, Point};
 use crate::format::{self, Program, ProgramKind};
-use crate::workloads::{Op, StepTimes};
+use crate::workloads::{Kept, Op, StepTimes};
 
 /// Adds the figures of all aggregations of a run. Members come with the index of their program.
 pub(crate) fn collect<'a>(
@@ -32,10 +32,9 @@ pub(super) fn byte_bounds(point: &Point, world: &World, out: &mut Outcome) {
         return;
     }
     let programs = point.scenario.program.iter().enumerate();
-    let bounds = programs.filter(|(_, p)| p.kind == ProgramKind::Aggregate).map(|(index, p)| {
-        let plan = plan_of(point, index).expect("it was planned before the run");
-        (index, byte_bound(point, world, p, &plan))
-    });
+    let bounds = programs
+        .filter(|(_, p)| p.kind == ProgramKind::Aggregate)
+        .map(|(index, p)| (index, byte_bound(point, world, (index, p))));
     for (prefix, group) in by_name(point, bounds) {
         let most = group.into_iter().max().unwrap_or(Span::ZERO);
         out.metrics.insert(format!("{prefix}byte_bound"), Metric::time(most));
@@ -54,8 +53,10 @@ fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
     put("sums_of_survivors", Metric::count(sum(|s| s.of_survivors)));
     let absent = results().filter_map(|r| r.sums.as_ref()).map(|s| s.absent).max();
     put("members_absent", Metric::count(absent.unwrap_or(0)));
+    put("sums_replaced", Metric::count(sum(|s| s.replaced)));
     put("added_bytes", Metric::bytes(sum(|s| s.added_bytes)));
     put("members_failed", Metric::count(failed));
+    sparse(group, &mut put);
     training(group, &mut put);
     let ends = results().filter(|r| r.failure.is_some()).filter_map(|r| r.last);
     if let Some(last) = ends.max() {
@@ -65,6 +66,17 @@ fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
 
 fn mean(all: Span, steps: u64) -> Span {
     Span::from_ps(all.as_ps() / steps.max(1))
+}
+
+/// What was sent of sparse vectors.
+fn sparse<R>(group: &[Member<'_>], put: &mut impl FnMut(&str, Metric) -> R) {
+    let all = || group.iter().filter_map(|(_, r)| r.sums.as_ref()?.kept);
+    let Some(most) = all().map(|k| k.message_bytes).max() else { return };
+    let sum = |of: fn(&Kept) -> u64| -> u64 { all().map(|k| of(&k)).sum() };
+    put("sparse_messages", Metric::count(sum(|k| k.sent.sparse)));
+    put("dense_messages", Metric::count(sum(|k| k.sent.dense)));
+    put("message_bytes", Metric::bytes(most));
+    put("kept", Metric::ratio(sum(|k| k.sent.entries), sum(|k| k.elements)));
 }
 
 /// Mean times of training steps, of the member that takes longest.
@@ -81,17 +93,30 @@ fn training<R>(group: &[Member<'_>], put: &mut impl FnMut(&str, Metric) -> R) {
 
 /// Time that the busiest port needs for the bytes of one round, headers included, in one direction:
 /// no schedule is faster. Exact but for a last chunk that is shorter.
-fn byte_bound(point: &Point, world: &World, p: &Program, plan: &Plan) -> Span {
+fn byte_bound(point: &Point, world: &World, (index, p): (usize, &Program)) -> Span {
     let a = p.aggregate.as_ref().expect("checked when loaded");
-    let cut = Chunks::new(p.size.0.0, a.chunk.0.0 as u32, plan.lanes());
     let nic = world.hosts()[p.host.value() as usize].nic(p.nic.value() as usize);
     let mtu = Mtu::from_bytes(point.scenario.qp.mtu.0.0 as u32).expect("checked when loaded");
     let payload = nic.rc_config().payload_of(mtu);
-    let chunk = u64::from(cut.len(0));
-    let wire = |op, bytes: u64| {
+    let wire = |op, chunk: u64, bytes: u64| {
         let each = message_bytes(nic.rc_config(), op, chunk, payload);
         (u128::from(bytes) * u128::from(each)).div_ceil(u128::from(chunk)) as u64
     };
+    let time = |member: u32, bytes: u64| {
+        let host = HostId(p.host.value() as u32 + member);
+        let port = world.hosts()[host.index()].nic(p.nic.value() as usize).port();
+        world.fabric().tx_port(host, port).rate().time_for(bytes)
+    };
+    let members = p.hosts.value() as u32;
+    if let Some(top) = a.top_k {
+        // Everybody's message has to come to everybody else.
+        let sparse = sparse_of(p, a, top.value());
+        let each = sparse.message_bytes().expect("it was laid out before the run") as u64;
+        let all = wire(Op::WriteImm, a.chunk.0.0.min(each), each * u64::from(members - 1));
+        return (0..members).map(|m| time(m, all)).max().unwrap_or(Span::ZERO);
+    }
+    let plan = plan_of(point, index).expect("it was planned before the run");
+    let cut = Chunks::new(p.size.0.0, a.chunk.0.0 as u32, plan.lanes());
     let up = match p.op {
         format::Op::Send => Op::Send,
         format::Op::Read => Op::Read,
@@ -100,11 +125,11 @@ fn byte_bound(point: &Point, world: &World, p: &Program, plan: &Plan) -> Span {
     let port = |m: u32| {
         let way_up = plan.load(m, &cut, false);
         let both: Load = if a.broadcast { plan.load(m, &cut, true) } else { way_up };
-        let of = |up_bytes: u64, all: u64| wire(up, up_bytes) + wire(Op::WriteImm, all - up_bytes);
-        let most = of(way_up.sent, both.sent).max(of(way_up.received, both.received));
-        let host = HostId(p.host.value() as u32 + m);
-        let port = world.hosts()[host.index()].nic(p.nic.value() as usize).port();
-        world.fabric().tx_port(host, port).rate().time_for(most)
+        let chunk = u64::from(cut.len(0));
+        let of = |up_bytes: u64, all: u64| {
+            wire(up, chunk, up_bytes) + wire(Op::WriteImm, chunk, all - up_bytes)
+        };
+        time(m, of(way_up.sent, both.sent).max(of(way_up.received, both.received)))
     };
-    (0..plan.members()).map(port).max().unwrap_or(Span::ZERO)
+    (0..members).map(port).max().unwrap_or(Span::ZERO)
 }

@@ -3,8 +3,8 @@
 use doorbell_core::units::{Bytes, Span};
 use doorbell_sim::fabric::{
     Buffering, ClassConfig, Classes, EcnConfig, EgressPort, FabricConfig, Headroom, MAX_CLASSES,
-    MarkAt, PauseAt, PauseCounters, PortHeadroom, Service, SharedConfig, Sharing, StormAction,
-    Watchdog,
+    MarkAt, PauseAt, PauseCounters, PortHeadroom, Serve, Service, SharedConfig, Sharing,
+    StormAction, Watchdog,
 };
 use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
@@ -12,7 +12,9 @@ use doorbell_sim::world::{World, port_name};
 use super::effective::row;
 use super::network::network_of;
 use super::{Effective, Metric, Note, NoteKind, Outcome, Point};
-use crate::format::{Ecn, EcnAt, SharingMode, StormMode, Switch, SwitchMode, TrafficClass};
+use crate::format::{
+    Ecn, EcnAt, ServeMode, SharingMode, StormMode, Switch, SwitchMode, TrafficClass,
+};
 use crate::quantity::Unit;
 
 /// Bytes between pause and resume where the file does not say: two of the largest packets.
@@ -80,6 +82,10 @@ pub(crate) fn shared(s: &Switch) -> SharedConfig {
                 let xon = s.xon.as_ref().map_or(low, |xon| xon.0.0);
                 PauseAt::Fixed { xoff: xoff.0.0, xon }
             }
+        },
+        serve: match s.serve.unwrap_or_default() {
+            ServeMode::Arrival => Serve::Arrival,
+            ServeMode::Inputs => Serve::Inputs,
         },
         reaction: s.reaction.as_ref().map(|r| r.0),
         quanta: s.quanta.map_or(usual.quanta, |q| q.value() as u16),

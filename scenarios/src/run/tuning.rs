@@ -58,7 +58,7 @@ fn figures(prefix: &str, results: &Results, tuning: &TuningResults, out: &mut Ou
 mod tests {
     use crate::report::{Rows, to_json, to_text};
     use crate::run::simulate_tests::number;
-    use crate::run::{Run, Runner, Simulator};
+    use crate::run::{Outcome, Run, Runner, Simulator};
     use crate::testing::{expanded, loaded};
 
     const FILE: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\n\
@@ -105,6 +105,52 @@ mod tests {
         let o = run(&text.replace("tuner = {}", "tuner = { window = '200us' }")).outcome;
         assert!(number(&o, "tuner.p99") < 3e6, "{}", number(&o, "tuner.p99"));
         assert_eq!(number(&o, "tuner.max_wrs"), 1.0);
+    }
+
+    /// The one proposal for the next queue pair, which is the last step.
+    fn proposal(o: &Outcome) -> [&str; 5] {
+        let s = o.tuning.last().unwrap();
+        assert_eq!(o.tuning.iter().filter(|s| s.when == "at the next QP").count(), 1, "{s:?}");
+        [&s.what, &s.from, &s.to, &s.when, &s.why]
+    }
+
+    fn saw(o: &Outcome, name: &str) -> Option<u64> {
+        let saw = &o.tuning.last().unwrap().saw;
+        saw.iter().find(|s| s.name == name).map(|s| s.value.parse().unwrap())
+    }
+
+    /// 128 SENDs may be outstanding, and the peer has 4 receives.
+    #[test]
+    fn rnr_naks_ask_for_more_receives_at_the_next_queue_pair() {
+        let short = FILE.replace("iterations = 60000", "iterations = 20000");
+        let text = format!("{short}op = 'send'\n[qp]\nrq_depth = 4\nmin_rnr_timer = 1\n");
+        let o = run(&text).outcome;
+        assert_eq!(proposal(&o), ["recv_depth", "4", "8", "at the next QP", "RNR NAKs"]);
+        assert!(saw(&o, "rnr_naks").unwrap() > 0);
+        assert_eq!(o.metrics.get("tuner.recv_depth"), None, "nothing was turned");
+        let o = run(&text.replace("rq_depth = 4", "rq_depth = 1024")).outcome;
+        assert!(o.tuning.iter().all(|s| s.when == "now"), "{:?}", o.tuning);
+    }
+
+    /// 16 messages are under way for 11.4 us, 1.41 M/s, and 1.33 M/s come: 15 of 16 slots.
+    #[test]
+    fn a_queue_in_front_of_which_messages_wait_should_be_deeper() {
+        let text = FILE.replace("iterations = 60000", "iterations = 20000")
+            + "interval = '750ns'\n[qp]\nsq_depth = 16\n[topology]\npropagation = '5us'\n";
+        let o = run(&text.replace("64B'", "64B'\nwindow = 16")).outcome;
+        let deeper = ["send_depth", "16", "32", "at the next QP", "the send queue is full"];
+        assert_eq!(proposal(&o), deeper);
+        assert!(saw(&o, "queue").unwrap() >= 14, "{:?}", o.tuning.last());
+    }
+
+    /// The link loses everything from 500 us on; the queue pair dies of it after two timers.
+    #[test]
+    fn a_queue_pair_that_dies_of_timeouts_leaves_a_proposal() {
+        let fault = "[qp]\nretry_cnt = 1\ntimeout = 5\n[[fault]]\nkind = 'drop'\nid = 'cut'\n\
+                     chance = 1\nafter = '500us'\n";
+        let o = run(&format!("{FILE}{fault}")).outcome;
+        assert_eq!(proposal(&o), ["timeout", "5", "6", "at the next QP", "timeouts"]);
+        assert_eq!(saw(&o, "timeouts"), Some(2), "one that was counted, one that was too many");
     }
 
     #[test]

@@ -41,14 +41,17 @@ pub(super) fn collect(world: &World, out: &mut Outcome) {
     }
 }
 
-/// Where packets wait, and what that port waits for.
-struct Wait {
+/// Where packets of a queue pair wait, and what that port waits for.
+pub(super) struct Wait {
     here: String,
-    why: String,
+    /// From port to port what it waits for, to the one that all wait for.
+    pub why: String,
+    /// None of these ports sends: the first is held back, and what it waits for is too.
+    pub stands: bool,
 }
 
 /// For each host and queue pair number, the first port where its packets wait.
-fn waits(world: &World) -> BTreeMap<(u32, u32), Wait> {
+pub(super) fn waits(world: &World) -> BTreeMap<(u32, u32), Wait> {
     let fabric = world.fabric();
     let mut all: BTreeMap<(u32, u32), (NodeId, PortId, u64)> = BTreeMap::new();
     for (node, port) in fabric.ports() {
@@ -73,13 +76,15 @@ fn waits(world: &World) -> BTreeMap<(u32, u32), Wait> {
             (false, ..) => "its turn has not come",
         };
         let here = format!("{packets} in the network, the first at {name}: {state}");
-        Wait { here, why: way(world, node, port) }
+        let (why, stands) = way(world, node, port);
+        Wait { here, why, stands }
     };
     all.into_iter().map(|(key, at)| (key, wait(at))).collect()
 }
 
-/// From port to port what a port waits for, to the one that all wait for.
-fn way(world: &World, mut node: NodeId, mut port: PortId) -> String {
+/// From port to port what a port waits for, to the one that all wait for; and whether none of them
+/// sends.
+fn way(world: &World, mut node: NodeId, mut port: PortId) -> (String, bool) {
     let fabric = world.fabric();
     let mut seen: Vec<(NodeId, PortId)> = Vec::new();
     let mut names: Vec<String> = Vec::new();
@@ -87,11 +92,11 @@ fn way(world: &World, mut node: NodeId, mut port: PortId) -> String {
         let name = port_name(fabric, node, port);
         if let Some(first) = seen.iter().position(|p| *p == (node, port)) {
             let circle = seen.len() - first;
-            break format!("{name} again: {circle} ports wait for each other in a circle");
+            break (format!("{name} again: {circle} ports wait for each other in a circle"), true);
         }
         let egress = fabric.egress_of(node, port);
         if !egress.is_blocked() {
-            break format!("{name}, which sends");
+            break (format!("{name}, which sends"), false);
         }
         seen.push((node, port));
         names.push(name);
@@ -101,15 +106,16 @@ fn way(world: &World, mut node: NodeId, mut port: PortId) -> String {
         });
         match next.filter(|_| seen.len() < MAX_WAY) {
             Some((_, next)) => (node, port) = (peer, next),
-            None if seen.len() == MAX_WAY => break "others".to_owned(),
+            None if seen.len() == MAX_WAY => break ("others".to_owned(), true),
             None => {
                 let far = port_name(fabric, peer, peer_port);
                 let why = if egress.lanes() > 0 { GIVES_NO_CREDIT } else { GIVES_NO_ROOM };
-                break format!("{far}, which {why}");
+                break (format!("{far}, which {why}"), true);
             }
         }
     };
-    format!("{} waits for {end}", names.join(" waits for "))
+    let (end, stands) = end;
+    (format!("{} waits for {end}", names.join(" waits for ")), stands)
 }
 
 #[cfg(test)]
@@ -152,6 +158,18 @@ mod tests {
         assert_eq!(deaths.len(), 5);
         let told = |d: &&&crate::run::DeathRow| d.other_side.iter().any(|l| l.contains("circle"));
         assert_eq!(deaths.iter().filter(told).count(), 5);
+        in_the_network(&o);
+    }
+
+    /// Every queue pair that waits is told that its packets stand in the network, and not that it
+    /// asked for no answer: the last packet of its message is still to come.
+    fn in_the_network(o: &Outcome) {
+        for d in o.qps.iter().filter_map(|q| q.death.as_ref()) {
+            assert_eq!(d.cause, "network-stands", "{d:?}");
+            assert!(d.verdict.contains("5 ports wait for each other in a circle"), "{d:?}");
+            let all = [&d.own_side[..], &d.other_side[..]].concat().join(" ");
+            assert!(!all.contains("dies never"), "{all}");
+        }
     }
 
     /// The same ring of InfiniBand: what ports wait for is credit, and nobody pauses anybody.
@@ -169,6 +187,9 @@ mod tests {
         assert!(reason.starts_with("credit deadlock in class 0: switch0.port"), "{reason}");
         assert!(reason.contains("5 ports wait for each other in a circle"), "{reason}");
         assert!(!reason.contains("paused"), "{reason}");
+        in_the_network(&o);
+        // Nobody grants too few credits where all wait in a circle.
+        assert!(!o.notes.iter().any(|n| n.name == "credit-starvation"), "{:?}", o.notes);
     }
 
     #[test]

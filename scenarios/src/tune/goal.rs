@@ -59,7 +59,11 @@ impl Objective {
     /// # Errors
     /// When it is neither.
     pub fn parse(text: &str) -> Result<Self, InputError> {
-        let at = whole("--objective", text);
+        Self::read(text, &whole("--objective", text))
+    }
+
+    /// The same, of a text that stands at `at`.
+    pub(crate) fn read(text: &str, at: &Origin) -> Result<Self, InputError> {
         let mut words = text.split_whitespace();
         let (aim, metric) = match (words.next(), words.next(), words.next()) {
             (Some("max"), Some(metric), None) => (Aim::Max, metric.to_owned()),
@@ -67,10 +71,10 @@ impl Objective {
             _ => {
                 let error = InputError::new(format!("\"{text}\" is no objective"));
                 let help = "write `max METRIC` or `min METRIC`, such as \"max throughput\"";
-                return Err(error.help(help).at(&at));
+                return Err(error.help(help).at(at));
             }
         };
-        Ok(Self { aim, metric, at })
+        Ok(Self { aim, metric, at: at.clone() })
     }
 }
 
@@ -80,11 +84,15 @@ impl Keep {
     /// # Errors
     /// When it is neither, or the value is no number.
     pub fn parse(text: &str) -> Result<Self, InputError> {
-        let at = whole("--keep", text);
+        Self::read(text, &whole("--keep", text))
+    }
+
+    /// The same, of a text that stands at `at`.
+    pub(crate) fn read(text: &str, at: &Origin) -> Result<Self, InputError> {
         let bad = |what: String| {
             let help =
                 "write `METRIC <= VALUE` or `METRIC >= VALUE`, such as \"latency.p99 <= 20us\"";
-            InputError::new(what).help(help).at(&at)
+            InputError::new(what).help(help).at(at)
         };
         let parts = |sign| text.split_once(sign).map(|(a, b)| (a.trim(), b.trim()));
         let (at_most, (metric, bound)) = match (parts("<="), parts(">=")) {
@@ -127,6 +135,13 @@ impl fmt::Display for Keep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.at_most { "<=" } else { ">=" };
         write!(f, "{} {sign} {}", self.metric, self.bound.print())
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.objective.fmt(f)?;
+        self.keeps.iter().try_for_each(|keep| write!(f, ", {keep}"))
     }
 }
 

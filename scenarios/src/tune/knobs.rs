@@ -1,7 +1,7 @@
 //! What may be varied: from `--vary`, or from the file's sweep.
 
-use crate::format::load::Loaded;
-use crate::format::{Axis, MAX_POINTS, axes, resolve};
+use crate::format::load::{Loaded, shown};
+use crate::format::{Axis, axes, check_knobs, resolve};
 use crate::input::{InputError, Key, Node, Origin, Path, Source, Table, Value};
 
 const HELP: &str = "write KEY=a,b,c or KEY=lo..hi, such as program.0.batch=1..64; lo..hi doubles, \
@@ -10,27 +10,19 @@ const HELP: &str = "write KEY=a,b,c or KEY=lo..hi, such as program.0.batch=1..64
 /// The knobs of a file: those of `vary`, without any the axes of its sweep.
 ///
 /// # Errors
-/// When there is nothing to vary, a knob has one value, or together they have too many; and when
-/// the file sweeps over a key that is not varied.
+/// When there is nothing to vary, a knob has one value, is given twice, or has a value by `--set`,
+/// or together they have too many; and when the file sweeps over a key that is not varied.
 pub fn knobs(loaded: &Loaded, vary: &[String]) -> Result<Vec<Axis>, InputError> {
-    let knobs = if vary.is_empty() { loaded.axes.clone() } else { varied(loaded, vary)? };
+    usable(if vary.is_empty() { loaded.axes.clone() } else { varied(loaded, vary)? })
+}
+
+/// The knobs themselves, if there is something to choose from, and not too much.
+pub(super) fn usable(knobs: Vec<Axis>) -> Result<Vec<Axis>, InputError> {
     if knobs.is_empty() {
-        let error =
-            InputError::new("nothing to vary: the file has no sweep, and --vary is missing");
-        return Err(error.help(HELP));
+        let text = "nothing to vary: the file has no sweep and no [tune], and --vary is missing";
+        return Err(InputError::new(text).help(HELP));
     }
-    for knob in &knobs {
-        if knob.values.len() < 2 {
-            let text = format!("`{}` has one value: there is nothing to choose from", knob.path);
-            return Err(InputError::new(text).help(HELP).at(&knob.key.origin));
-        }
-    }
-    let points = knobs.iter().try_fold(1usize, |n, k| n.checked_mul(k.values.len()));
-    if points.is_none_or(|n| n > MAX_POINTS) {
-        let text = format!("the values make more than {MAX_POINTS} combinations");
-        let error = InputError::new(text).at(&knobs[0].key.origin);
-        return Err(error.help("name fewer values, or vary fewer keys"));
-    }
+    check_knobs(&knobs)?;
     Ok(knobs)
 }
 
@@ -38,11 +30,10 @@ fn varied(loaded: &Loaded, vary: &[String]) -> Result<Vec<Axis>, InputError> {
     let mut knobs: Vec<Axis> = vec![];
     for text in vary {
         let axis = one(text)?;
-        if knobs.iter().any(|k| k.path == axis.path) {
-            let text = format!("`{}` is varied twice", axis.path);
-            return Err(InputError::new(text)
-                .help("name all its values in one --vary")
-                .at(&axis.key.origin));
+        if loaded.holds(&axis.path) {
+            let text = format!("`{}` is varied, and --set or --seed fixes it", shown(&axis.path));
+            let error = InputError::new(text).help("leave one of them out");
+            return Err(error.at(&axis.key.origin));
         }
         knobs.push(axis);
     }
@@ -57,7 +48,7 @@ fn varied(loaded: &Loaded, vary: &[String]) -> Result<Vec<Axis>, InputError> {
 }
 
 /// Reads one `KEY=VALUES`.
-fn one(text: &str) -> Result<Axis, InputError> {
+pub(super) fn one(text: &str) -> Result<Axis, InputError> {
     let source = Source::new("--vary", text);
     let origin = |start, end| Origin { source: source.clone(), start, end };
     let Some(equals) = text.find('=') else {

@@ -4,23 +4,28 @@
 //! combinations until none is better or no run is left. Nothing depends on how many runs are done
 //! at a time. [`TuneStep`] is also how a program's own tuner reports.
 
+mod asked;
 mod goal;
 mod knobs;
 mod runs;
 mod search;
 mod step;
+mod surface;
 #[cfg(test)]
 mod tests;
 
+pub use asked::Asked;
 pub use goal::{Aim, Goal, Keep, Objective};
 pub use knobs::knobs;
+#[cfg(test)]
+pub(crate) use knobs::toml_text;
 pub use search::{Measure, Place, Rank, search};
 pub use step::{Seen, TuneStep};
 
 use runs::Runs;
 
-use crate::format::Axis;
 use crate::format::load::Loaded;
+use crate::format::{Axis, variant};
 use crate::input::InputError;
 use crate::profile::Profiles;
 use crate::run::{Metric, Runner};
@@ -111,18 +116,13 @@ impl Tuned {
 ///
 /// # Errors
 /// When the file as it stands cannot be run or does not end well, has not the metrics of the goal,
-/// or a variant must be named.
+/// or a variant must be named; and when the file refuses every combination that was tried.
 pub fn tune(
     runner: &(dyn Runner + Sync),
     tuning: Tuning,
     profiles: &mut Profiles,
 ) -> Result<Tuned, InputError> {
-    let names = tuning.loaded.variant_names();
-    let known = |name: &String| names.contains(&name.as_str());
-    if !names.is_empty() && !tuning.variant.as_ref().is_some_and(known) {
-        let error = InputError::new("the file has variants, and tuning is about one of them");
-        return Err(error.help(format!("add --variant with one of {}", names.join(", "))));
-    }
+    variant(&tuning.loaded, tuning.variant.as_deref())?;
     let mut runs = Runs::new(runner, &tuning, profiles);
     let start = runs.baseline()?;
     let lens: Vec<usize> = tuning.knobs.iter().map(|k| k.values.len()).collect();
@@ -130,5 +130,5 @@ pub fn tune(
         Method::Search { .. } => drop(search(&mut runs, &lens, start, tuning.seed)),
         Method::Grid => runs.grid(&lens),
     }
-    Ok(runs.finish())
+    runs.finish()
 }

@@ -23,6 +23,9 @@ pub(super) struct Runs<'a> {
     /// Index in `tried`.
     known: BTreeMap<Place, usize>,
     steps: Vec<TuneStep>,
+    /// Combinations that the file refused, and why it refused the first.
+    refused: usize,
+    refusal: Option<InputError>,
 }
 
 impl<'a> Runs<'a> {
@@ -36,7 +39,8 @@ impl<'a> Runs<'a> {
             Method::Grid => usize::MAX,
         };
         let (tried, known, steps) = (vec![], BTreeMap::new(), vec![]);
-        Self { runner, tuning, profiles, left, tried, known, steps }
+        let (refused, refusal) = (0, None);
+        Self { runner, tuning, profiles, left, tried, known, steps, refused, refusal }
     }
 
     /// The file with these values of the knobs, ready to run.
@@ -113,9 +117,11 @@ impl<'a> Runs<'a> {
         self.tried.push(tried);
     }
 
-    fn refused(&mut self, place: Place, error: &InputError) {
+    fn refused(&mut self, place: Place, error: InputError) {
         let values = self.text_of(&place);
         let note = format!("refused: {}", error.message());
+        self.refusal.get_or_insert(error);
+        self.refused += 1;
         self.keep(Tried { place, values, metrics: vec![], rank: Rank::failed(), note });
     }
 
@@ -139,11 +145,11 @@ impl<'a> Runs<'a> {
         } else {
             work();
         }
-        for ((place, point), outcome) in places.into_iter().zip(&points).zip(outcomes) {
+        for ((place, point), outcome) in places.into_iter().zip(points).zip(outcomes) {
             let outcome = outcome.into_inner().expect("nobody panicked");
             match (point, outcome) {
                 (Err(e), _) => self.refused(place, e),
-                (Ok(_), Some(Err(e))) => self.refused(place, &e),
+                (Ok(_), Some(Err(e))) => self.refused(place, e),
                 (Ok(_), Some(Ok(outcome))) => self.note(place, &outcome),
                 (Ok(_), None) => unreachable!("every point was run"),
             }
@@ -170,11 +176,16 @@ impl<'a> Runs<'a> {
         self.run(new);
     }
 
-    pub(super) fn finish(self) -> Tuned {
+    pub(super) fn finish(self) -> Result<Tuned, InputError> {
+        // Some that do not suit each other are to be expected; if none does, a key is wrong.
+        let all_refused = self.tried.len() > 1 && self.refused == self.tried.len() - 1;
+        if let Some(error) = self.refusal.filter(|_| all_refused) {
+            return Err(error);
+        }
         let best = (0..self.tried.len()).fold(0, |best, i| {
             if self.tried[i].rank.beats(self.tried[best].rank) { i } else { best }
         });
-        Tuned {
+        Ok(Tuned {
             keys: self.tuning.knobs.iter().map(|k| shown(&k.path)).collect(),
             goal: self.tuning.goal.clone(),
             grid: self.tuning.knobs.iter().map(|k| k.values.len()).product(),
@@ -182,7 +193,7 @@ impl<'a> Runs<'a> {
             best,
             steps: self.steps,
             variants: !self.tuning.loaded.variant_names().is_empty(),
-        }
+        })
     }
 
     fn seen(&self, at: usize) -> Vec<Seen> {

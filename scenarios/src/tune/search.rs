@@ -1,8 +1,11 @@
 //! The search itself: over places on ladders of values, of which only the order is known.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use doorbell_sim::engine::SimRng;
+
+use super::surface::{Surface, distance};
 
 /// A place: for each knob the index of its value.
 pub type Place = Vec<usize>;
@@ -39,8 +42,12 @@ impl Rank {
 
     /// Whether it is better than `other`. Equal ones are not: the search stays where it is.
     pub fn beats(self, other: Self) -> bool {
-        self.class < other.class
-            || (self.class == other.class && self.value.total_cmp(&other.value).is_lt())
+        self.order(other).is_lt()
+    }
+
+    /// The better one first.
+    fn order(self, other: Self) -> Ordering {
+        self.class.cmp(&other.class).then(self.value.total_cmp(&other.value))
     }
 }
 
@@ -57,35 +64,42 @@ pub trait Measure {
     fn moved(&mut self, from: &Place, to: &Place);
 }
 
-/// Parts of the runs, as a divisor, that go into the first look over the whole range.
-const LOOK: usize = 4;
-/// Places that are drawn to find one that is far from all others.
-const DRAWS: usize = 64;
+/// Parts of the runs, as a divisor, that go into the first look over the whole range. Higher: less
+/// is seen before the surface decides; too high, and it decides by nothing.
+const LOOK: usize = 6;
+/// Places that a surface goes through at most: solving takes their number cubed.
+const POINTS: usize = 96;
+/// Places that a surface is asked for at most. Of more, so many are drawn.
+const ASKED: usize = 4096;
+/// How much what is expected weighs against the distance from all that was seen, in turn:
+/// from a look at the unknown to what is expected to be the best (Regis and Shoemaker, 2007).
+const WEIGHTS: [f64; 4] = [0.3, 0.6, 0.8, 1.0];
 
 /// Looks for the best place and gives it.
 ///
-/// A quarter of the runs look at the whole range: a Latin hypercube, so that each of its places has
-/// another value of every knob (McKay, Beckman, Conover, 1979). From the best of them, or from
-/// `start` if that is better, one knob after the other is moved by both signs of a width that
-/// begins at a quarter of its range and is halved whenever no move is better, down to neighbours
-/// (the pattern search of Hooke and Jeeves, 1961, on whole numbers); a move that is better is
-/// repeated. Then two knobs at a time are moved to neighbours, since where two belong together no
-/// single one betters anything. With runs left it begins again from a place that is far from all
-/// those seen. What is measured depends on the ranks and the seed alone.
+/// A sixth of the runs look at the whole range: a Latin hypercube, so that each of its places has
+/// another value of every knob (McKay, Beckman, Conover, 1979). Then a smooth surface is laid
+/// through all that was seen, by order: how many places were better says how high one stands, not
+/// by how much, so that neither a cliff nor a run that failed bends what is elsewhere. By it two
+/// places at a time are chosen. One is the neighbour of the best so far, each knob a step away at
+/// most, that is expected to be the best; knobs that only together better anything are found so.
+/// The other is far from all that was seen, or expected to be good, or both, by weights that take
+/// turns. So it ends when no run is left, or every place was seen. What is measured depends on the
+/// ranks and the seed alone.
 pub fn search(m: &mut dyn Measure, lens: &[usize], start: Place, seed: u64) -> Place {
-    let mut s = Search { m, lens, best: None, seen: BTreeSet::new() };
+    let mut s = Search { m, lens, best: 0, seen: vec![], places: BTreeSet::new(), turn: 0 };
     s.look(std::slice::from_ref(&start));
     let mut rng = SimRng::stream(seed, "tune", "places");
     let first = hypercube(lens, s.m.left() / LOOK, &mut rng);
     s.look(&first);
-    let mut from = s.best.clone().map_or(start, |(place, _)| place);
-    loop {
-        s.descend(from);
-        let Some(far) = s.far(&mut rng).filter(|_| s.m.left() > 0) else { break };
-        s.look(std::slice::from_ref(&far));
-        from = far;
+    while s.m.left() > 0 {
+        let next = s.next(&mut rng);
+        if next.is_empty() {
+            break;
+        }
+        s.look(&next);
     }
-    s.best.expect("the start has a rank").0
+    s.seen.get(s.best).map_or(start, |(place, _)| place.clone())
 }
 
 /// `n` places, at most as many as the longest ladder has values, of which no two share a value of
@@ -107,112 +121,132 @@ fn hypercube(lens: &[usize], n: usize, rng: &mut SimRng) -> Vec<Place> {
 struct Search<'a> {
     m: &'a mut dyn Measure,
     lens: &'a [usize],
-    best: Option<(Place, Rank)>,
+    /// Index in `seen`.
+    best: usize,
     /// Places with a rank.
-    seen: BTreeSet<Place>,
+    seen: Vec<(Place, Rank)>,
+    /// The same.
+    places: BTreeSet<Place>,
+    /// Whose turn of the weights it is.
+    turn: usize,
+}
+
+/// A place that may be next.
+struct Candidate {
+    place: Place,
+    /// What the surface has there.
+    expected: f64,
+    /// How far the nearest place with a rank is.
+    apart: f64,
 }
 
 impl Search<'_> {
-    /// Measures these places; the best of them.
-    fn look(&mut self, places: &[Place]) -> Option<(Place, Rank)> {
+    /// Measures these places.
+    fn look(&mut self, places: &[Place]) {
         let ranks = self.m.ranks(places);
-        let mut found: Option<(Place, Rank)> = None;
         for (place, rank) in places.iter().zip(ranks) {
             let Some(rank) = rank else { continue };
-            self.seen.insert(place.clone());
-            if found.as_ref().is_none_or(|(_, r)| rank.beats(*r)) {
-                found = Some((place.clone(), rank));
-            }
-        }
-        let (place, rank) = found.clone()?;
-        if self.best.as_ref().is_none_or(|(_, r)| rank.beats(*r)) {
-            if let Some((before, _)) = &self.best {
-                self.m.moved(before, &place);
-            }
-            self.best = Some((place, rank));
-        }
-        found
-    }
-
-    /// `place` with a knob moved by `by`, at most to the end of its ladder; `None` where it stands
-    /// there.
-    fn moved(&self, place: &Place, knob: usize, by: isize) -> Option<Place> {
-        let to = place[knob].saturating_add_signed(by).min(self.lens[knob] - 1);
-        let mut other = place.clone();
-        other[knob] = to;
-        Some(other).filter(|_| to != place[knob])
-    }
-
-    /// Goes down from a place that has a rank, until no neighbour is better or no run is left.
-    fn descend(&mut self, from: Place) {
-        let Some((mut at, mut rank)) = self.look(&[from]) else { return };
-        let mut widths: Vec<isize> = self.lens.iter().map(|n| (n / 4).max(1) as isize).collect();
-        loop {
-            let mut better = false;
-            for (knob, width) in widths.iter().enumerate() {
-                better |= self.along(knob, *width, &mut at, &mut rank);
-            }
-            if better {
+            if !self.places.insert(place.clone()) {
                 continue;
             }
-            if widths.iter().any(|w| *w > 1) {
-                widths.iter_mut().for_each(|w| *w = (*w / 2).max(1));
-            } else if !self.across(&mut at, &mut rank) {
-                return;
+            self.seen.push((place.clone(), rank));
+            let last = self.seen.len() - 1;
+            if rank.beats(self.seen[self.best].1) {
+                self.m.moved(&self.seen[self.best].0, place);
+                self.best = last;
             }
         }
     }
 
-    /// Moves one knob, as often as that betters; whether it did.
-    fn along(&mut self, knob: usize, width: isize, at: &mut Place, rank: &mut Rank) -> bool {
-        let ways: Vec<Place> =
-            [width, -width].iter().filter_map(|by| self.moved(at, knob, *by)).collect();
-        let Some((mut place, mut found)) = self.look(&ways).filter(|(_, r)| r.beats(*rank)) else {
-            return false;
+    /// The places to look at next; none when all were seen.
+    fn next(&mut self, rng: &mut SimRng) -> Vec<Place> {
+        let surface = self.surface();
+        let best = &self.seen[self.best].0;
+        let candidate = |place: Place| Candidate {
+            expected: surface.as_ref().map_or(0.0, |s| s.at(&place)),
+            apart: nearest(&place, self.seen.iter().map(|(p, _)| p)),
+            place,
         };
-        let by = if place[knob] > at[knob] { width } else { -width };
-        loop {
-            (*at, *rank) = (place, found);
-            let Some(next) = self.moved(at, knob, by) else { return true };
-            match self.look(&[next]).filter(|(_, r)| r.beats(*rank)) {
-                Some(better) => (place, found) = better,
-                None => return true,
-            }
+        let asked = self.asked(rng);
+        let mut all: Vec<Candidate> = asked.into_iter().map(candidate).collect();
+        let is_near = |c: &Candidate| c.place.iter().zip(best).all(|(a, b)| a.abs_diff(*b) <= 1);
+        // Without a surface nothing is expected anywhere, and neighbours would come by accident.
+        let near = (0..all.len()).filter(|i| surface.is_some() && is_near(&all[*i]));
+        let near = near.min_by(|a, b| all[*a].expected.total_cmp(&all[*b].expected));
+        let mut next = vec![];
+        if let Some(near) = near {
+            let place = all.swap_remove(near).place;
+            all.iter_mut().for_each(|c| c.apart = c.apart.min(distance(&c.place, &place)));
+            next.push(place);
         }
+        let weight = WEIGHTS[self.turn % WEIGHTS.len()];
+        self.turn += 1;
+        next.extend(widest(all, if surface.is_some() { weight } else { 0.0 }));
+        next
     }
 
-    /// Moves two knobs to neighbours at a time; whether that bettered.
-    fn across(&mut self, at: &mut Place, rank: &mut Rank) -> bool {
-        for first in 0..self.lens.len() {
-            for second in first + 1..self.lens.len() {
-                let signs = [(1, 1), (-1, -1), (1, -1), (-1, 1)];
-                let pairs = signs.iter().filter_map(|(a, b)| {
-                    self.moved(at, first, *a).and_then(|p| self.moved(&p, second, *b))
-                });
-                let pairs: Vec<Place> = pairs.collect();
-                if let Some(better) = self.look(&pairs).filter(|(_, r)| r.beats(*rank)) {
-                    (*at, *rank) = better;
-                    return true;
-                }
-            }
+    /// The surface through what was seen: the better half of the places that it may have, and of
+    /// the others as many, evenly by rank.
+    fn surface(&self) -> Option<Surface> {
+        let mut order: Vec<&(Place, Rank)> = self.seen.iter().collect();
+        order.sort_by(|(_, a), (_, b)| a.order(*b));
+        let mut height = 0;
+        let mut heights = vec![0; order.len()];
+        for i in 1..order.len() {
+            height += usize::from(order[i].1 != order[i - 1].1);
+            heights[i] = height;
         }
-        false
+        let few = POINTS / 2;
+        let rest = order.len().saturating_sub(few);
+        let every = rest.div_ceil(few).max(1);
+        let of: Vec<usize> =
+            (0..order.len().min(few)).chain((few..order.len()).step_by(every)).collect();
+        let places = of.iter().map(|i| order[*i].0.clone()).collect();
+        // The root, since among the better ones the order matters more than among the others.
+        let root = |i: &usize| (heights[*i] as f64 / (height as f64).max(1.0)).sqrt();
+        Surface::through(places, &of.iter().map(root).collect::<Vec<_>>())
     }
 
-    /// Of some places drawn at random the one farthest from all with a rank, in parts of the
-    /// ladders; `None` when all that were drawn have one.
-    fn far(&self, rng: &mut SimRng) -> Option<Place> {
-        let draw = |rng: &mut SimRng| -> Place {
-            self.lens.iter().map(|n| rng.below(*n as u64) as usize).collect()
-        };
-        let distance = |a: &Place, b: &Place| -> u64 {
-            let apart = |i: usize| 1000 * a[i].abs_diff(b[i]) as u64 / self.lens[i] as u64;
-            (0..self.lens.len()).map(apart).sum()
-        };
-        let nearest = |p: &Place| self.seen.iter().map(|s| distance(p, s)).min();
-        let drawn = (0..DRAWS).map(|_| draw(rng)).filter(|p| !self.seen.contains(p));
-        drawn.max_by_key(nearest)
+    /// Places without a rank: all, or of many the neighbours of the best and some that are drawn.
+    fn asked(&self, rng: &mut SimRng) -> Vec<Place> {
+        let all = self.lens.iter().try_fold(1usize, |n, len| n.checked_mul(*len));
+        let mut places = vec![vec![]];
+        let best = &self.seen[self.best].0;
+        let few = all.is_some_and(|n| n <= ASKED);
+        for (k, len) in self.lens.iter().enumerate() {
+            let near = best[k].saturating_sub(1)..(best[k] + 2).min(*len);
+            let values = if few { 0..*len } else { near };
+            let with = |place: Place| values.clone().map(move |at| [&place[..], &[at]].concat());
+            places = places.into_iter().flat_map(with).take(ASKED).collect();
+        }
+        if !few {
+            let draw = |_| self.lens.iter().map(|n| rng.below(*n as u64) as usize).collect();
+            let mut drawn: Vec<Place> = (0..ASKED).map(draw).collect();
+            drawn.append(&mut places);
+            drawn.sort_unstable();
+            drawn.dedup();
+            places = drawn;
+        }
+        places.retain(|p| !self.places.contains(p));
+        places
     }
+}
+
+fn nearest<'a>(place: &Place, others: impl Iterator<Item = &'a Place>) -> f64 {
+    others.map(|other| distance(place, other)).fold(f64::INFINITY, f64::min)
+}
+
+/// The one with the least sum of what is expected, by this weight, and of how near it is to what
+/// was seen, by the rest of 1; each in parts of its range over all of them.
+fn widest(all: Vec<Candidate>, weight: f64) -> Option<Place> {
+    let range = |of: fn(&Candidate) -> f64| {
+        let least = all.iter().map(of).fold(f64::INFINITY, f64::min);
+        let most = all.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
+        move |c: &Candidate| if most > least { (of(c) - least) / (most - least) } else { 0.0 }
+    };
+    let (expected, apart) = (range(|c| c.expected), range(|c| c.apart));
+    let sum = |c: &Candidate| weight * expected(c) + (1.0 - weight) * (1.0 - apart(c));
+    all.iter().min_by(|a, b| sum(a).total_cmp(&sum(b))).map(|c| c.place.clone())
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn seen(o: &Observation) -> Vec<Seen> {
     ];
     let more = [
         ("rnr_naks", o.rnr_naks),
-        ("retransmissions", o.retransmissions),
+        ("sequence_naks", o.sequence_naks),
         ("timeouts", o.timeouts),
         ("queue", o.fill.into()),
     ];

@@ -104,6 +104,16 @@ fn combinations_that_the_file_refuses_are_noted_and_never_the_best() {
 }
 
 #[test]
+fn a_key_that_no_combination_has_is_an_error_with_its_place() {
+    let vary = ["program.0.bach=1,2", "program.0.window=32,64"];
+    for method in [SEARCH, Method::Grid] {
+        let e = run(tuning(FILE, &vary, "max message_rate", &[], method)).unwrap_err();
+        assert!(e.to_string().starts_with("--vary:1:1: unknown key `bach`"), "{e}");
+        assert!(e.remedy().unwrap().contains("`batch`"), "{:?}", e.remedy());
+    }
+}
+
+#[test]
 fn a_bad_file_goal_or_variant_is_named() {
     let error = |file: &str, objective, keeps: &[&str]| {
         let e = run(tuning(file, &["program.0.batch=1,2"], objective, keeps, SEARCH)).unwrap_err();
@@ -120,7 +130,7 @@ fn a_bad_file_goal_or_variant_is_named() {
     let refuse = FILE.replace("'p'", "'refuse'");
     assert!(error(&refuse, "max throughput", &[]).0.contains("refused"));
     let variants = format!("{FILE}[[variant]]\nname = 'a'\n[[variant]]\nname = 'b'\n");
-    assert!(error(&variants, "max throughput", &[]).1.contains("one of a, b"));
+    assert!(error(&variants, "max throughput", &[]).1.contains(": a, b"));
     let t = tuning(&variants, &["program.0.batch=1,2"], "max throughput", &[], SEARCH);
     assert!(run(Tuning { variant: Some("b".into()), ..t }).is_ok());
 }

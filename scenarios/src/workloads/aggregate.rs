@@ -7,10 +7,13 @@
 use std::sync::Arc;
 
 use doorbell_core::policy::aggregate::{Aggregate, AggregateConfig, AggregateError, Plan};
-use doorbell_core::transport::{Control, Next, Program, Range, Reduce, WaitSet};
+use doorbell_core::transport::{
+    Control, Initiator, MemKind, Next, Program, Range, Reduce, WaitSet,
+};
 use doorbell_core::units::{Span, Time};
 
-use super::common::{Failure, Results, Window};
+use super::common::{Failure, Results, Window, round_start};
+use super::sparse::Kept;
 
 /// Configuration of a [`Summand`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,6 +85,11 @@ pub struct Sums {
     pub of_survivors: u64,
     /// Members that it went on without.
     pub absent: u64,
+    /// Sums that took the place of one that others had not: it was a round ahead of those with
+    /// whom it went on.
+    pub replaced: u64,
+    /// What was sent, where vectors are sparse.
+    pub kept: Option<Kept>,
     /// Training steps, where rounds are their buckets.
     pub training: Option<StepTimes>,
 }
@@ -97,6 +105,12 @@ enum Stage {
     Running {
         from: Time,
         has_sum: bool,
+    },
+    /// The round that began then was over at the second time, and what NICs and kernels wrote
+    /// before is there to be looked at.
+    Seen {
+        from: Time,
+        at: Time,
     },
     Done,
 }
@@ -114,7 +128,19 @@ pub struct Summand {
     epoch: Time,
     /// When the training step began.
     step_from: Time,
+    /// What it had before the last round that is complete.
+    before: Before,
+    /// Messages and rings of aggregations that it has left behind.
+    behind: (u64, u64),
     results: Results,
+}
+
+/// What a member goes back to when others have not completed its last round.
+#[derive(Copy, Clone, Debug)]
+struct Before {
+    sums: Sums,
+    bytes: u64,
+    step_from: Time,
 }
 
 impl Summand {
@@ -123,7 +149,9 @@ impl Summand {
         let results = Results { sums: Some(Sums::default()), ..Results::default() };
         let epoch = config.epoch.unwrap_or(Time::ZERO);
         let (stage, state, failed, round) = (Stage::Start, None, None, 0);
-        Self { config, stage, state, failed, round, epoch, step_from: epoch, results }
+        let before = Before { sums: Sums::default(), bytes: 0, step_from: epoch };
+        let (behind, step_from) = ((0, 0), epoch);
+        Self { config, stage, state, failed, round, epoch, step_from, before, behind, results }
     }
 
     /// What was measured.
@@ -137,17 +165,25 @@ impl Summand {
                 let c = &self.config;
                 let state = Aggregate::open(t, c.aggregate, &c.plan)?;
                 self.state = Some(state);
-                self.fill(t)?;
+                if self.round < self.config.rounds {
+                    self.fill(t)?;
+                }
                 self.stage = Stage::Connecting;
                 Ok(Next::Again)
             }
             Stage::Connecting => {
-                let next = self.state.as_mut().expect("opened").connect(t)?.next();
+                let state = self.state.as_mut().expect("opened");
+                let next = state.connect(t)?.next();
                 if next.is_none() {
                     self.stage = Stage::Ready;
                     if self.config.epoch.is_none() {
                         let now = t.now();
                         (self.config.epoch, self.epoch, self.step_from) = (Some(now), now, now);
+                    }
+                    if state.first_round() < self.config.aggregate.first_round {
+                        self.go_back(t)?;
+                    } else if self.round == self.config.rounds {
+                        self.stage = Stage::Done;
                     }
                     if let Some(failed) = self.failed.take() {
                         // What cannot be destroyed is no hindrance to the new one.
@@ -167,6 +203,10 @@ impl Summand {
                 self.go_on(t, from, false)
             }
             Stage::Running { from, has_sum } => self.go_on(t, from, has_sum),
+            Stage::Seen { from, at } => {
+                self.complete(t, from, at)?;
+                Ok(Next::Again)
+            }
             Stage::Done => Ok(Next::Done),
         }
     }
@@ -179,15 +219,7 @@ impl Summand {
             let ready = self.step_from + training.ready(self.round % u64::from(training.buckets));
             return (ready, ready + late);
         }
-        let from = match c.interval {
-            Some(interval) => self.epoch + interval * self.round,
-            None if self.round == 0 => self.epoch,
-            None => {
-                let at = self.results.last.unwrap_or(now) + late;
-                return (at.max(now), at);
-            }
-        };
-        (from, from + late)
+        round_start(now, (self.epoch, c.interval), (self.round, late), self.results.last)
     }
 
     fn go_on<T: Control>(
@@ -200,8 +232,17 @@ impl Summand {
         // What the last step has added is there when the next one begins.
         has_sum = note(&mut self.results, state, t.now(), from, has_sum);
         let Some(next) = state.step(t)?.next() else {
-            note(&mut self.results, state, t.now(), from, has_sum);
-            self.complete(t, from)?;
+            let at = t.now();
+            note(&mut self.results, state, at, from, has_sum);
+            if by_kernels(t, &self.config.aggregate) {
+                // A core does not see what is on its way to a GPU. A kernel does, and that it has
+                // ended says that all is there.
+                let nothing = Range { len: 0, ..state.vector() };
+                t.reduce(self.config.aggregate.op, nothing, nothing)?;
+                self.stage = Stage::Seen { from, at };
+            } else {
+                self.complete(t, from, at)?;
+            }
             return Ok(Next::Again);
         };
         self.stage = Stage::Running { from, has_sum };
@@ -213,14 +254,29 @@ impl Summand {
     /// leave it out too: others may see it.
     fn go_on_without<T: Control>(
         &mut self,
-        t: &T,
+        t: &mut T,
         error: AggregateError,
     ) -> Result<Next, AggregateError> {
-        let c = &mut self.config;
-        let may = c.goes_on && matches!(self.stage, Stage::Running { .. } | Stage::Ready);
+        let may = self.config.goes_on && matches!(self.stage, Stage::Running { .. } | Stage::Ready);
         let gone = error.culprit().filter(|rank| may && *rank != t.rank());
+        if let (Some(_), Stage::Running { from, .. }) = (gone, self.stage)
+            && self.state.as_ref().is_some_and(Aggregate::has_sum)
+        {
+            // The sum is here, and only that somebody has got it is not known.
+            let now = t.now();
+            self.count(t, from, now)?;
+        }
+        let c = &mut self.config;
         let left = gone.and_then(|rank| c.plan.without(&[rank - c.aggregate.first_rank]).ok());
-        let (Some(plan), Some(state)) = (left, self.state.take()) else { return Err(error) };
+        if self.round == c.rounds && (self.failed.is_some() || left.is_none()) {
+            // It has all sums, and would have helped others with their last.
+            self.stage = Stage::Done;
+            return Ok(Next::Again);
+        }
+        let Some(plan) = left else { return Err(error) };
+        let state = self.state.take().expect("a round was under way");
+        self.behind.0 += state.stats().sent;
+        self.behind.1 += state.rings();
         c.aggregate = c.aggregate.after(state.stats().rounds);
         c.plan = Arc::new(plan);
         self.failed = Some(state);
@@ -229,29 +285,73 @@ impl Summand {
         Ok(Next::Again)
     }
 
+    /// Others lack the last sum that this member has: it does that round again with them.
+    fn go_back<T: Control>(&mut self, t: &mut T) -> Result<(), AggregateError> {
+        let sums = self.results.sums.get_or_insert_default();
+        let (wrong, absent, replaced) = (sums.wrong, sums.absent, sums.replaced + 1);
+        *sums = Sums { wrong, absent, replaced, ..self.before.sums };
+        (self.results.bytes, self.step_from) = (self.before.bytes, self.before.step_from);
+        self.round -= 1;
+        self.config.aggregate.first_round -= 1;
+        self.fill(t)
+    }
+
     /// The round is over here.
-    fn complete<T: Control>(&mut self, t: &mut T, from: Time) -> Result<(), AggregateError> {
-        let now = t.now();
+    fn complete<T: Control>(
+        &mut self,
+        t: &mut T,
+        from: Time,
+        at: Time,
+    ) -> Result<(), AggregateError> {
+        self.count(t, from, at)?;
+        if self.stage == Stage::Ready { self.fill(t) } else { Ok(()) }
+    }
+
+    /// What it has sent so far.
+    fn sent(&mut self) {
+        let state = self.state.as_ref();
+        let (sent, rings) = state.map_or((0, 0), |s| (s.stats().sent, s.rings()));
+        self.results.messages = self.behind.0 + sent;
+        self.results.rings = self.behind.1 + rings;
+    }
+
+    /// Bytes of the sum that this member has of a round: all, or of the lanes whose root it is.
+    fn bytes_of_sum<T: Control>(&self, t: &T) -> u64 {
+        let (c, plan) = (&self.config.aggregate, &self.config.plan);
+        if c.broadcast {
+            return c.bytes;
+        }
+        let me = t.rank() - c.first_rank;
+        let cut = self.state.as_ref().expect("opened").cut();
+        let its = (0..plan.lanes()).filter(|lane| plan.root(*lane) == me);
+        its.map(|lane| cut.bytes_of_lane(lane)).sum()
+    }
+
+    /// Checks the sum of the round, and counts it.
+    fn count<T: Control>(
+        &mut self,
+        t: &mut T,
+        from: Time,
+        now: Time,
+    ) -> Result<(), AggregateError> {
         let wrong = self.is_wrong(t)?;
+        let bytes = self.bytes_of_sum(t);
+        self.sent();
         let (stats, r) = (self.state.as_ref().expect("opened").stats(), &mut self.results);
         let sums = r.sums.get_or_insert_default();
+        self.before = Before { sums: *sums, bytes: r.bytes, step_from: self.step_from };
         sums.complete += 1;
         sums.of_survivors += u64::from(sums.absent > 0);
         sums.wrong += u64::from(wrong);
         sums.added_bytes = stats.added_bytes;
-        r.messages = stats.sent;
-        r.bytes += self.config.aggregate.bytes;
+        r.bytes += bytes;
         r.last = Some(now);
         let from = r.first.unwrap_or(from);
         r.window = Some(Window { from, to: now, messages: r.messages, bytes: r.bytes });
         self.round += 1;
         self.end_step(now);
-        self.stage = Stage::Ready;
-        if self.round == self.config.rounds {
-            self.stage = Stage::Done;
-        } else {
-            self.fill(t)?;
-        }
+        let last = self.round == self.config.rounds;
+        self.stage = if last { Stage::Done } else { Stage::Ready };
         Ok(())
     }
 
@@ -275,7 +375,7 @@ impl Summand {
         let c = self.config.aggregate;
         let me = t.rank() - c.first_rank;
         let c = self.shown(c);
-        let bytes = vector(&c, |i| part(i, self.round) + share(me) * slope(i, self.round));
+        let bytes = contribution((c.bytes, c.op), me, self.round);
         let all = self.state.as_ref().expect("opened").vector();
         Ok(t.copy_in(Range { len: c.bytes, ..all }, &bytes)?)
     }
@@ -295,7 +395,9 @@ impl Summand {
         let (members, me) = (there().count() as u64, t.rank() - c.first_rank);
         let shares: u64 = there().map(share).sum();
         let c = self.shown(c);
-        let right = vector(&c, |i| members * part(i, self.round) + shares * slope(i, self.round));
+        let right = vector((c.bytes, c.op), |i| {
+            members * part(i, self.round) + shares * slope(i, self.round)
+        });
         let mut got = vec![0; right.len()];
         t.copy_out(Range { len: c.bytes, ..state.vector() }, &mut got)?;
         let cut = state.cut();
@@ -306,6 +408,11 @@ impl Summand {
             got[at.clone()] != right[at]
         }))
     }
+}
+
+/// Whether a core polls, and the vectors are in a GPU's memory.
+fn by_kernels<T: Control>(t: &T, c: &AggregateConfig) -> bool {
+    matches!((t.initiator(), c.memory), (Initiator::Cpu { .. }, MemKind::Gpu { .. }))
 }
 
 /// Takes the time when the sum is here for the first time; whether it is.
@@ -331,10 +438,15 @@ const fn share(member: u32) -> u64 {
     (member % 64) as u64
 }
 
-/// The vector whose element `i` is `value(i)`.
-fn vector(c: &AggregateConfig, value: impl Fn(u64) -> u64) -> Vec<u8> {
-    let elements = 0..c.bytes / c.op.element_bytes();
-    match c.op {
+/// What a member contributes to a round: so many bytes of elements of a type.
+pub(super) fn contribution(of: (u64, Reduce), member: u32, round: u64) -> Vec<u8> {
+    vector(of, |i| part(i, round) + share(member) * slope(i, round))
+}
+
+/// The vector of so many bytes whose element `i` is `value(i)`.
+fn vector((bytes, op): (u64, Reduce), value: impl Fn(u64) -> u64) -> Vec<u8> {
+    let elements = 0..bytes / op.element_bytes();
+    match op {
         Reduce::SumI64 => elements.flat_map(|i| value(i).to_le_bytes()).collect(),
         Reduce::SumF32 => elements.flat_map(|i| (value(i) as f32).to_le_bytes()).collect(),
         Reduce::SumF64 => elements.flat_map(|i| (value(i) as f64).to_le_bytes()).collect(),
@@ -345,6 +457,7 @@ impl Program for Summand {
     fn step<T: Control>(&mut self, t: &mut T) -> Next {
         let next = self.run(t).or_else(|e| self.go_on_without(t, e));
         next.unwrap_or_else(|e| {
+            self.sent();
             self.results.last = Some(t.now());
             self.results.failure = Some(Failure::Aggregate(e));
             Next::Done
@@ -434,6 +547,33 @@ mod tests {
             run_all(&mut all);
             let wrong: Vec<u64> = all.iter().map(|p| p.results().sums.unwrap().wrong).collect();
             assert_eq!(wrong, if broadcast { [1, 1, 1] } else { [1, 0, 0] });
+        }
+    }
+
+    #[test]
+    fn what_is_delivered_is_each_sum_once() {
+        for (broadcast, rounds) in [(true, 2), (false, 2)] {
+            let aggregate = AggregateConfig { broadcast, ..config(Reduce::SumI64) };
+            let mut all = summands(Plan::direct(3, 3).unwrap(), aggregate, rounds);
+            run_all(&mut all);
+            let bytes: u64 = all.iter().map(|p| p.results().bytes).sum();
+            // Three roots have a share each, or three hosts the whole.
+            assert_eq!(bytes, 4000 * rounds * if broadcast { 3 } else { 1 });
+            for r in all.iter().map(Summand::results) {
+                assert!(r.rings > 0 && r.rings <= r.messages, "{} of {}", r.rings, r.messages);
+            }
+        }
+    }
+
+    #[test]
+    fn who_ends_with_an_error_says_what_it_has_sent() {
+        let mut all = summands(Plan::ring(3).unwrap(), config(Reduce::SumI64), 2);
+        // Rank 2 takes part in the first round only.
+        all[2].config.rounds = 1;
+        run_all(&mut all);
+        for r in all[..2].iter().map(Summand::results) {
+            assert!(r.failure.is_some() && r.messages > 0 && r.rings > 0);
+            assert_eq!(r.bytes, 4000, "the sum of the first round");
         }
     }
 

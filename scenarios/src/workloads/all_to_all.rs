@@ -11,7 +11,7 @@ use doorbell_core::policy::alltoall::{
 use doorbell_core::transport::{Contents, Control, Next, Program, WaitSet};
 use doorbell_core::units::{Span, Time};
 
-use super::common::{Failure, Results, Window};
+use super::common::{Failure, Results, Window, round_start};
 
 /// What one member has of an exchange, as planned: of all its tokens, also of those that do not
 /// move in a run.
@@ -113,11 +113,9 @@ impl Exchanger {
             Stage::Ready => {
                 let now = t.now();
                 let epoch = self.config.epoch.expect("it is connected");
-                let from = match self.config.interval {
-                    Some(interval) => epoch + interval * self.round,
-                    None if self.round == 0 => epoch,
-                    None => now,
-                };
+                let clock = (epoch, self.config.interval);
+                let round = (self.round, Span::ZERO);
+                let (from, _) = round_start(now, clock, round, self.results.last);
                 if now < from {
                     return Ok(Next::Wait { on: WaitSet::EMPTY, until: Some(from) });
                 }
@@ -136,16 +134,18 @@ impl Exchanger {
         if let Some(next) = state.step(t)?.next() {
             return Ok(next);
         }
-        let (now, stats) = (t.now(), state.stats());
+        let now = t.now();
         self.results.sample(now.since(from), now);
         let wrong = self.is_wrong(t)?;
+        let me = t.rank() - self.config.all_to_all.first_rank;
+        let bytes: u64 = self.config.schedule.arrivals(me).iter().map(|a| a.bytes).sum();
+        self.sent();
         let r = &mut self.results;
         let done = r.exchanged.get_or_insert_default();
         done.complete += 1;
         done.wrong += u64::from(wrong);
-        (done.sent, done.passed, done.passed_bytes) =
-            (stats.sent, stats.passed, stats.passed_bytes);
-        (r.messages, r.bytes, r.last) = (stats.sent, stats.sent_bytes, Some(now));
+        r.bytes += bytes;
+        r.last = Some(now);
         let from = r.first.unwrap_or(from);
         r.window = Some(Window { from, to: now, messages: r.messages, bytes: r.bytes });
         self.round += 1;
@@ -156,6 +156,16 @@ impl Exchanger {
             self.fill(t)?;
         }
         Ok(Next::Again)
+    }
+
+    /// What it has sent so far, also of a round that is not complete.
+    fn sent(&mut self) {
+        let Some(state) = &self.state else { return };
+        let (stats, r) = (state.stats(), &mut self.results);
+        (r.messages, r.rings) = (stats.sent, state.rings());
+        let done = r.exchanged.get_or_insert_default();
+        (done.sent, done.passed, done.passed_bytes) =
+            (stats.sent, stats.passed, stats.passed_bytes);
     }
 
     fn has_bytes(&self) -> bool {
@@ -197,6 +207,7 @@ const fn byte(member: u32, round: u64, at: u64) -> u8 {
 impl Program for Exchanger {
     fn step<T: Control>(&mut self, t: &mut T) -> Next {
         self.run(t).unwrap_or_else(|e| {
+            self.sent();
             self.results.last = Some(t.now());
             self.results.failure = Some(Failure::Aggregate(e));
             Next::Done
@@ -238,6 +249,9 @@ mod tests {
                 assert_eq!(r.failure, None);
                 let done = r.exchanged.unwrap();
                 assert_eq!((done.complete, done.wrong), (3, 0));
+                // Three others, 100 bytes from each, whatever way they took.
+                assert_eq!((r.bytes, r.messages), (3 * 300, done.sent));
+                assert!(r.rings > 0 && r.rings <= r.messages, "{} rings", r.rings);
                 let us = |t: Option<Time>| t.unwrap().since(Time::ZERO);
                 assert_eq!((us(r.first), us(r.last)), (Span::from_us(10), Span::from_us(210)));
                 let far = if route == Route::Direct { 2 } else { 1 };

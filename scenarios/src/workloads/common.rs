@@ -253,6 +253,8 @@ pub struct Results {
     pub first: Option<Time>,
     /// When the last completion was seen.
     pub last: Option<Time>,
+    /// Time in which it had messages to hand over and waited for room in its send queues.
+    pub no_room: Span,
     /// The window in which rates are to be computed: without warm-up, and without the tail.
     pub window: Option<Window>,
     /// Data that was not right.
@@ -277,6 +279,19 @@ pub struct Results {
     pub tuning: Option<TuningResults>,
     /// Why it ended early.
     pub failure: Option<Failure>,
+}
+
+impl Results {
+    /// What of its sums or exchanges is wrong, in words, if anything is.
+    pub fn wrong_rounds(&self) -> Option<String> {
+        let sums = self.sums.map(|s| ("sums", s.wrong, s.complete));
+        let exchanges = self.exchanged.map(|e| ("exchanges", e.wrong, e.complete));
+        let (what, wrong, complete) = [sums, exchanges].into_iter().flatten().find(|w| w.1 > 0)?;
+        Some(format!(
+            "{wrong} of its {complete} {what} have wrong bytes, without an error: memory was read \
+             before the payload was there, or changed while it was on its way"
+        ))
+    }
 }
 
 /// A time window and what was completed in it.
@@ -449,6 +464,25 @@ impl Poster {
         t.stage(lane.qp, &SendWr { wr_id, op, data, flags, dest })?;
         Ok(())
     }
+}
+
+/// From when a round of a group counts, and when a member that is `late` joins it: each at its time
+/// where rounds have an interval, else as soon as the member's `last` one was over.
+pub(super) fn round_start(
+    now: Time,
+    (epoch, interval): (Time, Option<Span>),
+    (round, late): (u64, Span),
+    last: Option<Time>,
+) -> (Time, Time) {
+    let from = match interval {
+        Some(interval) => epoch + interval * round,
+        None if round == 0 => epoch,
+        None => {
+            let at = last.unwrap_or(now) + late;
+            return (at.max(now), at);
+        }
+    };
+    (from, from + late)
 }
 
 #[cfg(test)]

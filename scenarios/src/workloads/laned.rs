@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use doorbell_core::policy::lanes::{LaneConfig, LaneError, Lanes, LanesConfig, To};
 use doorbell_core::policy::{CqBudget, Cue};
 use doorbell_core::transport::{
-    Completion, Completions, Control, Data, Next, Program, SendWr, WaitSet,
+    Completion, Completions, Control, Data, Next, Program, SendOp, SendWr, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{QpType, SendFlags};
@@ -23,7 +23,8 @@ use super::rate::Arrivals;
 /// One lane and its messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LaneTraffic {
-    /// Its name in results.
+    /// Its name in results; empty where the program is this lane and no results of lanes are asked
+    /// for.
     pub name: String,
     /// How it posts.
     pub lane: LaneConfig,
@@ -77,8 +78,11 @@ struct Stock {
     scratch: Vec<u8>,
     /// Where its messages are, in both regions.
     offset: u64,
-    /// Number and arrival of each message that is outstanding, by queue pair.
-    outstanding: Vec<VecDeque<(u64, Time)>>,
+    /// Number and arrival of each message that is outstanding, by queue pair; `None` for what is
+    /// none, and only sees to it that the others are told of.
+    outstanding: Vec<VecDeque<Option<(u64, Time)>>>,
+    /// Whether completions will tell of all messages.
+    confirmed: bool,
     results: Results,
 }
 
@@ -110,7 +114,7 @@ impl Laned {
         }
     }
 
-    /// What was measured: of all lanes, and of each where there are several.
+    /// What was measured: of all lanes, and of each that has a name.
     pub fn results(&self) -> &Results {
         &self.results
     }
@@ -177,15 +181,11 @@ impl Laned {
                 Served::Until(at) => due = [due, Some(at)].into_iter().flatten().min(),
                 Served::Blocked => {}
             }
+            self.confirm(t, i)?;
         }
-        let done = self.all_handed();
-        let lanes = self.lanes.as_mut().expect("up");
-        if done {
-            lanes.flush(t).map_err(LaneError::Ring)?;
-        }
-        let now = t.now();
+        let (lanes, now) = (self.lanes.as_mut().expect("up"), t.now());
         let held = lanes.tick(t, now).map_err(LaneError::Ring)?;
-        if done && self.settled() {
+        if self.settled() {
             self.leave(t);
             return Ok(Next::Done);
         }
@@ -212,16 +212,19 @@ impl Laned {
             let told = told.ok_or(Failure::Config("a completion of no lane"))?;
             let traffic = &self.config.lanes[told.lane as usize];
             let stock = &mut self.stocks[told.lane as usize];
+            let mut retired = 0;
             for _ in 0..told.retired {
                 let message = stock.outstanding[told.member as usize].pop_front();
-                let (n, arrived) = message.ok_or(Failure::Config("a completion of no message"))?;
+                let message = message.ok_or(Failure::Config("a completion of no message"))?;
+                let Some((n, arrived)) = message else { continue };
+                retired += 1;
                 if n >= traffic.warm_up {
                     stock.counted += 1;
                     stock.results.sample(now.since(arrived), now);
                     self.results.sample(now.since(arrived), now);
                 }
             }
-            let (retired, bytes) = (told.retired.into(), traffic.shape.bytes());
+            let bytes = traffic.shape.bytes();
             stock.results.completed(retired, bytes, now);
             self.results.completed(retired, bytes, now);
             if let Some(from) = stock.opened.filter(|_| stock.counted > 0) {
@@ -286,7 +289,7 @@ impl Laned {
             _ => Data::Sge(std::slice::from_ref(&sge)),
         };
         let remote = self.client.lanes()[0].remote.at(stock.offset);
-        // Nobody tells of what no signalled one follows: the last of each queue pair, most likely.
+        // The last of each queue pair, most likely, which spares it one more to confirm them.
         let tail = n + u64::from(traffic.lane.qps) >= traffic.messages;
         let flags = if tail { SendFlags::SIGNALED } else { SendFlags::empty() };
         let op = traffic.shape.op.to_send_op(remote, n);
@@ -294,7 +297,7 @@ impl Laned {
         let to = To { lane: i as u32, peer: 0, flow: n % traffic.flows };
         let sent = lanes.push(t, now, to, &wr, cue)?;
         let member = lanes.stripe(i as u32, 0).position(|s| s.qp() == sent.qp);
-        stock.outstanding[member.expect("of the stripe")].push_back((n, at));
+        stock.outstanding[member.expect("of the stripe")].push_back(Some((n, at)));
         stock.handed += 1;
         stock.results.first.get_or_insert(at);
         self.results.first.get_or_insert(at);
@@ -304,15 +307,31 @@ impl Laned {
         Ok(())
     }
 
-    fn all_handed(&self) -> bool {
-        self.stocks.iter().zip(&self.config.lanes).all(|(s, l)| s.handed == l.messages)
+    /// When a lane has handed over all of its messages: what is held goes, and completions will
+    /// tell of all of them, whichever queue pairs took the last ones.
+    fn confirm<T: Control>(&mut self, t: &mut T, i: usize) -> Result<(), LaneError> {
+        let (traffic, stock) = (&self.config.lanes[i], &mut self.stocks[i]);
+        if stock.confirmed || stock.handed < traffic.messages {
+            return Ok(());
+        }
+        let remote = self.client.lanes()[0].remote.at(stock.offset);
+        let (lanes, now) = (self.lanes.as_mut().expect("up"), t.now());
+        let confirmed = lanes.confirm(t, now, i as u32, SendOp::Write(remote));
+        for (sender, list) in lanes.stripe(i as u32, 0).zip(&mut stock.outstanding) {
+            list.resize(sender.window().used() as usize, None);
+        }
+        stock.confirmed = confirmed.is_ok();
+        match confirmed {
+            Err(LaneError::Full) => Ok(()),
+            other => other,
+        }
     }
 
-    /// Whether every signalled message has completed.
+    /// Whether every message has completed.
     fn settled(&self) -> bool {
         let lanes = self.lanes.as_ref().expect("up");
         let mut senders = (0..self.stocks.len()).flat_map(|i| lanes.stripe(i as u32, 0));
-        senders.all(|s| s.held() == 0 && s.window().signals() == 0)
+        self.stocks.iter().all(|s| s.confirmed) && senders.all(|s| s.window().used() == 0)
     }
 
     fn leave<T: Control>(&mut self, t: &mut T) {
@@ -338,7 +357,7 @@ impl Laned {
             messages: sum(|w| w.messages),
             bytes: sum(|w| w.bytes),
         });
-        if self.stocks.len() > 1 {
+        if self.config.lanes.iter().any(|l| !l.name.is_empty()) {
             let named = self.config.lanes.iter().zip(&mut self.stocks);
             let named = named.map(|(l, s)| (l.name.clone(), std::mem::take(&mut s.results)));
             self.results.lanes = named.collect();

@@ -67,10 +67,51 @@ fn every_message_of_every_lane_completes_and_is_counted_once() {
 }
 
 #[test]
-fn a_single_lane_is_the_program_itself() {
-    let (r, _, end) = play(config(vec![traffic(2, Spread::LeastBytes, 50)]));
-    end.unwrap();
-    assert_eq!((r.messages, r.lanes.len(), r.window.unwrap().messages), (50, 0, 50));
+fn a_lane_without_a_name_is_the_program_itself() {
+    for (name, lanes) in [("", 0), ("a", 1)] {
+        let mut lane = traffic(2, Spread::LeastBytes, 50);
+        lane.name = name.to_owned();
+        let (r, _, end) = play(config(vec![lane]));
+        end.unwrap();
+        assert_eq!((r.messages, r.lanes.len(), r.window.unwrap().messages), (50, lanes, 50));
+    }
+}
+
+/// Whichever queue pairs take the last messages, and however seldom they are signalled.
+#[test]
+fn every_message_is_confirmed() {
+    for spread in [Spread::Ordered, Spread::RoundRobin, Spread::LeastBytes] {
+        for messages in 1..40 {
+            for (qps, flows) in [(1, 1), (2, 3), (3, 2), (4, 4)] {
+                let mut lane = traffic(qps, spread, messages);
+                lane.flows = flows;
+                lane.arrivals = Arrivals::Every(Span::from_us(5));
+                (lane.lane.sender.batch.max_wrs, lane.lane.sender.window.signal_every) = (4, 5);
+                let (r, _, end) = play(config(vec![lane]));
+                end.unwrap();
+                let got = (r.failure, r.messages, r.unconfirmed, r.latencies.len() as u64);
+                assert_eq!(got, (None, messages, 0, messages), "{spread:?} {qps} {flows}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lane_that_has_handed_over_all_does_not_wait_for_another() {
+    let batch = |messages| {
+        let mut fast = traffic(1, Spread::Ordered, messages);
+        fast.lane.sender.batch.max_wrs = 4;
+        let slow = LaneTraffic {
+            name: "slow".to_owned(),
+            arrivals: Arrivals::Every(Span::from_ms(1)),
+            ..traffic(1, Spread::Ordered, 20)
+        };
+        let (r, _, end) = play(config(vec![slow, fast]));
+        end.unwrap();
+        *r.lanes[1].1.latencies.iter().max().expect("messages")
+    };
+    assert!(batch(101) < Span::from_us(100), "the last of 101 waits for nobody");
+    assert!(batch(100) < Span::from_us(100));
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! | [`PingPong`] | itself, with `starts` turned |
 //! | [`Transfer`] | itself, with `starts` turned |
 //! | [`Flows`] | [`Flows`] on each host that it has flows with |
-//! | [`Summand`] | [`Summand`] on each other member |
+//! | [`Summand`], [`SparseSummand`] | the same on each other member |
 //! | [`Exchanger`] | [`Exchanger`] on each other member |
 //! | [`Produce`] with a direct path | [`Verify`], or [`Responder`] |
 //! | [`Produce`] through a [`Proxy`] on its host | the proxy's peer: [`Verify`] or [`Responder`] |
@@ -41,6 +41,7 @@ pub mod script;
 #[cfg(test)]
 mod script_tests;
 mod sharing;
+mod sparse;
 mod statuses;
 mod transfer;
 mod tuning;
@@ -61,6 +62,7 @@ pub use rate::{Arrivals, Rate, RateConfig, Stop};
 pub use responder::{Responder, ResponderConfig, ResponderLink, SrqRepost, SrqUse};
 pub use script::{LogEntry, Outcome, Script, ScriptConfig, ScriptStep};
 pub use sharing::Sharing;
+pub use sparse::{Kept, SparseSummand, SparseSummandConfig, sums_by_the_book};
 pub use statuses::{MAX_RUNS, Statuses};
 pub use transfer::{KernelUse, TcpCosts, Transfer, TransferConfig, TransferPath};
 pub use tuning::{TuningConfig, TuningResults};
@@ -92,6 +94,8 @@ pub enum Workload {
     Flows(Box<Flows>),
     /// A member of an aggregation.
     Summand(Box<Summand>),
+    /// A member of a sum of sparse vectors.
+    SparseSummand(Box<SparseSummand>),
     /// Many messages outstanding, by lanes.
     Laned(Box<Laned>),
     /// A member of an exchange.
@@ -114,6 +118,7 @@ impl Workload {
             Self::Verify(p) => p.results(),
             Self::Flows(p) => p.results(),
             Self::Summand(p) => p.results(),
+            Self::SparseSummand(p) => p.results(),
             Self::Laned(p) => p.results(),
             Self::Exchanger(p) => p.results(),
             Self::Transfer(p) => p.results(),
@@ -134,6 +139,7 @@ impl Program for Workload {
             Self::Verify(p) => p.step(t),
             Self::Flows(p) => p.step(t),
             Self::Summand(p) => p.step(t),
+            Self::SparseSummand(p) => p.step(t),
             Self::Laned(p) => p.step(t),
             Self::Exchanger(p) => p.step(t),
             Self::Transfer(p) => p.step(t),
@@ -148,7 +154,7 @@ impl Program for Workload {
             // Their waits name what they wait for.
             Self::Latency(_) | Self::PingPong(_) | Self::Script(_) | Self::Produce(_) => None,
             Self::Proxy(_) | Self::Verify(_) | Self::Flows(_) | Self::Summand(_) => None,
-            Self::Exchanger(_) | Self::Transfer(_) => None,
+            Self::SparseSummand(_) | Self::Exchanger(_) | Self::Transfer(_) => None,
         }
     }
 }
@@ -164,8 +170,20 @@ macro_rules! from {
 }
 
 from!(
-    Latency, PingPong, Rate, Script, Responder, Produce, Proxy, Verify, Flows, Summand, Laned,
-    Exchanger, Transfer,
+    Latency,
+    PingPong,
+    Rate,
+    Script,
+    Responder,
+    Produce,
+    Proxy,
+    Verify,
+    Flows,
+    Summand,
+    Laned,
+    Exchanger,
+    Transfer,
+    SparseSummand,
 );
 
 #[cfg(test)]

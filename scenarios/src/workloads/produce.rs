@@ -144,6 +144,8 @@ pub struct Produce {
     /// Messages made, and messages whose end is known.
     made: u64,
     ended: u64,
+    /// Messages up to the last signalled one.
+    signalled: u64,
     /// When each message that has not ended was ready.
     pending: VecDeque<Time>,
     bytes: Vec<u8>,
@@ -167,6 +169,7 @@ impl Produce {
             round: 0,
             made: 0,
             ended: 0,
+            signalled: 0,
             pending: VecDeque::with_capacity(config.slots as usize),
             bytes: vec![0; config.shape.bytes() as usize],
             config,
@@ -368,8 +371,10 @@ impl Produce {
         if self.config.shape.inline && self.config.contents() == Contents::Data {
             payload::write(self.poster.inline_bytes(), label, now);
         }
-        let last = self.round == self.config.rounds && n + 1 == self.made;
-        let signal = last || (n + 1).is_multiple_of(signal_every.into());
+        let signal = (n + 1).is_multiple_of(signal_every.into()) || self.must_signal(n);
+        if signal {
+            self.signalled = n + 1;
+        }
         let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
         let message = Message { wr_id: n, n: imm(label), offset: self.offset(n), flags };
         let lane = self.client.as_ref().expect("a direct path").lanes()[0];
@@ -380,6 +385,15 @@ impl Produce {
             staged = self.poster.stage(t, &lane, &ready.payload, message);
         }
         staged
+    }
+
+    /// Whether message `n` ends the last round, or one behind which the next would find no room:
+    /// what lies behind the last signalled one keeps its slots, and nobody would tell of it.
+    fn must_signal(&self, n: u64) -> bool {
+        let ProducePath::Direct { link, .. } = self.config.path else { return false };
+        let (c, quiet) = (&self.config, n + 1 - self.signalled);
+        let full = quiet + u64::from(c.per_round) > c.slots.min(link.size.max_send_wr).into();
+        n + 1 == self.made && (full || self.round == c.rounds)
     }
 
     fn ring<T: Control>(&mut self, t: &mut T, ready: &Ready, how: Ring) -> Result<(), Failure> {

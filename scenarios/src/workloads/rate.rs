@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use doorbell_core::policy::tuner::Knob;
+use doorbell_core::policy::tuner::{Knob, When};
 use doorbell_core::transport::{
     AttachError, Completion, Completions, Control, FenceScope, Mr, Next, Program, Ring, StageError,
     WaitSet,
@@ -210,6 +210,8 @@ pub struct Rate {
     marks: Marks,
     /// Whether a message that has arrived waits for a slot.
     blocked: bool,
+    /// Since when it waits, with messages to hand over and no room for them.
+    no_room: Option<Time>,
     /// No poll before.
     next_poll: Time,
     /// When it will post by itself.
@@ -235,6 +237,7 @@ impl Rate {
             signalled: 0,
             marks: Marks::default(),
             blocked: false,
+            no_room: None,
             next_poll: Time::ZERO,
             due: None,
             tuning: None,
@@ -338,9 +341,19 @@ impl Rate {
         if let Some(tuning) = &self.config.tuning {
             let c = &self.config;
             let max_delay = c.max_delay.filter(|_| c.arrivals != Arrivals::Saturate);
-            let (depth, batch, signal_every) = (c.depth, c.batch, c.signal_every);
-            let has = Settings { depth, batch, signal_every, max_delay };
-            self.tuning = Some(Tuning::new(tuning, has, t.now())?);
+            let device = t.device_caps();
+            let has = Settings {
+                depth: c.depth,
+                batch: c.batch,
+                signal_every: c.signal_every,
+                max_delay,
+                attr: c.link.attr,
+                size: c.link.size,
+                max_slots: device.max_qp_wr,
+                max_inline: Some(device.max_inline).filter(|_| !c.shape.op.is_read_or_atomic()),
+            };
+            let counters = t.port_counters().unwrap_or_default();
+            self.tuning = Some(Tuning::new(tuning, &has, t.now(), counters)?);
         }
         Ok(())
     }
@@ -351,7 +364,10 @@ impl Rate {
         }
         let full = self.poll(t)?;
         let now = t.now();
-        self.tune(now);
+        if let Some(since) = self.no_room.take() {
+            self.results.no_room += now.since(since);
+        }
+        self.tune(t, now);
         let start = *self.start.get_or_insert(now);
         let more = match self.config.arrivals {
             Arrivals::Saturate => self.serve_all(t, now, start)?,
@@ -364,18 +380,24 @@ impl Rate {
         if full || more {
             return Ok(Next::Again);
         }
+        let blocked = self.blocked || self.config.arrivals == Arrivals::Saturate;
+        self.no_room = Some(now).filter(|_| blocked && !self.all_handed(now, start));
         Ok(self.wait(now, start))
     }
 
-    /// Makes the step that the tuner asks for, if it does.
-    fn tune(&mut self, now: Time) {
-        let Some(tuning) = &mut self.tuning else { return };
-        let Some(step) = tuning.look(now, self.results.messages) else { return };
+    /// Makes the step that the tuner asks for, if it does. What it proposes for the next queue pair
+    /// is for whoever reads the report.
+    fn tune<T: Control>(&mut self, t: &T, now: Time) {
+        let Some(tuning) = self.tuning.as_mut().filter(|tuning| now >= tuning.due()) else {
+            return;
+        };
+        let counters = t.port_counters().unwrap_or_default();
+        let Some(step) = tuning.look(now, counters, self.results.messages) else { return };
         match step.knob {
             Knob::MaxWrs => self.config.batch = step.to as u32,
             Knob::SignalEvery => self.config.signal_every = step.to as u32,
             Knob::MaxDelay => self.config.max_delay = Some(Span::from_ps(step.to)),
-            other => unreachable!("`{}` is not among its knobs", other.word()),
+            other => assert_eq!(other.when(), When::NextQp, "`{}` is not turned", other.word()),
         }
     }
 
@@ -576,7 +598,9 @@ impl Rate {
             self.flows[i].staged = 0;
             self.results.rings += 1;
             if let Some(tuning) = &mut self.tuning {
-                tuning.rung(self.flows[i].outstanding.len());
+                // Who always has another message always fills the queue, which tells nothing.
+                let waits = self.config.arrivals != Arrivals::Saturate;
+                tuning.rung(if waits { self.flows[i].outstanding.len() } else { 0 });
             }
         }
         Ok(())
@@ -637,6 +661,9 @@ impl Rate {
 impl Program for Rate {
     fn step<T: Control>(&mut self, t: &mut T) -> Next {
         self.run(t).unwrap_or_else(|f| {
+            if let (Some(tuning), Failure::Completion { status, .. }) = (&mut self.tuning, &f) {
+                tuning.died(t.now(), t.port_counters().unwrap_or_default(), *status);
+            }
             self.results.failure = Some(f);
             self.leave(t);
             Next::Done

@@ -9,8 +9,8 @@ use doorbell_core::verbs::{AsyncEventKind, QpType, WcOpcode};
 
 use super::common::{Failure, Results, failed};
 use super::connect::{
-    ALL_RIGHTS, Connect, LinkConfig, Local, LocalConfig, Progress, ReceiveOrder, Target, Topic,
-    key, lookup_done,
+    Connect, LinkConfig, Local, LocalConfig, Progress, ReceiveOrder, Target, Topic, key,
+    lookup_done,
 };
 use super::overrides::{StateOrder, transition};
 use super::protect::{DeregOrder, Spare};
@@ -183,7 +183,7 @@ impl Responder {
         if slots > 0 {
             let (len, kind) = (slots * self.slot_bytes(), self.receive_memory());
             let contents = c.receive_contents;
-            self.receive_mr = Some(t.alloc_mr(local.pd, len, kind, ALL_RIGHTS, contents)?);
+            self.receive_mr = Some(t.alloc_mr(local.pd, len, kind, c.local.access, contents)?);
         }
         for l in c.links.iter().filter(|_| c.spare) {
             self.spare.publish(t, l.link.peer, (local.pd, local.mr))?;

@@ -259,6 +259,11 @@ impl<E: Copy> Engine<E> {
         }
     }
 
+    /// Of these, periodic ones.
+    pub const fn periodic(&self) -> usize {
+        self.periodic
+    }
+
     /// Whether nothing is pending but periodic events (or nothing at all): then nothing will
     /// ever happen again, and unfinished work is a stall. A timer that was cancelled by a
     /// generation number counts as work until its time has come.

@@ -13,12 +13,13 @@ use super::config::{
     SwitchConfig,
 };
 use super::credits::BLOCK_BYTES;
-use super::ecn::Marking;
+use super::ecn::{EcnConfig, Marking};
 use super::egress::{EgressPort, Wiring};
 use super::event::{Drops, Tally};
 use super::host::{HostNode, HostPort};
 use super::ingress::Ingress;
 use super::lanes::{CreditConfig, Receivers, Senders};
+use super::line::Serve;
 use super::link::Link;
 use super::mmu::{Mmu, Pausing};
 use super::noise::IngressNoise;
@@ -218,16 +219,17 @@ pub(super) fn headroom_of(
     shared: &SharedConfig,
     link: &Link,
 ) -> HeadroomOf {
+    let max_packet_bytes = c.largest_on(link);
     let stored = match switch.forwarding {
         Forwarding::CutThrough => Span::ZERO,
-        Forwarding::StoreAndForward => link.rate.time_for(u64::from(c.max_packet_bytes)),
+        Forwarding::StoreAndForward => link.rate.time_for(u64::from(max_packet_bytes)),
     };
     HeadroomOf {
         rate: link.rate,
         propagation: link.propagation,
         reaction: reaction(shared, link.rate),
         pipeline: switch.transit + noise_bound(c, link.rate) + stored,
-        max_packet_bytes: c.max_packet_bytes.min(link.limit()),
+        max_packet_bytes,
     }
 }
 
@@ -293,8 +295,7 @@ fn check_shares(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
         let Buffering::Shared(shared) = &switch.buffering else { continue };
         let sizes = sizes(c, plugs, switch, shared);
         let deaf = plugs.iter().any(|plug| !plug.link.pfc);
-        let largest = plugs.iter().map(|plug| plug.link.limit()).max().unwrap_or(0);
-        let needed = c.max_packet_bytes.min(largest);
+        let needed = plugs.iter().map(|plug| c.largest_on(&plug.link)).max().unwrap_or(0);
         for (class, config) in (0..).zip(&c.classes.each) {
             let share = sizes.largest_queue(usize::from(class), false);
             if (deaf || !config.lossless) && share < u64::from(needed) {
@@ -316,17 +317,26 @@ fn check_classes(c: &FabricConfig, g: &Graph) -> Result<(), ConfigError> {
             return Err(ConfigError::NoSuchClass { sl, class: *class });
         }
     }
-    let room = |class| {
-        let switches = c.switches.iter().zip(&g.switches);
-        switches.map(|(s, plugs)| largest_queue(c, plugs, s, class)).min().unwrap_or(u64::MAX)
-    };
     for (class, config) in (0..).zip(each) {
         if config.service == Service::Weighted(0) {
             return Err(ConfigError::NoWeight { class });
         }
         if let Some(ecn) = &config.ecn {
-            let checked = ecn.check(room(usize::from(class)));
-            checked.map_err(|error| ConfigError::Ecn { class, error })?;
+            check_curve(c, g, class, ecn)?;
+        }
+    }
+    Ok(())
+}
+
+/// The curve of a class, at each switch that has no other: queues differ with the ports.
+fn check_curve(c: &FabricConfig, g: &Graph, class: u8, ecn: &EcnConfig) -> Result<(), ConfigError> {
+    let wrong = |switch, error| ConfigError::Ecn { class, switch, error };
+    ecn.check(u64::MAX).map_err(|error| wrong(None, error))?;
+    for (s, (switch, plugs)) in (0..).zip(c.switches.iter().zip(&g.switches)) {
+        let other = c.ecn_exceptions.iter().any(|e| e.switch == s && e.port.is_none());
+        let room = largest_queue(c, plugs, switch, usize::from(class));
+        if !other {
+            ecn.check(room).map_err(|error| wrong(Some(s), error))?;
         }
     }
     Ok(())
@@ -543,16 +553,17 @@ impl Builder<'_> {
             marking: self.marking(end, port),
             pauses: self.pauses(end, plug),
         };
-        EgressPort::new(wiring, self.queues())
+        EgressPort::new(wiring, self.queues(end))
     }
 
-    fn queues(&self) -> Queues {
+    fn queues(&self, end: End) -> Queues {
         let each = &self.c.classes.each;
+        let serve = self.shared(end).map_or(Serve::Arrival, |shared| shared.serve);
         if each.len() == 1 {
-            return Queues::one();
+            return Queues::one(serve);
         }
         let services: Vec<_> = each.iter().map(|c| c.service).collect();
-        Queues::many(each.len(), Schedule::new(&services, self.c.max_packet_bytes))
+        Queues::many(each.len(), Schedule::new(&services, self.c.max_packet_bytes), serve)
     }
 
     /// Whether a node takes part in priority flow control.

@@ -229,6 +229,10 @@ pub struct FabricConfig {
     /// Size on the wire of the largest packet: no buffer may be smaller, and it bounds
     /// [`Noise::OnePacket`].
     pub max_packet_bytes: u32,
+    /// Size on the wire of the largest packet that hosts send, where that is known and not
+    /// [`max_packet_bytes`](Self::max_packet_bytes): headroom by formula is for two of those, and
+    /// the share of a lossy class has to hold one. Larger: less is left to share.
+    pub largest_sent: Option<u32>,
     /// Noise at the inputs of switches.
     pub noise: Noise,
     /// Traffic classes of every port.
@@ -244,6 +248,11 @@ pub struct FabricConfig {
 }
 
 impl FabricConfig {
+    /// The largest packet that a link carries, in bytes on the wire.
+    pub(super) fn largest_on(&self, link: &Link) -> u32 {
+        self.largest_sent.unwrap_or(self.max_packet_bytes).min(link.limit())
+    }
+
     /// Two hosts and a cable.
     pub fn back_to_back(link: Link) -> Self {
         Self::of(2, Vec::new(), vec![LinkConfig { a: End::Host(0), b: End::Host(1), link }])
@@ -306,6 +315,7 @@ impl FabricConfig {
             routing: Routing::default(),
             routes: Vec::new(),
             max_packet_bytes: DEFAULT_MAX_PACKET_BYTES,
+            largest_sent: None,
             noise: Noise::default(),
             classes: Classes::default(),
             ecn_exceptions: Vec::new(),
@@ -437,6 +447,8 @@ pub enum ConfigError {
     Ecn {
         /// The class.
         class: u8,
+        /// The first switch whose queues are too small for it, if it is that.
+        switch: Option<u32>,
         /// What is wrong.
         error: EcnError,
     },
@@ -466,6 +478,11 @@ pub enum ConfigError {
         /// Its port.
         host_port: PortId,
     },
+}
+
+/// Which switch a message is about, if one.
+fn at(switch: &Option<u32>) -> String {
+    switch.map_or(String::new(), |switch| format!(" at switch {switch}"))
 }
 
 impl fmt::Display for ConfigError {
@@ -521,7 +538,7 @@ impl fmt::Display for ConfigError {
             Self::ZeroPause { node } => {
                 write!(f, "{node} pauses for no time or shares nothing: quanta, alpha at least 1")
             }
-            Self::Ecn { class, error } => write!(f, "class {class}: {error}"),
+            Self::Ecn { class, switch, error } => write!(f, "class {class}{}: {error}", at(switch)),
             Self::BadException { exception } => {
                 write!(f, "ECN exception {exception} names a switch or port that does not exist")
             }

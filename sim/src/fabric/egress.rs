@@ -1,4 +1,4 @@
-//! An output port: a FIFO per traffic class, one link direction.
+//! An output port: a queue per traffic class, one link direction.
 //!
 //! A packet occupies the queue from its arrival until its last bit has left, because a switch
 //! frees the cells of a packet as it sends them. One wake-up is pending per port at most, and
@@ -254,10 +254,10 @@ impl EgressPort {
         }
     }
 
-    /// What a virtual lane has suffered for lack of credit up to `now`; `None` when this is no
-    /// InfiniBand link.
-    pub fn starvation(&self, now: Time, lane: u8) -> Option<Starvation> {
-        self.wiring.lanes.as_deref().map(|l| l.suffered(now, lane))
+    /// What a virtual lane has suffered for lack of credit up to `now`, when the far end had worked
+    /// `busy`; `None` when this is no InfiniBand link.
+    pub(super) fn starvation(&self, now: Time, lane: u8, busy: u32) -> Option<Starvation> {
+        self.wiring.lanes.as_deref().map(|l| l.suffered(now, lane, busy))
     }
 
     /// What the port has done up to `now`, a block that still lasts and packets that still wait
@@ -325,8 +325,8 @@ impl EgressPort {
         &self.dropped
     }
 
-    /// Packets that wait, first to leave first, each with the port that it came in by; at a host
-    /// that port means nothing.
+    /// Packets that wait, those of one input in the order in which they leave, each with the port
+    /// that it came in by; at a host that port means nothing.
     pub fn waiting(&self) -> impl Iterator<Item = (PacketId, PortId)> {
         self.queued().map(|q| (q.packet, q.ingress))
     }
@@ -665,11 +665,12 @@ impl EgressPort {
     pub(super) fn on_flow_control(
         &mut self,
         now: Time,
-        (lane, fccl): (u8, u16),
+        lane: u8,
+        told: (u16, u32),
         out: &mut Out<FabricEvent>,
     ) -> Option<Started> {
         let lanes = self.wiring.lanes.as_mut().expect("only InfiniBand links have them");
-        lanes.limit(lane, fccl);
+        lanes.limit(now, lane, told);
         self.watch_credit(now, lane);
         self.go_on(now, out)
     }

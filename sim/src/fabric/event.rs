@@ -89,6 +89,9 @@ pub enum FabricEvent {
         lane: u8,
         /// Its size on the wire.
         wire_bytes: u32,
+        /// For how long there had been packets of the lane when its last bit left, in units of the
+        /// lane, modulo 2^32: a record that decides nothing.
+        busy: u32,
     },
     /// A flow-control packet of an InfiniBand link has come.
     FlowControl {
@@ -100,6 +103,8 @@ pub enum FabricEvent {
         lane: u8,
         /// Up to which total of blocks, modulo 4096.
         fccl: u16,
+        /// For how long there had been packets of the lane when the last one left, as above.
+        busy: u32,
     },
     /// The next regular flow-control packet, which comes behind packets that were lost on the cable
     /// and counts them.

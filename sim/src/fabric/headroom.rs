@@ -43,7 +43,9 @@ impl FabricConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::{ClassConfig, Classes, Link, SharedConfig, SwitchConfig};
+    use crate::fabric::{
+        ClassConfig, Classes, Forwarding, Link, Noise, SharedConfig, SwitchConfig,
+    };
     use doorbell_core::units::{BitRate, Span};
 
     fn network(headroom: Headroom) -> FabricConfig {
@@ -65,6 +67,23 @@ mod tests {
         assert_eq!(ports, [PortId(0), PortId(2)], "port 1 pauses nobody");
         assert!(formula.iter().all(|h| h.kept == h.needed && h.needed > 0));
         assert_eq!(of(Headroom::Bytes(7))[1], PortHeadroom { kept: 7, ..formula[1] });
+    }
+
+    /// Store and forward holds one packet more in the switch's input.
+    #[test]
+    fn headroom_is_for_the_packets_that_hosts_send() {
+        let kept = |forwarding, largest_sent| {
+            let mut c = network(Headroom::Formula);
+            (c.largest_sent, c.noise) = (largest_sent, Noise::Off);
+            c.switches[0].forwarding = forwarding;
+            c.headrooms()[0].kept
+        };
+        for (forwarding, packets) in [(Forwarding::CutThrough, 2), (Forwarding::StoreAndForward, 3)]
+        {
+            let [usual, less] = [None, Some(1_124)].map(|largest| kept(forwarding, largest));
+            assert_eq!(usual - less, packets * (4_224 - 1_124), "{forwarding:?}");
+            assert_eq!(kept(forwarding, Some(4_224)), usual);
+        }
     }
 
     #[test]

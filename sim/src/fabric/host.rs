@@ -282,14 +282,14 @@ impl HostNode {
                 self.started = egress.on_pause_end(now, class, out);
                 self.tell_ready(port)
             }
-            FabricEvent::FlowControl { port, lane, fccl, .. } => {
+            FabricEvent::FlowControl { port, lane, fccl, busy, .. } => {
                 let egress = &mut self.ports[port.index()].egress;
-                self.started = egress.on_flow_control(now, (lane, fccl), out);
+                self.started = egress.on_flow_control(now, lane, (fccl, busy), out);
                 self.tell_ready(port)
             }
-            FabricEvent::Freed { port, lane, wire_bytes, .. } => {
+            FabricEvent::Freed { port, lane, wire_bytes, busy, .. } => {
                 let p = &mut self.ports[port.index()];
-                p.ingress.freed(now, p.egress.free_at(), (wire_bytes, lane), out);
+                p.ingress.freed(now, p.egress.free_at(), lane, (wire_bytes, busy), out);
                 Outcome::Nothing
             }
             FabricEvent::FlowControlDue { port, lane, .. } => {

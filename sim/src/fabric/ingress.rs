@@ -123,7 +123,8 @@ impl Ingress {
     ) {
         if let Some(lanes) = &self.lanes {
             let (node, port, lane) = (self.node, self.port, class);
-            let freed = FabricEvent::Freed { node, port, lane, wire_bytes };
+            let busy = lanes.busy(end, lane);
+            let freed = FabricEvent::Freed { node, port, lane, wire_bytes, busy };
             out.at(lanes.returned_at(end), Class::Release, freed);
         }
         if self.buffer.is_none() {
@@ -144,10 +145,11 @@ impl Ingress {
         &mut self,
         now: Time,
         free_at: Time,
-        (wire_bytes, lane): (u32, u8),
+        lane: u8,
+        (wire_bytes, busy): (u32, u32),
         out: &mut Out<FabricEvent>,
     ) {
-        self.lanes_mut().freed(lane, wire_bytes);
+        self.lanes_mut().freed(lane, wire_bytes, busy);
         self.tell(now, free_at, lane, out);
     }
 
@@ -166,11 +168,31 @@ impl Ingress {
     /// Sends a flow-control packet if the limit of a lane has changed.
     pub(super) fn tell(&mut self, now: Time, free_at: Time, lane: u8, out: &mut Out<FabricEvent>) {
         let Some(lanes) = &mut self.lanes else { return };
-        if let Some(fccl) = lanes.news(lane) {
+        if let Some((fccl, busy)) = lanes.news(lane) {
             let at = lanes.departs_at(now, free_at, self.rate) + self.propagation;
             let (node, port) = (self.peer, self.peer_port);
-            out.at(at, Class::Release, FabricEvent::FlowControl { node, port, lane, fccl });
+            out.at(at, Class::Release, FabricEvent::FlowControl { node, port, lane, fccl, busy });
         }
+    }
+
+    /// A packet that came in here waits for an output, be it for no time.
+    pub(super) fn queued(&mut self, now: Time, lane: u8) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.queued(now, lane);
+        }
+    }
+
+    /// A packet that came in here waits no more; its last bit is gone at `end`.
+    pub(super) fn leaves_queue(&mut self, now: Time, end: Time, lane: u8) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.leaves_queue(now, end, lane);
+        }
+    }
+
+    /// For how long packets of a lane that came in here have waited or been leaving, as
+    /// flow-control packets have it.
+    pub(super) fn busy(&self, now: Time, lane: u8) -> u32 {
+        self.lanes.as_ref().map_or(0, |lanes| lanes.busy(now, lane))
     }
 
     fn lanes_mut(&mut self) -> &mut Receivers {

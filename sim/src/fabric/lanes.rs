@@ -57,18 +57,45 @@ pub struct Starvation {
     /// Time for which one waited for credit, without the transmission that was under way when it
     /// began.
     pub starved: Span,
+    /// Part of `starved` for which the far end had nothing of the lane, neither in a queue nor
+    /// leaving it: all credit was on the cable, or on its way back, and a link behind it had time
+    /// for more. Large: more credits help. Small: what holds the credit waits for a link behind.
+    pub late: Span,
     /// Fewest credits that the lane ever had, in blocks.
     pub least: u16,
 }
 
 impl Starvation {
     /// With a wait from `since` to `now`; none if the credit came before the port could send.
-    fn after(self, since: Time, now: Time) -> Self {
+    /// `idle`: time in which the far end had nothing of the lane, around that wait.
+    fn after(self, since: Time, now: Time, idle: Span) -> Self {
         if now <= since {
             return self;
         }
-        let (times, starved) = (self.times + 1, self.starved + now.since(since));
-        Self { times, starved, ..self }
+        let wait = now.since(since);
+        let (times, starved) = (self.times + 1, self.starved + wait);
+        Self { times, starved, late: self.late + wait.min(idle), ..self }
+    }
+}
+
+/// Bits of a picosecond count that the record of a far end's work leaves out, so that it fits
+/// beside a limit in 16 bytes of event: a unit of 256 ps, which wraps after 1.1 s. Between two
+/// flow-control packets that is more than any link takes.
+const BUSY_SHIFT: u32 = 8;
+
+/// What the far end of a lane was heard to have worked, and when.
+#[derive(Copy, Clone, Default, Debug)]
+struct Heard {
+    at: Time,
+    busy: u32,
+}
+
+impl Heard {
+    /// Of the time up to `now`, that in which the far end, which has worked `busy` by then, had
+    /// nothing of the lane.
+    fn idle(self, now: Time, busy: u32) -> Span {
+        let worked = u64::from(busy.wrapping_sub(self.busy)) << BUSY_SHIFT;
+        now.since(self.at).saturating_sub(Span::from_ps(worked))
     }
 }
 
@@ -77,6 +104,10 @@ struct Sender {
     credits: CreditSender,
     since: Option<Time>,
     suffered: Starvation,
+    /// By the last flow-control packet,
+    heard: Heard,
+    /// and by the last one before the wait that lasts.
+    before: Heard,
 }
 
 /// The lanes of an output port.
@@ -92,7 +123,11 @@ impl Senders {
         let mut credits = CreditSender::default();
         credits.limit(CreditReceiver::new(room).fccl());
         let suffered = Starvation { least: credits.credits(), ..Starvation::default() };
-        Self { config, lanes: vec![Sender { credits, since: None, suffered }; lanes] }
+        let (heard, before) = (Heard::default(), Heard::default());
+        Self {
+            config,
+            lanes: vec![Sender { credits, since: None, suffered, heard, before }; lanes],
+        }
     }
 
     pub fn count(&self) -> u8 {
@@ -111,9 +146,11 @@ impl Senders {
         lane.suffered.least = lane.suffered.least.min(lane.credits.credits());
     }
 
-    /// The far end has said how far to go.
-    pub fn limit(&mut self, lane: u8, fccl: u16) {
-        let new = self.lanes[usize::from(lane)].credits.limit(fccl);
+    /// The far end has said how far to go, and how long it has worked.
+    pub fn limit(&mut self, at: Time, lane: u8, (fccl, busy): (u16, u32)) {
+        let lane = &mut self.lanes[usize::from(lane)];
+        let new = lane.credits.limit(fccl);
+        lane.heard = Heard { at, busy };
         debug_assert!(new, "only changes are told");
     }
 
@@ -129,9 +166,11 @@ impl Senders {
         match (lane.since, starves) {
             (None, true) => {
                 lane.since = Some(from);
+                lane.before = lane.heard;
             }
             (Some(since), false) => {
-                lane.suffered = lane.suffered.after(since, now);
+                let idle = lane.before.idle(lane.heard.at, lane.heard.busy);
+                lane.suffered = lane.suffered.after(since, now, idle);
                 lane.since = None;
             }
             _ => {}
@@ -159,9 +198,12 @@ impl Senders {
             && blocks == far.credits.used()
     }
 
-    pub fn suffered(&self, now: Time, lane: u8) -> Starvation {
+    /// What a lane has suffered up to `now`, a wait that lasts included; the far end has worked
+    /// `busy` by then.
+    pub fn suffered(&self, now: Time, lane: u8, busy: u32) -> Starvation {
         let lane = &self.lanes[usize::from(lane)];
-        lane.since.map_or(lane.suffered, |since| lane.suffered.after(since, now))
+        let with = |since| lane.suffered.after(since, now, lane.before.idle(now, busy));
+        lane.since.map_or(lane.suffered, with)
     }
 }
 
@@ -172,6 +214,31 @@ struct Receiver {
     told: u16,
     /// Blocks that were lost on the cable and whose sender has not said so yet.
     lost: u16,
+    work: Work,
+    /// What `work` was when the last packet left of which this lane knows.
+    busy: u32,
+}
+
+/// For how long packets of a lane have been in the queues of a node, or were leaving it.
+#[derive(Copy, Clone, Default, Debug)]
+struct Work {
+    waiting: u32,
+    /// The last bit of what has begun to leave leaves then.
+    until: Time,
+    done: Span,
+    /// Time up to which `done` is right.
+    settled: Time,
+}
+
+impl Work {
+    fn by(&self, now: Time) -> Span {
+        let to = if self.waiting > 0 { now } else { self.until.min(now) };
+        self.done + to.max(self.settled).since(self.settled)
+    }
+
+    fn settle(&mut self, now: Time) {
+        (self.done, self.settled) = (self.by(now), now);
+    }
 }
 
 /// The lanes of an input port.
@@ -184,7 +251,8 @@ pub(super) struct Receivers {
 impl Receivers {
     pub fn new(config: Arc<CreditConfig>, lanes: usize, room: u32) -> Self {
         let credits = CreditReceiver::new(room);
-        let receiver = Receiver { credits, told: credits.fccl(), lost: 0 };
+        let told = credits.fccl();
+        let receiver = Receiver { credits, told, lost: 0, work: Work::default(), busy: 0 };
         Self { config, lanes: vec![receiver; lanes] }
     }
 
@@ -198,14 +266,37 @@ impl Receivers {
         self.lanes[usize::from(lane)].credits.received(blocks);
     }
 
+    /// A packet of a lane has come into a queue.
+    pub fn queued(&mut self, now: Time, lane: u8) {
+        let work = &mut self.lanes[usize::from(lane)].work;
+        work.settle(now);
+        work.waiting += 1;
+    }
+
+    /// One of them has left its queue; its last bit is gone at `end`.
+    pub fn leaves_queue(&mut self, now: Time, end: Time, lane: u8) {
+        let work = &mut self.lanes[usize::from(lane)].work;
+        work.settle(now);
+        work.waiting -= 1;
+        work.until = work.until.max(end);
+    }
+
+    /// For how long there have been packets of a lane in queues or leaving at a time, which may be
+    /// the end of one that is leaving; modulo 2^32 units.
+    pub fn busy(&self, at: Time, lane: u8) -> u32 {
+        (self.lanes[usize::from(lane)].work.by(at).as_ps() >> BUSY_SHIFT) as u32
+    }
+
     /// When a packet whose last bit leaves the buffer at `end` gives its credit back.
     pub fn returned_at(&self, end: Time) -> Time {
         end + self.config.delay_at(end)
     }
 
-    pub fn freed(&mut self, lane: u8, wire_bytes: u32) {
+    pub fn freed(&mut self, lane: u8, wire_bytes: u32, busy: u32) {
         let blocks = self.config.blocks(wire_bytes);
-        self.lanes[usize::from(lane)].credits.freed(blocks);
+        let lane = &mut self.lanes[usize::from(lane)];
+        lane.credits.freed(blocks);
+        lane.busy = busy;
     }
 
     /// A packet was lost on the cable. Gives when the sender's next regular flow-control packet
@@ -235,11 +326,12 @@ impl Receivers {
         self.lanes[usize::from(lane)].credits.copied(blocks);
     }
 
-    /// The limit of a lane, if the sender does not know it yet; now it does.
-    pub fn news(&mut self, lane: u8) -> Option<u16> {
+    /// The limit of a lane, if the sender does not know it yet, with the record of its work; now
+    /// it does.
+    pub fn news(&mut self, lane: u8) -> Option<(u16, u32)> {
         let lane = &mut self.lanes[usize::from(lane)];
         let fccl = lane.credits.fccl();
-        (std::mem::replace(&mut lane.told, fccl) != fccl).then_some(fccl)
+        (std::mem::replace(&mut lane.told, fccl) != fccl).then_some((fccl, lane.busy))
     }
 
     /// When a flow-control packet that is ready now has left; what is being sent on the way back
@@ -289,7 +381,7 @@ mod tests {
         assert_eq!(r.lost(at(7), rate, 0, 640), None, "one tells of both");
         assert_eq!(r.news(0), None, "the receiver knows of nothing yet");
         r.refresh(0);
-        assert_eq!(r.news(0), Some(120));
+        assert_eq!(r.news(0), Some((120, 0)));
         assert_eq!(r.news(0), None);
         assert_eq!(r.lost(at(65_536), rate, 0, 640), Some(at(2 * 65_536)));
     }

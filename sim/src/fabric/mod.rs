@@ -26,6 +26,7 @@ mod headroom;
 mod host;
 mod ingress;
 mod lanes;
+mod line;
 mod link;
 mod mmu;
 mod noise;
@@ -60,6 +61,7 @@ pub use headroom::PortHeadroom;
 pub use host::{HostNode, PauseReason, TxQueueFull};
 pub use ingress::Ingress;
 pub use lanes::{CreditConfig, Starvation};
+pub use line::Serve;
 pub use link::{Link, PROPAGATION_PER_MM};
 pub use pfc::{
     Headroom, HeadroomOf, PAUSE_FRAME_BYTES, PauseCounters, SharedConfig, StormAction, Watchdog,
@@ -241,6 +243,23 @@ impl Fabric {
             None => self.hosts[node.index()].egress(port),
             Some(s) => self.switches[s].egress(port),
         }
+    }
+
+    /// What a virtual lane of a port has suffered for lack of credit up to `now`; `None` when its
+    /// link is no InfiniBand link.
+    pub fn starvation(
+        &self,
+        now: Time,
+        (node, port): (NodeId, PortId),
+        lane: u8,
+    ) -> Option<Starvation> {
+        let egress = self.egress_of(node, port);
+        let (peer, at) = egress.peer();
+        let far = match peer.index().checked_sub(self.hosts.len()) {
+            None => self.hosts[peer.index()].ingress(at),
+            Some(s) => self.switches[s].ingress(at),
+        };
+        egress.starvation(now, lane, far.busy(now, lane))
     }
 
     /// Which host or switch a node is, as links name it.

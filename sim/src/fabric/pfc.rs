@@ -6,6 +6,7 @@ use doorbell_core::units::{BitRate, Span, Time};
 
 use super::buffer::{PauseAt, Sharing};
 use super::classes::MAX_CLASSES;
+use super::line::Serve;
 
 /// A pause frame on the wire: 64 bytes with its FCS, preamble and gap between frames.
 pub const PAUSE_FRAME_BYTES: u32 = 64 + 20;
@@ -118,6 +119,8 @@ pub struct SharedConfig {
     pub headroom: Headroom,
     /// When a sender is paused.
     pub pause_at: PauseAt,
+    /// Which packet of a class an output sends next.
+    pub serve: Serve,
     /// Reaction time to a pause frame of whoever sends to this switch, `None`:
     /// [`standard_reaction`].
     pub reaction: Option<Span>,
@@ -131,7 +134,8 @@ pub struct SharedConfig {
 
 impl Default for SharedConfig {
     /// 32 MiB, dynamic with alpha 1/16 (benchmarks.md), headroom by the formula, the longest
-    /// pause, refreshed; two of the largest packets between pause and resume.
+    /// pause, refreshed; two of the largest packets between pause and resume; one FIFO for all
+    /// inputs.
     fn default() -> Self {
         Self {
             total_bytes: 32 << 20,
@@ -139,6 +143,7 @@ impl Default for SharedConfig {
             reserved_bytes: 0,
             headroom: Headroom::Formula,
             pause_at: PauseAt::Share { hysteresis: 2 * 4_224 },
+            serve: Serve::Arrival,
             reaction: None,
             quanta: u16::MAX,
             lapse: false,

@@ -1,19 +1,18 @@
-//! The packets that wait at a port: one FIFO per traffic class.
-
-use std::collections::VecDeque;
+//! The packets that wait at a port: one queue per traffic class.
 
 use super::egress::Queued;
 use super::event::ClassCounters;
+use super::line::{Line, Serve};
 use super::schedule::Schedule;
 
-/// What waits at a port. A port of one class has nothing but its FIFO.
+/// What waits at a port. A port of one class has nothing but its queue.
 #[derive(Clone, Debug)]
 pub(super) enum Queues {
-    One(VecDeque<Queued>),
+    One(Line),
     Many(Box<Lanes>),
 }
 
-/// Several FIFOs and whose turn it is.
+/// Several queues and whose turn it is.
 #[derive(Clone, Debug)]
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
@@ -22,20 +21,21 @@ pub(super) struct Lanes {
     len: usize,
 }
 
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 struct Lane {
-    queue: VecDeque<Queued>,
+    queue: Line,
     bytes: u64,
     counters: ClassCounters,
 }
 
 impl Queues {
-    pub const fn one() -> Self {
-        Self::One(VecDeque::new())
+    pub fn one(serve: Serve) -> Self {
+        Self::One(Line::new(serve))
     }
 
-    pub fn many(classes: usize, schedule: Schedule) -> Self {
-        let lanes = vec![Lane::default(); classes];
+    pub fn many(classes: usize, schedule: Schedule, serve: Serve) -> Self {
+        let queue = Line::new(serve);
+        let lanes = vec![Lane { queue, bytes: 0, counters: ClassCounters::default() }; classes];
         Self::Many(Box::new(Lanes { lanes, schedule, len: 0 }))
     }
 
@@ -58,7 +58,7 @@ impl Queues {
         }
     }
 
-    /// The packet that has waited longest in a class.
+    /// The packet of a class that leaves next.
     pub fn head_of(&self, class: u8) -> Option<&Queued> {
         match self {
             Self::One(queue) => queue.front(),
@@ -91,18 +91,18 @@ impl Queues {
 
     pub fn iter(&self) -> impl Iterator<Item = &Queued> {
         let (one, many) = match self {
-            Self::One(queue) => (Some(queue), None),
-            Self::Many(l) => (None, Some(l.lanes.iter().flat_map(|lane| &lane.queue))),
+            Self::One(queue) => (Some(queue.iter()), None),
+            Self::Many(l) => (None, Some(l.lanes.iter().flat_map(|lane| lane.queue.iter()))),
         };
         one.into_iter().flatten().chain(many.into_iter().flatten())
     }
 
     pub fn push(&mut self, item: Queued) {
         match self {
-            Self::One(queue) => queue.push_back(item),
+            Self::One(queue) => queue.push(item),
             Self::Many(l) => {
                 let lane = &mut l.lanes[usize::from(item.class)];
-                lane.queue.push_back(item);
+                lane.queue.push(item);
                 lane.bytes += u64::from(item.wire_bytes);
                 let most = &mut lane.counters.max_waiting_bytes;
                 *most = lane.bytes.max(*most);
@@ -119,7 +119,7 @@ impl Queues {
                 if !may(&item) {
                     return None;
                 }
-                queue.pop_front()
+                queue.pop()
             }
             Self::Many(l) => {
                 let Lanes { lanes, schedule, len } = &mut **l;
@@ -129,7 +129,7 @@ impl Queues {
                 };
                 let class = schedule.pick(head)?;
                 let lane = &mut lanes[usize::from(class)];
-                let item = lane.queue.pop_front()?;
+                let item = lane.queue.pop()?;
                 lane.bytes -= u64::from(item.wire_bytes);
                 *len -= 1;
                 Some(item)

@@ -142,13 +142,13 @@ impl SwitchNode {
             FabricEvent::Credit { port, bytes, .. } => {
                 (port, self.ports[port.index()].egress.on_credit(now, bytes, out))
             }
-            FabricEvent::FlowControl { port, lane, fccl, .. } => {
+            FabricEvent::FlowControl { port, lane, fccl, busy, .. } => {
                 let egress = &mut self.ports[port.index()].egress;
-                (port, egress.on_flow_control(now, (lane, fccl), out))
+                (port, egress.on_flow_control(now, lane, (fccl, busy), out))
             }
-            FabricEvent::Freed { port, lane, wire_bytes, .. } => {
+            FabricEvent::Freed { port, lane, wire_bytes, busy, .. } => {
                 let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
-                return ingress.freed(now, egress.free_at(), (wire_bytes, lane), out);
+                return ingress.freed(now, egress.free_at(), lane, (wire_bytes, busy), out);
             }
             FabricEvent::FlowControlDue { port, lane, .. } => {
                 let SwitchPort { ingress, egress } = &mut self.ports[port.index()];
@@ -257,6 +257,7 @@ impl SwitchNode {
                     let ecn = &mut packets[item.packet.0].ecn;
                     egress.mark(MarkAt::Enqueue, item.class, before, ecn);
                 }
+                self.ports[item.ingress.index()].ingress.queued(now, item.class);
                 self.left(now, started, to, packets, out);
                 Outcome::Nothing
             }
@@ -299,6 +300,7 @@ impl SwitchNode {
                 egress.mark(MarkAt::Dequeue, item.class, behind, &mut packets[item.packet.0].ecn);
             }
             let input = &mut self.ports[item.ingress.index()].ingress;
+            input.leaves_queue(now, end, item.class);
             input.give_back(end, (item.wire_bytes, item.class), out);
             if let Some(mmu) = &mut self.mmu {
                 mmu.release(item, port);
@@ -332,6 +334,8 @@ impl SwitchNode {
         for port in (0..self.ports.len() as u16).map(PortId) {
             let items = self.ports[port.index()].egress.clear(now, DropCause::SwitchReboot);
             for item in items {
+                let input = &mut self.ports[item.ingress.index()].ingress;
+                input.leaves_queue(now, now, item.class);
                 self.leaves(now, item, port, out);
                 lost.push(self.lost(item, port));
             }

@@ -114,9 +114,8 @@ impl Fabric {
 }
 
 /// Time from the first bit of `bytes` in packets of at most `packet` bytes, all counted on the
-/// wire, to the arrival of their last bit: the slowest step carries them all, every other one that
-/// is stored whole adds one packet. Exact for links of one rate and packets of one size, else
-/// within one packet.
+/// wire, to the arrival of their last bit: one packet goes all the way, and the slowest step
+/// carries the others behind it. Exact for packets of one size on one way, else within one packet.
 pub fn time_alone(hops: &[Hop], bytes: u64, packet: u64) -> Span {
     time_over(hops, packet.min(bytes), |_| bytes)
 }
@@ -139,10 +138,21 @@ pub fn times_alone(parts: &[(Vec<Hop>, u64)], packet: u64) -> Vec<Span> {
 /// The step that works longest, and the latency of a packet.
 fn time_over(hops: &[Hop], packet: u64, load: impl Fn(&Hop) -> u64) -> Span {
     let works = hops.iter().map(|hop| hop.all.time_for(load(hop) - packet)).max();
-    hops.iter().fold(works.unwrap_or(Span::ZERO), |sum, hop| {
-        let whole = if hop.cut_through { Span::ZERO } else { hop.rate.time_for(packet) };
-        sum + hop.delay + whole
-    })
+    works.unwrap_or(Span::ZERO) + latency(hops, packet)
+}
+
+/// Time from the first bit of a packet at its source to the arrival of its last one. A cut-through
+/// switch lets it pass to a link that is no faster than the one it comes by, and stores it before a
+/// faster one: so each slow link behind a fast one takes the packet's time anew.
+fn latency(hops: &[Hop], packet: u64) -> Span {
+    let (mut first, mut last) = (Span::ZERO, Span::ZERO);
+    for (i, hop) in hops.iter().enumerate() {
+        last = first + hop.rate.time_for(packet) + hop.delay;
+        let no_faster = |next: &Hop| next.rate.as_bps() <= hop.rate.as_bps();
+        let passes = hop.cut_through && hops.get(i + 1).is_some_and(no_faster);
+        first = if passes { first + hop.delay } else { last };
+    }
+    last
 }
 
 #[cfg(test)]
@@ -278,6 +288,33 @@ mod tests {
         assert_eq!(both[0], time_alone(&fast, 100_000, 1_000) + more, "the host's link");
         let same = times_alone(&[one(&slow), one(&slow)], 1_000);
         assert_eq!(same, [time_alone(&slow, 200_000, 1_000); 2]);
+    }
+
+    /// Hosts of 25 and a core of 100 Gb/s: a cut-through leaf stores what goes up, what comes down
+    /// passes and takes the time of the host's link: two packets of the slow links. The other way
+    /// round all of the core's switches let it pass: one.
+    #[test]
+    fn a_packet_takes_its_time_on_each_slow_link_behind_a_fast_one() {
+        let time = |hosts: u64, core: u64, forwarding| {
+            let rate = |gbps| Link::new(BitRate::gbps(gbps), Span::from_ns(1_000));
+            let c = LeafSpine {
+                leaves: 2,
+                hosts_per_leaf: 1,
+                spines: 1,
+                links_per_pair: 1,
+                host_link: rate(hosts),
+                spine_link: rate(core),
+                switch: switch(forwarding),
+            };
+            let f = fabric(&c.config().unwrap());
+            let way = f.way((HostId(0), PortId(0)), (HostId(1), PortId(0)), 0).unwrap();
+            time_alone(&way, 1_000, 1_000).saturating_sub(Span::from_ns(4_000))
+        };
+        let (slow, fast) = (Span::from_ns(320), Span::from_ns(80));
+        assert_eq!(time(25, 100, Forwarding::CutThrough), slow * 2);
+        assert_eq!(time(25, 100, Forwarding::StoreAndForward), slow * 2 + fast * 2);
+        assert_eq!(time(100, 25, Forwarding::CutThrough), slow + fast);
+        assert_eq!(time(100, 100, Forwarding::CutThrough), fast);
     }
 
     #[test]

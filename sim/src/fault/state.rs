@@ -6,6 +6,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::Qpn;
 
 use super::chance::{Chance, Dice};
+use super::matcher::{PacketClass, Window};
 use super::plan::{
     DoorbellPart, Fault, FaultPlan, Hold, HostAction, HostFault, PacketFault, PacketVerdict,
     PlanError, Reboot, What,
@@ -85,6 +86,7 @@ struct Active {
     matched: u64,
     fired: u64,
     first: Option<Time>,
+    last: Option<Time>,
     left_out: u64,
     /// An earlier fault of the plan that decided in its place.
     decided_by: Option<usize>,
@@ -102,6 +104,14 @@ impl Active {
     fn fire(&mut self, now: Time) {
         self.fired += 1;
         self.first.get_or_insert(now);
+        self.last = Some(now);
+    }
+
+    /// Whether it does nothing any more to packets that were sent before.
+    fn is_over(&self, p: &PacketFault, now: Time) -> bool {
+        let m = &p.matcher;
+        let met = m.nth.is_some_and(|n| self.matched >= n) || m.round.is_some() && self.matched > 0;
+        met || self.spent() || self.released || now >= m.window.before
     }
 }
 
@@ -201,6 +211,7 @@ impl FaultState {
                 matched: 0,
                 fired: 0,
                 first: None,
+                last: None,
                 left_out: 0,
                 decided_by: None,
                 released: false,
@@ -360,6 +371,43 @@ impl FaultState {
     /// Whether packets are kept.
     pub fn holds(&self) -> bool {
         !self.held.is_empty()
+    }
+
+    /// Whether a fault may still keep from its destination, or from being there in time, what is
+    /// sent again for want of a receive, or the RNR NAK for it: copies do not, and nothing else is
+    /// answered.
+    pub fn may_hurt(&self, now: Time) -> bool {
+        use PacketClass as C;
+        let other = |class| {
+            matches!(class, C::Ack | C::ReadResponse | C::AtomicAck | C::ReadRequest | C::Atomic)
+        };
+        self.faults.iter().any(|a| match &a.fault.what {
+            What::Packets(p) => {
+                let harmless = matches!(p.verdict, PacketVerdict::Duplicate(_));
+                !harmless && !a.is_over(p, now) && !p.matcher.class.is_some_and(other)
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether a packet that is sent from now on may pass where faults have taken what was sent
+    /// until `since`: not where one takes each packet of a kind for ever.
+    pub fn may_spare(&self, since: Time, now: Time) -> bool {
+        let ended = |w: &Window| w.before < Time::MAX && w.after <= now && since < w.before;
+        self.faults.iter().any(|a| match &a.fault.what {
+            What::Packets(p) if a.is_over(p, now) => a.last.is_some_and(|last| last >= since),
+            What::Packets(p) => match p.verdict {
+                PacketVerdict::Duplicate(_) => false,
+                PacketVerdict::Drop | PacketVerdict::LinkDown | PacketVerdict::Corrupt => {
+                    let m = &p.matcher;
+                    let each = p.chance == Chance::Always && m.nth.is_none() && m.round.is_none();
+                    !each || a.fault.budget.is_some() || m.window.before < Time::MAX
+                }
+                _ => true,
+            },
+            What::Host(h) => ended(&h.window),
+            What::Reboot(r) => ended(&r.window),
+        })
     }
 
     /// Ends a hold: the keys of its packets, in their order.

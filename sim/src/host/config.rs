@@ -76,6 +76,8 @@ pub struct InitiatorCosts {
     pub reduce_rate: BitRate,
     /// Asking the driver for a copy by a GPU's engine, until the engine begins.
     pub copy_launch: Span,
+    /// Starting a kernel of a GPU and noticing its end, without what it does.
+    pub kernel_launch: Span,
     /// Registering host memory.
     pub register: RegistrationCosts,
     /// Registering a GPU's memory.

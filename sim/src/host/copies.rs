@@ -47,6 +47,13 @@ pub(super) struct Running {
 #[derive(Debug, Default)]
 pub(super) struct Copies(VecDeque<Running>);
 
+impl Copies {
+    /// Whether no engine works.
+    pub fn is_idle(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// Who moves the bytes of a copy.
 enum Mover {
     /// The initiator, within the memory of a place.
@@ -95,7 +102,7 @@ impl SimTransport<'_> {
         Ok(())
     }
 
-    fn kind_of(&self, region: RegionId) -> Result<RegionKind, MemError> {
+    pub(super) fn kind_of(&self, region: RegionId) -> Result<RegionKind, MemError> {
         self.host.regions.get(region).map(|r| r.kind).ok_or(MemError::BadHandle)
     }
 

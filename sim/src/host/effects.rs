@@ -6,7 +6,7 @@
 
 use doorbell_core::units::{Span, Time};
 
-use super::initiator::{Activity, BufferedStore, Cause, Effect};
+use super::initiator::{Activity, Addition, BufferedStore, Cause, Effect, StoreBytes};
 use super::island::{Host, Shared};
 use crate::engine::Class;
 use crate::event::{Event, HostEvent};
@@ -125,6 +125,7 @@ impl Host {
                 let store = BufferedStore { region, addr, bytes, visible_at: now };
                 self.store(s, now, initiator, store);
             }
+            Effect::Add(add) => self.add(&add),
             Effect::Memory { place, bytes, limit, solo } => {
                 let (tag, out) = (u64::from(initiator), &mut self.memory_out);
                 self.pcie.memory_mut().start(now, place, tag, bytes, limit, out);
@@ -313,6 +314,23 @@ impl Host {
         self.late_stores += 1;
         let ev = HostEvent::StoreVisible { initiator, entry };
         s.engine.schedule(init.id, at, Class::Stage, Event::Host(host, ev));
+    }
+
+    /// What a kernel has added becomes visible. A region that is gone takes its sum along.
+    fn add(&mut self, add: &Addition) {
+        let mut sum = vec![0; add.bytes as usize];
+        let mut more = vec![0; add.bytes as usize];
+        let [(region, addr), from] = [add.to, add.from];
+        let read = self.regions.read(region, addr, &mut sum);
+        if read.and_then(|()| self.regions.read(from.0, from.1, &mut more)).is_ok() {
+            add.op.apply(&mut sum, &more);
+            self.apply_store(&BufferedStore {
+                region,
+                addr,
+                bytes: StoreBytes::Many(sum.into()),
+                visible_at: Time::ZERO,
+            });
+        }
     }
 
     /// When a WQE that this initiator writes at `now` becomes visible, without a fence.

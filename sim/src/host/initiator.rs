@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use doorbell_core::transport::{Address, Initiator, Mr, Next, QpId, WaitSet};
+use doorbell_core::transport::{Address, Initiator, Mr, Next, QpId, Reduce, WaitSet};
 use doorbell_core::units::{BitRate, Span, Time};
 use doorbell_core::verbs::QpAttrMask;
 
@@ -36,6 +36,8 @@ pub(super) enum Effect {
     PostRecv { qp: u32, srq: Option<u32>, wqes: Vec<RqWqe> },
     /// Stores bytes.
     Store { region: RegionId, addr: u64, bytes: StoreBytes },
+    /// Has the sum of two places, as they are now, in the first one.
+    Add(Addition),
     /// Moves bytes of host memory: the step waits for its share of the bandwidth.
     Memory { place: MemoryPlace, bytes: u64, limit: BitRate, solo: Span },
     /// Has a GPU's engine copy: the step waits for its end.
@@ -59,6 +61,16 @@ pub(super) enum Effect {
     Deregister { region: RegionId },
     /// Publishes a key, to the host of one rank or to all.
     Publish { to: Option<u32>, key: u64, bytes: Box<[u8]> },
+}
+
+/// A sum that another one than the initiator makes.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Addition {
+    pub op: Reduce,
+    /// Where the sum goes, and what is added to it.
+    pub to: (RegionId, u64),
+    pub from: (RegionId, u64),
+    pub bytes: u64,
 }
 
 /// Bytes of a store.
@@ -197,7 +209,7 @@ pub struct InitiatorStats {
     pub steps: u64,
     /// Time inside steps.
     pub work: Span,
-    /// Time spent polling without result (busy polling).
+    /// Time spent polling without result (busy polling), waits for a time included.
     pub spin: Span,
     /// Time blocked on locks, write-combining buffers and memory.
     pub blocked: Span,
@@ -234,6 +246,8 @@ pub struct InitiatorStats {
     pub engine_bytes: u64,
     /// Bytes of one operand of all reductions.
     pub reduced_bytes: u64,
+    /// Kernels of GPUs that it had add for it.
+    pub kernels: u64,
 }
 
 /// A store that is visible to its author only.

@@ -371,6 +371,19 @@ impl Host {
         self.initiators.iter().filter(polls).count()
     }
 
+    /// Whether no program will do anything by itself: each waits for what others bring, or has
+    /// ended, which `told` is true of once everybody knows; and nothing of what they have done is
+    /// still to take place.
+    pub fn rests(&self, told: impl Fn(u32) -> bool) -> bool {
+        let rests = |i: &InitiatorState| match i.activity {
+            Activity::Waiting { .. } => !i.will_step || i.idle_polls > IDLE_STEP_LIMIT,
+            Activity::Done(_) => told(i.rank),
+            _ => false,
+        };
+        let idle = |i: &InitiatorState| rests(i) && i.effects.is_empty();
+        self.late_stores == 0 && self.copies.is_idle() && self.initiators.iter().all(idle)
+    }
+
     /// Whether a program has found nothing to do so often that it is worth asking whether
     /// anybody else will do something. Asked once in `IDLE_CHECK` steps: it looks at every QP.
     pub fn polls_idly(&self, initiator: u16) -> bool {
@@ -445,6 +458,21 @@ impl Host {
                 self.initiators[usize::from(initiator)].generation != generation
             }
             _ => false,
+        }
+    }
+
+    /// An event of a dead host: it does not take place, and is pending no more.
+    pub fn forget(&mut self, ev: HostEvent) {
+        match ev {
+            HostEvent::Step { initiator, generation } => {
+                let init = &mut self.initiators[usize::from(initiator)];
+                init.pending_steps -= 1;
+                init.will_step &= init.generation != generation;
+            }
+            HostEvent::Nic { nic, ev: NicEvent::Timer(_) } => {
+                self.devices[usize::from(nic)].nic.forget_timer();
+            }
+            _ => {}
         }
     }
 
@@ -724,8 +752,18 @@ impl Host {
 
     // ---- stepping ----------------------------------------------------------------------------
 
+    /// A program that polls busily looks at the clock too until the time comes that it waits for:
+    /// nothing else has woken it.
+    fn waited_in_vain(&mut self, i: usize, now: Time) {
+        let init = &mut self.initiators[i];
+        if let (Activity::Waiting { since, .. }, PollMode::Busy) = (&init.activity, init.poll) {
+            init.stats.spin += now.since(*since);
+        }
+    }
+
     fn step(&mut self, s: &mut Shared, now: Time, initiator: u16) {
         let i = usize::from(initiator);
+        self.waited_in_vain(i, now);
         let mut program = self.initiators[i].program.take().expect("a program that steps");
         self.initiators[i].changed = WaitSet::EMPTY;
         self.initiators[i].bootstrap_seen = false;

@@ -8,6 +8,7 @@ use doorbell_core::verbs::{QpState, Qpn};
 
 use super::initiator::Activity;
 use super::island::Host;
+use crate::nic::NicQp;
 
 /// One reason, with the object and what is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,6 +68,17 @@ pub enum StallReason {
         qpn: Qpn,
         /// Packets without an answer.
         packets: u32,
+        /// Oldest PSN.
+        psn: u32,
+    },
+    /// A QP sends again and again, nothing answers, and its `retry_cnt` has no limit.
+    ResendsWithoutEnd {
+        /// Host.
+        host: u32,
+        /// Queue pair.
+        qpn: Qpn,
+        /// Times that its ack timer has expired since the last progress.
+        expired: u32,
         /// Oldest PSN.
         psn: u32,
     },
@@ -147,8 +159,7 @@ impl fmt::Display for StallReason {
             ),
             Self::StaleWqes { host, qpn, count } => write!(
                 f,
-                "host {host}, QP {}: {count} WQEs were read before their stores had landed, so \
-                 something else was executed in their place; fence before the ring",
+                "host {host}, QP {}: {count} WQEs were read before their stores {LATE}",
                 qpn.value()
             ),
             Self::NoReceivePosted { host, qpn, rnr_naks } => write!(
@@ -159,9 +170,7 @@ impl fmt::Display for StallReason {
             ),
             Self::FullUnsignalled { host, qpn, used } => write!(
                 f,
-                "host {host}, QP {}: all {used} slots of the send queue are in use and none of \
-                 them was signalled, so no completion can free one; signal at least one WQE per \
-                 queue depth",
+                "host {host}, QP {}: all {used} slots of the send queue are in use {UNFREED}",
                 qpn.value()
             ),
             Self::QpInError { host, qpn } => {
@@ -169,9 +178,13 @@ impl fmt::Display for StallReason {
             }
             Self::Unanswered { host, qpn, packets, psn } => write!(
                 f,
-                "host {host}, QP {}: {packets} packets from PSN {psn:#x} on have no answer; the \
-                 peer has no receive for them and `rnr_retry` 7 repeats for ever, it refuses them, \
-                 or `timeout` is 0 and nothing sends them again",
+                "host {host}, QP {}: {packets} packets from PSN {psn:#x} on {UNANSWERED}",
+                qpn.value()
+            ),
+            Self::ResendsWithoutEnd { host, qpn, expired, psn } => write!(
+                f,
+                "host {host}, QP {}: the ack timer has expired {expired} times for PSN {psn:#x}, \
+                 {UNLIMITED}",
                 qpn.value()
             ),
             Self::NothingSignalled { host, qpn, executed } => write!(
@@ -212,6 +225,23 @@ impl fmt::Display for StallReason {
 const ENDLESS: &str = "made more than a million calls in one step: a loop that waits inside a step \
                        never ends; return Next::Wait";
 
+/// What becomes of WQEs that are read too early, and what to do.
+const LATE: &str = "had landed, so something else was executed in their place; fence before the \
+                    ring";
+
+/// Why a send queue stays full, and what to do.
+const UNFREED: &str = "and none of them was signalled, so no completion can free one; signal at \
+                       least one WQE per queue depth";
+
+/// Why answers never come.
+const UNANSWERED: &str = "have no answer; the peer has no receive for them and `rnr_retry` 7 \
+                          repeats for ever, it refuses them, or `timeout` is 0 and nothing sends \
+                          them again";
+
+/// Why an ack timer expires again and again, and what to do.
+const UNLIMITED: &str = "nothing answers, and `retry_cnt` 7 is without limit (`rc.retry_seven`), \
+                         so it goes on for ever; a smaller `retry_cnt` ends it";
+
 /// Why a turn never comes, and what to do.
 const BYPASSED: &str = "the slots between were taken by a poster that does not submit in order, so \
                         the index never passes them; let all posters of the queue pair ring \
@@ -238,7 +268,7 @@ impl StallReason {
             | Self::NothingSignalled { .. }
             | Self::Draining { .. }
             | Self::QpInError { .. } => 3,
-            Self::Unanswered { .. } => 4,
+            Self::Unanswered { .. } | Self::ResendsWithoutEnd { .. } => 4,
             Self::BlockedInStep { .. } | Self::Waiting { .. } => 5,
         }
     }
@@ -294,8 +324,7 @@ impl Host {
             }
             let unanswered = q.requester.as_ref().map_or(0, |r| r.outstanding());
             if unanswered > 0 && q.state == QpState::Rts && q.has_awaited_answers() {
-                let psn = q.requester.as_ref().map_or(0, |r| r.unacked_psn().value());
-                out.push(StallReason::Unanswered { host, qpn, packets: unanswered, psn });
+                out.push(unanswered_of(host, q));
             }
             let used = q.sq.used;
             let untold = q.sq.untold();
@@ -323,6 +352,17 @@ impl Host {
             }
         }
     }
+}
+
+/// A QP waits for answers: those that it has asked for again without limit are a reason of their
+/// own.
+fn unanswered_of(host: u32, q: &NicQp) -> StallReason {
+    let (qpn, r) = (q.qpn, q.requester.as_ref().expect("it has sent requests"));
+    let psn = r.unacked_psn().value();
+    if r.silent_without_limit() && !r.refused_without_limit() {
+        return StallReason::ResendsWithoutEnd { host, qpn, expired: r.standing().expired, psn };
+    }
+    StallReason::Unanswered { host, qpn, packets: r.outstanding(), psn }
 }
 
 fn describe(on: doorbell_core::transport::WaitSet) -> String {

@@ -13,11 +13,12 @@ use doorbell_core::verbs::{
     PostVerdict, QpState, QpType, SendFlags, WcStatus, can_post_recv, can_post_send,
 };
 
-use super::initiator::{Effect, InitiatorState, LocalQp, StoreBytes};
+use super::initiator::{Addition, Effect, InitiatorState, LocalQp, StoreBytes};
 use super::island::{Host, Shared};
 use super::program::CallBudgetSpent;
 use crate::memory::{Contents, DataError, MemoryPlace, RegionId, RegionKind};
 use crate::nic::{Cqe, CqeKind, Nic, NicQp, RqWqe, UdTarget, WQEBB, Wqe, WqeData, completion};
+use crate::pcie::NodeId;
 use crate::wire::udp_source_port;
 
 /// Calls of one step after which it counts as a loop that never returns.
@@ -28,6 +29,9 @@ const ISSUERS: u32 = 128;
 
 /// Bytes above which a copy takes its share of the memory bandwidth; smaller ones stay in caches.
 pub(super) const BULK_COPY: u64 = 4096;
+
+/// How often a reduction moves each byte of an operand: two reads and one write.
+const READS_AND_WRITES: u64 = 3;
 
 /// The transport handle of one initiator during one step.
 pub struct SimTransport<'a> {
@@ -339,6 +343,46 @@ impl<'a> SimTransport<'a> {
     fn work_on_own(&mut self, bytes: u64, rate: BitRate, factor: u64) {
         let before = self.local;
         self.work_on(MemoryPlace(self.init().node.0), bytes, rate, factor);
+        let spent = self.local.since(before);
+        self.init_mut().stats.copy += spent;
+    }
+
+    /// The initiator adds. The operands are those that the step sees.
+    fn add_here(
+        &mut self,
+        op: Reduce,
+        (region, addr): (RegionId, u64),
+        from: (RegionId, u64),
+        bytes: u64,
+    ) -> Result<(), MemError> {
+        let mut sum = vec![0; bytes as usize];
+        let mut more = vec![0; bytes as usize];
+        self.observe((region, addr), &mut sum)?;
+        self.observe(from, &mut more)?;
+        op.apply(&mut sum, &more);
+        self.work_on_own(bytes, self.costs().reduce_rate, READS_AND_WRITES);
+        let bytes = StoreBytes::Many(sum.into());
+        self.effect(Effect::Store { region, addr, bytes });
+        Ok(())
+    }
+
+    /// A kernel adds: it takes all that the memory of its GPU gives, and shares it with others. It
+    /// reads when it runs: what the core has polled says that bytes are on their way to the GPU,
+    /// and they come by another way than the completion.
+    fn add_by_kernel(&mut self, gpu: NodeId, add: Addition) {
+        let before = self.local;
+        self.spend(self.costs().kernel_launch);
+        // An empty one does nothing but wait for what was on its way.
+        if add.bytes > 0 {
+            let place = self.host.pcie.kernel_place(gpu);
+            let limit = self.host.pcie.memory().rate(place);
+            let bytes = add.bytes * READS_AND_WRITES;
+            let solo = limit.time_for(bytes);
+            self.effect(Effect::Memory { place, bytes, limit, solo });
+            self.spend(solo);
+            self.effect(Effect::Add(add));
+            self.init_mut().stats.kernels += 1;
+        }
         let spent = self.local.since(before);
         self.init_mut().stats.copy += spent;
     }
@@ -679,17 +723,14 @@ impl Transport for SimTransport<'_> {
         if self.is_virtual(a.0) || self.is_virtual(b.0) {
             return Err(MemError::Virtual);
         }
-        // Two reads and one write. The operands are those that the step sees.
-        let mut sum = vec![0; to.len as usize];
-        let mut more = vec![0; to.len as usize];
-        self.observe(a, &mut sum)?;
-        self.observe(b, &mut more)?;
-        op.apply(&mut sum, &more);
-        self.work_on_own(to.len, self.costs().reduce_rate, 3);
         self.init_mut().stats.reduced_bytes += to.len;
-        let bytes = StoreBytes::Many(sum.into());
-        self.effect(Effect::Store { region: a.0, addr: a.1, bytes });
-        Ok(())
+        match self.kind_of(a.0)? {
+            RegionKind::Gpu { node } if !self.is_gpu() => {
+                self.add_by_kernel(NodeId(node), Addition { op, to: a, from: b, bytes: to.len });
+                Ok(())
+            }
+            _ => self.add_here(op, a, b, to.len),
+        }
     }
 
     fn load_u64(&mut self, at: Range) -> Result<u64, MemError> {

@@ -4,7 +4,7 @@ use doorbell_core::transport::{
     Address, AhId, AsyncEvent, AttachError, BadHandle, Contents, Control, CqId, CreateError,
     DestroyError, DeviceCaps, Endpoint, Initiator, LookupError, MAX_PUBLISHED_BYTES, MemError,
     MemKind, ModifyError, Mr, MrId, PdId, QpAttr, QpCaps, QpId, QpInit, Range, SrqId, Transport,
-    Unsupported, WaitSet, WatchId, max_wqe_bytes,
+    TransportCounters, Unsupported, WaitSet, WatchId, max_wqe_bytes,
 };
 use doorbell_core::verbs::{
     AccessFlags, AsyncObject, Psn, QpAttrMask, QpState, QpType, check_transition,
@@ -150,6 +150,15 @@ impl SimTransport<'_> {
 impl Control for SimTransport<'_> {
     fn device_caps(&self) -> &DeviceCaps {
         &self.host.caps
+    }
+
+    fn port_counters(&self) -> Option<TransportCounters> {
+        let c = self.nic().hw_counters();
+        Some(TransportCounters {
+            rnr_nak_retry_err: c.rnr_nak_retry_err,
+            local_ack_timeout_err: c.local_ack_timeout_err,
+            packet_seq_err: c.packet_seq_err,
+        })
     }
 
     fn rank(&self) -> u32 {

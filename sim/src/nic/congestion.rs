@@ -255,11 +255,11 @@ impl Nic {
         }
     }
 
-    /// The time of a flow's next packet may have come. False: it was overtaken.
+    /// The time of a flow's next packet may have come. False: it was overtaken. One that a NIC
+    /// which stands still has put off comes late, and counts.
     pub(super) fn on_pace(&mut self, env: &mut Env<'_>, id: u32) -> bool {
-        let Some(pace) = self.flows.get_mut(id).filter(|p| p.wake == Some(env.now)) else {
-            return false;
-        };
+        let due = |p: &&mut Pace| p.wake.is_some_and(|wake| wake <= env.now);
+        let Some(pace) = self.flows.get_mut(id).filter(due) else { return false };
         pace.wake = None;
         pace.advance(env.now);
         while let Some(pace) = self.flows.get_mut(id)

@@ -248,6 +248,7 @@ impl Nic {
         q.life += 1;
         q.reset_at = Some(env.now);
         q.fresh_duplicates = None;
+        (q.stats.timed, q.stats.takes_resends) = (None, false);
         q.counters = q.hw_counters();
         q.sq.reset();
         q.rq.reset(posted);
@@ -340,8 +341,9 @@ impl Nic {
         self.stats.completions_lost += self.completions_owed(qp);
         self.reset_qp(env, qp);
         if let Some(q) = self.qp(qp) {
-            let counters = q.hw_counters();
+            let (counters, posted) = (q.hw_counters(), u64::from(q.sq.prod()));
             self.gone.add(&counters);
+            self.stats.posted_by_gone += posted;
         }
         if let Some(deferred) = self.qp_mut(qp).map(|q| std::mem::take(&mut q.deferred)) {
             for d in deferred {

@@ -24,8 +24,11 @@ impl Nic {
         if self.qp(qp).is_some_and(|q| !failed(q)) {
             self.fail_qp(env, qp);
         }
-        // Once, when the count is reached: a NIC that has stopped stays so.
-        if stop_after.is_none_or(|n| self.stats.doorbell_check_errors != u64::from(n)) {
+        let errors = self.stats.doorbell_check_errors;
+        // Each fault has a threshold: that of this one may have been passed long ago. Once: a NIC
+        // that has stopped stays so.
+        let Some(threshold) = stop_after.filter(|n| u64::from(*n) <= errors) else { return };
+        if std::mem::replace(&mut self.stopped, true) {
             return;
         }
         let owners: BTreeSet<u16> = self.qps().map(|(_, q)| q.owner).collect();
@@ -34,7 +37,7 @@ impl Nic {
         }
         let rest: Vec<u32> = self.qps().filter(|(_, q)| !failed(q)).map(|(i, _)| i).collect();
         for qp in rest {
-            self.enter_error(env, qp, Why::Device);
+            self.enter_error(env, qp, Why::Stopped { errors, threshold });
         }
     }
 

@@ -163,6 +163,8 @@ pub struct NicStats {
     pub doorbell_check_errors: u64,
     /// Work requests that named a region when it was deregistered.
     pub regions_in_use: u64,
+    /// WQEs that destroyed QPs had been given.
+    pub posted_by_gone: u64,
     /// Completions of destroyed QPs that their program was owed and never saw.
     pub completions_lost: u64,
     /// Times that a QP with work stepped aside until its rate let it send.
@@ -238,6 +240,8 @@ pub struct Nic {
     withheld: Vec<Option<u32>>,
     /// Which completion queues no poll finds anything in, likewise.
     hidden: Vec<Option<u32>>,
+    /// Damaged doorbells have stopped it.
+    stopped: bool,
     /// Timer events that have been scheduled and have not come.
     timers: u32,
     /// Names the draws of the QPs' ack timers.
@@ -311,6 +315,7 @@ impl Nic {
             raised: [0; AsyncEventKind::ALL.len()],
             withheld: Vec::new(),
             hidden: Vec::new(),
+            stopped: false,
             timers: 0,
             timer_seed: SimRng::stream(seed, name, "ack-timeout").next_u64(),
             gone: HwCounters::default(),
@@ -356,6 +361,12 @@ impl Nic {
     /// All QPs with their indices.
     pub fn qps(&self) -> impl Iterator<Item = (u32, &NicQp)> {
         self.qps.iter().enumerate().filter_map(|(i, q)| Some((i as u32, q.as_deref()?)))
+    }
+
+    /// WQEs posted so far in all send queues, those included that are gone.
+    pub fn wqes_posted(&self) -> u64 {
+        let there = self.qps().map(|(_, q)| u64::from(q.sq.prod()));
+        self.stats.posted_by_gone + there.sum::<u64>()
     }
 
     /// Queue pairs made so far, those included that are gone; their indices are below.

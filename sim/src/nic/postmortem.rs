@@ -23,8 +23,15 @@ pub enum Why {
     Responder(BadRequest),
     /// The completion queue with this index overran.
     CqOverrun(u32),
-    /// The device gave it up: a planned fault, or a damaged doorbell.
+    /// The device gave it up: a planned fault, or its doorbell was damaged.
     Device,
+    /// The NIC stopped: so many damaged doorbells, of whichever queue pairs, reached the threshold.
+    Stopped {
+        /// Damaged doorbells by then.
+        errors: u64,
+        /// The threshold.
+        threshold: u32,
+    },
 }
 
 /// The end of a QP.

@@ -13,7 +13,10 @@ use super::queues::{RecvQueue, SendQueue};
 use super::sight::Sight;
 use super::wqe::RqWqe;
 use crate::memory::{MemoryError, RegionKind};
-use crate::rc::{HwCounters, PacketDesc, ReadJob, Reason, Requester, Responder, Stall};
+use crate::rc::{
+    Accept, HwCounters, PacketDesc, ReadJob, Reason, Received, RecoverCause, Requester, Responder,
+    Stall,
+};
 use crate::wire::{HostId, PacketId, PortId};
 
 /// Index of the first QP's number: 0 and 1 are the management QPs.
@@ -132,8 +135,22 @@ pub struct QpStats {
     pub rnr_waited: Span,
     /// Waits of the latter kind that were over.
     pub rnr_waits: u64,
-    /// Expiries of the ack timer after which it went on.
+    /// Expiries of the ack timer after which it went on,
     pub ack_timer_waits: u64,
+    /// and those of them that came while something was being sent again: that was lost too, or its
+    /// answer.
+    pub ack_timer_waits_again: u64,
+    /// The longest time from the first departure of a request to its answer, of requests that came
+    /// the first time. One is timed at a time, so a longer one may have passed unseen; where an
+    /// answer stands for several requests, it may count what one of them waited for a resend.
+    pub longest_answer: Span,
+    /// The request that is being timed, and when it left.
+    pub(super) timed: Option<(Psn, Time)>,
+    /// The last request that it took and had not taken before had been sent again.
+    pub(super) takes_resends: bool,
+    /// Requests that the ack timer of the peer sent again and that had come before: the timer was
+    /// too early, unless an answer was lost.
+    pub needless_resends: u64,
     /// Requests that this QP took, copies and those beyond a gap included, and of UC those for
     /// which there was no place: not the others that it dropped.
     pub rx_requests: u64,
@@ -292,6 +309,36 @@ impl NicQp {
         Some(NextPacket { desc, read: None, reason })
     }
 
+    /// A request was judged; `again`: it had been taken before.
+    pub(super) fn note_taken(&mut self, reason: Option<Reason>, again: bool, verdict: &Accept) {
+        let timer = RecoverCause::Timeout;
+        match (again, verdict) {
+            (true, _) => {
+                let early = matches!(reason, Some(Reason::Resend { cause, .. }) if cause == timer);
+                self.stats.needless_resends += u64::from(early);
+            }
+            (false, Accept::Place { .. } | Accept::Read { .. } | Accept::Atomic { .. }) => {
+                self.stats.takes_resends = reason.is_some();
+            }
+            (false, _) => {}
+        }
+    }
+
+    /// A response was taken. `plain`: it answers a request that came the first time it was sent.
+    pub(super) fn note_answer(&mut self, now: Time, plain: bool, received: &Received) {
+        let Some((psn, left)) = self.stats.timed else { return };
+        let una = self.requester.as_ref().map_or(psn, Requester::unacked_psn);
+        if psn.diff(una) < 0 {
+            self.stats.timed = None;
+            if plain {
+                self.stats.longest_answer = self.stats.longest_answer.max(now.since(left));
+            }
+        } else if matches!(received, Received::Recover { .. }) {
+            // What goes out again because the peer asked for it had no answer to be timed.
+            self.stats.timed = None;
+        }
+    }
+
     /// A request that was sent for the first time was taken for a duplicate.
     pub(super) fn note_fresh_duplicate(&mut self, now: Time) {
         let before = self.fresh_duplicates.map_or(0, |(n, _)| n);
@@ -301,6 +348,21 @@ impl NicQp {
     /// Whether requests went out whose answers the QP needs to go on.
     pub fn has_awaited_answers(&self) -> bool {
         self.requester.as_ref().is_some_and(|r| r.outstanding() > 0 && !r.completes_at_link())
+    }
+
+    /// Whether it has nothing to send, now or by a timer: all that was posted was sent, or waits
+    /// for what others do.
+    pub fn sends_nothing(&self) -> bool {
+        let over = |r: &Requester| r.next_deadline().is_none() && !r.peek_transmit();
+        let fetched = self.sq.prod() == self.sq.announced && self.sq.fetches == 0;
+        let waits = !self.deferred.is_empty() || !self.held_writes.is_empty();
+        fetched && !waits && !self.in_pu && self.requester.as_ref().is_none_or(over)
+    }
+
+    /// Whether no request that it took is still to be answered.
+    pub fn answers_nothing(&self) -> bool {
+        let over = |r: &Responder| !r.peek_transmit(Time::MAX);
+        !self.response_in_pu && self.responder.as_ref().is_none_or(over)
     }
 
     /// Whether a processing unit has something to do for this QP.

@@ -428,6 +428,11 @@ pub struct CompletionQueue {
 }
 
 impl CompletionQueue {
+    /// Entries that it has.
+    pub const fn depth(&self) -> u32 {
+        self.depth
+    }
+
     /// An empty queue of `depth` entries in `space`, polled by `owner`.
     pub const fn new(depth: u32, owner: u16, space: RegionKind) -> Self {
         Self {

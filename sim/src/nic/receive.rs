@@ -234,7 +234,9 @@ impl Nic {
         let Some(responder) = q.responder.as_mut() else {
             return self.discard(env, packet, Refused::State(state));
         };
+        let before = responder.counters().duplicate_request;
         let verdict = responder.on_packet(now, &desc, posted || held);
+        let again = responder.counters().duplicate_request > before;
         self.established(env, qp, &verdict);
         self.notify_of_gap(env, qp, &verdict, packet);
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
@@ -247,8 +249,8 @@ impl Nic {
         q.stats.rx_requests += u64::from(!matches!(verdict, Accept::Drop(_)));
         let payload = std::mem::take(&mut env.packets[packet.0].payload);
         let arrived = Arrived::of(&env.packets[packet.0]);
-        let fresh = env.packets[packet.0].reason().is_none();
-        env.packets.remove(packet.0);
+        let reason = env.packets.remove(packet.0).reason();
+        q.note_taken(reason, again, &verdict);
         let Sender { host, port, qp: from } = arrived.from;
         let subject = subject(host, port, from, desc.wqe);
         match verdict {
@@ -280,7 +282,7 @@ impl Nic {
             Accept::RnrNak => self.note_fill(qp),
             // The QP goes to ERR when the NAK has left.
             Accept::Nak(code) => self.refused(env, qp, code, false),
-            Accept::Duplicate if fresh => q.note_fresh_duplicate(now),
+            Accept::Duplicate if reason.is_none() => q.note_fresh_duplicate(now),
             Accept::Duplicate | Accept::Gap { .. } | Accept::Hold => {}
             Accept::Drop(why) => {
                 let expected = q.attr.qkey;
@@ -351,8 +353,9 @@ impl Nic {
         }
     }
 
-    /// A fatal NAK is on its way. What no receive WQE reports (`told`, or one that is held and
-    /// will be flushed) is reported by an event (protocol.md §3.4).
+    /// A fatal NAK is on its way. What no receive WQE reports by a status of its own (`told`) is
+    /// reported by an event (protocol.md §3.4): of a receive that is flushed, be it that of the
+    /// message itself, nobody learns that a request was refused.
     pub(super) fn refused(&mut self, env: &mut Env<'_>, qp: u32, code: NakCode, told: bool) {
         let q = self.qps[qp as usize].as_deref().expect("checked");
         let event = match code {
@@ -360,7 +363,7 @@ impl Nic {
             NakCode::RemoteAccessError => AsyncEventKind::QpAccessErr,
             _ => return,
         };
-        if !told && q.current_recv.is_none() {
+        if !told {
             let owner = q.owner;
             self.raise(env, owner, event, qp);
         }
@@ -671,6 +674,9 @@ impl Nic {
         };
         let before = requester.unacked_psn();
         let received = requester.on_packet(env.now, &p.desc);
+        // An answer to what was sent again, or came before, times nothing; nor does a NAK.
+        q.note_answer(env.now, p.remark.is_none(), &received);
+        let Some(requester) = q.requester.as_mut() else { return };
         if requester.unacked_psn() != before && !requester.failed() {
             q.acknowledged = Some(env.now);
         }

@@ -5,10 +5,10 @@ use crate::memory::Region;
 use doorbell_core::verbs::Lkey;
 
 impl NicQp {
-    /// Send WQEs that have not ended and name `lkey`.
+    /// Send WQEs that name `lkey` and whose completion was not polled, nor implied by that of a
+    /// later one: until then the memory belongs to the device (protocol.md §5.2).
     fn sends_from(&self, lkey: Lkey) -> u64 {
-        let first = self.requester.as_ref().and_then(|r| r.oldest_unfinished());
-        let mut index = first.unwrap_or(self.sq.fetched);
+        let mut index = self.sq.tail();
         let mut count = 0;
         while let Some(slot) = self.sq.slot(index) {
             count += u64::from(slot.wqe.data.sges().iter().any(|s| s.lkey == lkey));
@@ -19,8 +19,8 @@ impl NicQp {
 }
 
 impl Nic {
-    /// Work requests that are posted, have not ended and name the region: memory that belongs to
-    /// the NIC.
+    /// Work requests that are posted and name the region: sends until their completion was polled
+    /// or implied, receives until they have ended. It is memory that belongs to the NIC.
     pub fn uses_of(&self, region: &Region) -> u64 {
         let lkey = region.lkey;
         let own = |q: &NicQp| {

@@ -2,9 +2,10 @@
 
 use doorbell_core::transport::WorkQueue;
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{Psn, WcStatus};
+use doorbell_core::verbs::{PacketVerdict, Psn, WcStatus, accepts_packets};
 
 use super::env::{Env, NicEvent, kind};
+use super::queues::RecvQueue;
 use super::{Nic, NicQp};
 use crate::cc::CcEvent;
 use crate::engine::Class;
@@ -39,9 +40,9 @@ impl Nic {
         };
         env.trace(kind::TIMER, u64::from(qp), u64::from(requester.unacked_psn().value()));
         let rnr = requester.blocked_by() == Some(Stall::Rnr);
-        let began = requester.standing().began;
+        let (began, again) = (requester.standing().began, requester.standing().retries > 0);
         let received = requester.on_timer(now);
-        q.stood_still((began, now), rnr, &received);
+        q.stood_still((began, now), (rnr, again), &received);
         if matches!(received, Received::Recover { cause: RecoverCause::Timeout, .. }) {
             self.lost(env, qp, CcEvent::Timeout);
         }
@@ -57,25 +58,39 @@ impl Nic {
         requester.and_then(Requester::next_deadline).is_some_and(|due| due <= now)
     }
 
+    /// A timer event will not take place: the host is dead.
+    pub(crate) const fn forget_timer(&mut self) {
+        self.timers -= 1;
+    }
+
     /// Timer events that are pending, those included that will find nothing due.
     pub const fn pending_timers(&self) -> u32 {
         self.timers
     }
 
-    /// Whether the packet `psn` to the QP at `index` would change something: it came before and is
-    /// answered again, finds a receive, or an end of another kind. A message that has come in part
-    /// holds its receive already: its rest needs no other. One that met a page fault finds it.
-    pub fn would_answer(&self, index: u32, psn: Psn) -> bool {
-        let Some(q) = self.qp(index) else { return true };
-        let Some(responder) = &q.responder else { return true };
+    /// Whether the packet `psn` to the QP at `index` is refused for want of a receive, whenever it
+    /// comes. Not one that came before and is answered again, that the QP would drop, or that met a
+    /// page fault. A message that has come in part holds its receive: its rest needs no other.
+    pub fn refuses(&self, index: u32, psn: Psn) -> bool {
+        let Some(q) = self.qp(index) else { return false };
+        let Some(responder) = &q.responder else { return false };
+        let takes = accepts_packets(q.state) != PacketVerdict::Dropped && !responder.failed();
         let held = q.current_recv.is_some();
-        if held || responder.awaits_page() || responder.expected_psn() != psn {
-            return true;
+        if !takes || held || responder.awaits_page() || responder.expected_psn() != psn {
+            return false;
         }
         match q.srq {
-            Some(srq) => self.srq(srq).is_none_or(|rq| !rq.is_empty()),
-            None => !q.rq.is_empty(),
+            Some(srq) => self.srq(srq).is_some_and(RecvQueue::is_empty),
+            None => q.rq.is_empty(),
         }
+    }
+
+    /// Whether nothing that has come is on its way to memory, and no completion.
+    pub fn lands_nothing(&self) -> bool {
+        self.cqes.is_empty()
+            && self.atomics.is_empty()
+            && self.rx_writes.is_empty()
+            && self.held.is_empty()
     }
 
     /// A packet that was kept and is expected now.
@@ -116,8 +131,14 @@ impl Nic {
 
 impl NicQp {
     /// A timer has expired: what passed since the last packet, the last expiry, or since there is
-    /// something to wait for, was spent in waiting for it. `rnr`: it was the wait of an RNR NAK.
-    fn stood_still(&mut self, (began, now): (Time, Time), rnr: bool, received: &Received) {
+    /// something to wait for, was spent in waiting for it. `rnr`: it was the wait of an RNR NAK;
+    /// `again`: something was being sent again.
+    fn stood_still(
+        &mut self,
+        (began, now): (Time, Time),
+        (rnr, again): (bool, bool),
+        received: &Received,
+    ) {
         let timeout = matches!(received, Received::Recover { cause: RecoverCause::Timeout, .. });
         let since = std::mem::replace(&mut self.stats.stood_until, now);
         let since = since.max(self.last_progress).max(began).min(now);
@@ -128,6 +149,7 @@ impl NicQp {
         } else if timeout {
             s.ack_timer_waited += now.since(since);
             s.ack_timer_waits += 1;
+            s.ack_timer_waits_again += u64::from(again);
         }
     }
 

@@ -288,7 +288,7 @@ impl Nic {
             ecn: Ecn::Ect0,
             becn: false,
             pkey: self.pkey(q),
-            remark: Remark::because(reason),
+            remark: Remark::because(reason, q.stats.takes_resends && !desc.opcode.is_request()),
         }))
     }
 
@@ -390,7 +390,8 @@ impl Nic {
 
     fn send(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
         let p = &env.packets[packet.0];
-        let (desc, start, by) = (p.desc, env.now, self.way_out((p.dst, p.dst_port)));
+        let by = self.way_out((p.dst, p.dst_port));
+        let (desc, start, first) = (p.desc, env.now, p.reason().is_none());
         let bytes = self.rc.wire_bytes(desc.opcode, desc.len);
         self.tx_bytes -= bytes;
         self.stats.tx_packets += 1;
@@ -399,7 +400,7 @@ impl Nic {
         let left = env.transmit(packet, bytes, by);
         if Self::hears_departure(&desc) {
             match left {
-                Some(at) => self.asked_at(env, qp, &desc, at),
+                Some(at) => self.asked_at(env, qp, (&desc, first), at),
                 None => self.qp_mut(qp).expect("it sends").asked_in_port += 1,
             }
         }
@@ -412,14 +413,15 @@ impl Nic {
 
     /// A packet that waited in the port leaves; its last bit at `left`.
     pub fn on_departure(&mut self, env: &mut Env<'_>, packet: PacketId, left: Time) {
-        let Packet { desc, src_qp: qp, .. } = env.packets[packet.0];
+        let p = &env.packets[packet.0];
+        let (desc, qp, first) = (p.desc, p.src_qp, p.reason().is_none());
         let Some(q) = self.qp_mut(qp) else { return };
         q.asked_in_port -= 1;
         if q.asked_before_reset > 0 {
             q.asked_before_reset -= 1;
             return;
         }
-        self.asked_at(env, qp, &desc, left);
+        self.asked_at(env, qp, (&desc, first), left);
     }
 
     /// Whether the NIC wants to hear of a packet's departure.
@@ -427,10 +429,21 @@ impl Nic {
         desc.ack_req && desc.opcode.is_request()
     }
 
-    /// A request that asks for a response leaves: the ack timer may start.
-    fn asked_at(&mut self, env: &mut Env<'_>, qp: u32, desc: &PacketDesc, left: Time) {
-        if let Some(r) = self.qp_mut(qp).and_then(|q| q.requester.as_mut()) {
+    /// A request that asks for a response leaves: the ack timer may start. `first`: it was not sent
+    /// before.
+    fn asked_at(
+        &mut self,
+        env: &mut Env<'_>,
+        qp: u32,
+        (desc, first): (&PacketDesc, bool),
+        left: Time,
+    ) {
+        let Some(q) = self.qp_mut(qp) else { return };
+        if let Some(r) = q.requester.as_mut() {
             r.on_departure(desc, left);
+            if first && !r.completes_at_link() {
+                q.stats.timed.get_or_insert((desc.psn, left));
+            }
             self.arm_timer(env, qp);
             self.note_departure(qp, desc, left);
         }

@@ -243,8 +243,11 @@ pub struct EndpointConfig {
     pub read_latency: Span,
     /// Own memory written by a peer: last bit at the device to visible.
     pub write_latency: Span,
-    /// Rate of the device's memory for peers, and for the copies and reductions that run in it.
+    /// Rate of the device's memory for peers, and for the copies and reductions of single blocks.
     pub memory_rate: BitRate,
+    /// Rate of the device's memory for kernels that use all of it. What peers move is a few per
+    /// cent of it and takes nothing from it here.
+    pub kernel_rate: BitRate,
 }
 
 /// Why a [`PcieConfig`] describes no tree.

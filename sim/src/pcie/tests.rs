@@ -75,6 +75,7 @@ fn device() -> NodeKind {
         read_latency: Span::from_ns(400),
         write_latency: Span::from_ns(150),
         memory_rate: BitRate::gbps(800),
+        kernel_rate: BitRate::gbps(8_000),
     })
 }
 

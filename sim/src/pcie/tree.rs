@@ -10,7 +10,9 @@ use std::collections::VecDeque;
 use doorbell_core::units::{BitRate, Span, Time};
 
 use super::burst::{Burst, NONE, Whole};
-use super::config::{NodeKind, PcieConfig, PcieConfigError, RelaxedOrdering, TlpFormat};
+use super::config::{
+    EndpointConfig, NodeKind, PcieConfig, PcieConfigError, RelaxedOrdering, TlpFormat,
+};
 use super::ends::{Commit, Order, Requester, Terminal};
 use super::route::{Topology, socket_of};
 use super::station::{Flow, Need};
@@ -60,10 +62,13 @@ impl PcieTree {
         cfg.validate()?;
         let places = cfg.sockets.len() + cfg.nodes.len();
         let rates = cfg.sockets.iter().map(|s| s.dram_rate);
-        let device_rates = cfg.nodes.iter().map(|n| match n.kind {
-            NodeKind::Endpoint(e) => e.memory_rate,
-            NodeKind::Switch { .. } => BitRate::gbps(1), // never used
-        });
+        let of_nodes = |of: fn(&EndpointConfig) -> BitRate| {
+            cfg.nodes.iter().map(move |n| match &n.kind {
+                NodeKind::Endpoint(e) => of(e),
+                NodeKind::Switch { .. } => BitRate::gbps(1), // never used
+            })
+        };
+        let rates = rates.chain(of_nodes(|e| e.memory_rate)).chain(of_nodes(|e| e.kernel_rate));
         let cuts = cfg.nodes.iter().map(|n| {
             let c = n.link.credits;
             let by_data = u64::from(c.posted_data) * 16 / u64::from(cfg.format.max_payload);
@@ -82,7 +87,7 @@ impl PcieTree {
             burst_writes: cuts.min().unwrap_or(1),
             bursts: Slab::new(),
             wholes: Slab::new(),
-            memory: MemorySystem::new(rates.chain(device_rates)),
+            memory: MemorySystem::new(rates),
             rng: SimRng::stream(seed, component, "pcie read latency"),
             relaxed: cfg.relaxed,
             relaxed_rng: SimRng::stream(seed, component, "pcie relaxed writes"),
@@ -94,7 +99,8 @@ impl PcieTree {
         })
     }
 
-    /// The memories: place `i` is the memory of `NodeId(i)`, a socket's DRAM or a device's own.
+    /// The memories: place `i` is the memory of `NodeId(i)`, a socket's DRAM or a device's own;
+    /// behind them are those of [`Self::kernel_place`].
     /// Copies and reductions of cores and GPU blocks run here beside the DMA.
     pub fn memory_mut(&mut self) -> &mut MemorySystem {
         &mut self.memory
@@ -113,6 +119,26 @@ impl PcieTree {
             let bytes = used.access_bytes + used.bulk_bytes;
             (socket, used, self.memory.rate(place).time_for(bytes))
         })
+    }
+
+    /// The memory of a device as its own kernels see it.
+    ///
+    /// # Panics
+    /// When `node` is a socket.
+    pub fn kernel_place(&self, node: NodeId) -> MemoryPlace {
+        assert!(usize::from(node.0) >= self.sockets, "a socket runs no kernels");
+        MemoryPlace(node.0 + self.names.len() as u16)
+    }
+
+    /// What kernels have moved in the memory of each device that ran some: its name, the account,
+    /// and the time that the rate takes for it.
+    pub fn kernel_memories(&self) -> impl Iterator<Item = (&str, MemoryUse, Span)> {
+        let all = self.names.iter().zip(self.sockets as u16..).map(|(name, node)| {
+            let place = self.kernel_place(NodeId(node));
+            let used = self.memory.used(place);
+            (name.as_str(), used, self.memory.rate(place).time_for(used.bulk_bytes))
+        });
+        all.filter(|(_, used, _)| used.bulk_jobs > 0)
     }
 
     /// The socket under which a node hangs: the near one for its DMA and for cores' MMIO.

@@ -4,7 +4,7 @@
 //! the link's own trailer. On Ethernet the preamble and the gap between frames count as well,
 //! because they take time on the link like any other byte.
 
-use doorbell_core::verbs::Opcode;
+use doorbell_core::verbs::{Opcode, Service};
 
 /// What stands around the BTH on the wire.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -73,6 +73,12 @@ impl Encapsulation {
         }
     }
 
+    /// Largest packet that a queue pair of this path MTU sends, in bytes on the wire: a full
+    /// payload behind the longest headers that a packet with payload has in RC, UC and UD.
+    pub const fn largest_sent(self, mtu: u32) -> u32 {
+        frame_bytes(self, LONGEST_WITH_PAYLOAD, mtu)
+    }
+
     /// Fewest bytes that a packet takes: the padded minimum frame of Ethernet, else none.
     ///
     /// A tagged frame has the same minimum as an untagged one: a sender need not pad for the tag.
@@ -120,6 +126,21 @@ const LONGEST_HEADERS: u32 = {
         i += 1;
     }
     most as u32
+};
+
+/// BTH and extension headers of the opcode with payload that has most, of the services that are
+/// modelled: WRITE Only with immediate data.
+const LONGEST_WITH_PAYLOAD: u32 = {
+    let (mut i, mut most) = (0, 0);
+    while i < Opcode::ALL.len() {
+        let op = Opcode::ALL[i];
+        let ours = matches!(op.service(), Service::Rc | Service::Uc | Service::Ud);
+        if ours && op.has_payload() && op.header_bytes() > most {
+            most = op.header_bytes();
+        }
+        i += 1;
+    }
+    most
 };
 
 /// Bytes on the wire of a packet with `opcode` and `payload` bytes of payload. The 16 zero bytes
@@ -178,6 +199,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_largest_packet_is_a_write_with_immediate_data() {
+        for encap in ENCAPS.into_iter().chain([Custom { header_bytes: 38 }]) {
+            let want = wire_bytes(encap, Opcode::RcRdmaWriteOnlyImm, 4096);
+            assert_eq!(encap.largest_sent(4096), want, "{encap:?}");
+        }
+        assert_eq!(RoceV2Ipv6.largest_sent(4096), 4_218);
     }
 
     #[test]

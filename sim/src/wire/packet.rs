@@ -110,12 +110,16 @@ pub struct Remark {
     pub corrupt: Option<NonZeroU32>,
     /// Whether a fault made it, as a copy of another one.
     pub copied: bool,
+    /// Of a response: the request that the peer took last had been sent again, so the time from its
+    /// first departure on is no time that an answer takes.
+    pub of_resend: bool,
 }
 
 impl Remark {
-    /// The remark of a packet that was sent for a reason.
-    pub fn because(reason: Option<Reason>) -> Option<Box<Self>> {
-        reason.map(|_| Box::new(Self { reason, ..Self::default() }))
+    /// The remark of a packet that was sent for a reason, or answers what was sent again.
+    pub fn because(reason: Option<Reason>, of_resend: bool) -> Option<Box<Self>> {
+        let any = reason.is_some() || of_resend;
+        any.then(|| Box::new(Self { reason, of_resend, ..Self::default() }))
     }
 }
 

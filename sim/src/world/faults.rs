@@ -33,6 +33,16 @@ pub(super) struct Faults {
 }
 
 impl Faults {
+    /// Whether one may still keep a wait for a receive from its RNR NAKs.
+    pub(super) fn may_hurt(&self, now: Time) -> bool {
+        self.state.may_hurt(now)
+    }
+
+    /// Whether one that took what was sent until `since` may let it pass later.
+    pub(super) fn may_spare(&self, since: Time, now: Time) -> bool {
+        self.state.may_spare(since, now)
+    }
+
     /// Switches that reboot later than at `now`.
     pub(super) fn reboots_after(&self, now: Time) -> BTreeSet<u32> {
         self.state.reboots_after(now)
@@ -116,10 +126,11 @@ impl World {
         let Some(faults) = self.faults.as_deref_mut() else { return true };
         let Event::Host(host, ev) = event else { return true };
         let state = &mut faults.state;
+        let island = &mut self.hosts[host.index()];
         if state.is_dead(host) {
+            island.forget(ev);
             return false;
         }
-        let island = &mut self.hosts[host.index()];
         let put_off = match ev {
             HostEvent::Step { initiator, generation } => {
                 let rank = island.steps_now(initiator, generation);

@@ -1,5 +1,6 @@
 //! A run: islands, the fabric between them, the programs on them, and its end.
 
+mod endless;
 mod faults;
 mod postmortem;
 mod report;
@@ -127,6 +128,8 @@ pub struct World {
     /// Only timers are pending, and all of them were overtaken: there is no need to look again at
     /// every QP with each of them.
     nothing_due: bool,
+    /// Timers that found something due while packets were under way.
+    timers_due: u64,
     /// Hosts beyond the first that waited for the end of a program and heard of it by one event.
     retold: u64,
     /// Planned faults, if there are any.
@@ -203,6 +206,7 @@ impl World {
             most_events: u64::MAX,
             searches: 0,
             nothing_due: false,
+            timers_due: 0,
             retold: 0,
             faults: None,
             losses: Losses::default(),
@@ -271,7 +275,9 @@ impl World {
                 Some(true) => {}
             }
             match self.shared.engine.pop() {
-                Ok(Some((_, _, event))) if is_timer(&event) && self.retries_for_ever() => {
+                Ok(Some((now, _, event)))
+                    if is_timer(&event) && self.retries_for_ever(now, &event) =>
+                {
                     self.unheard += 1;
                     return self.ended(limit);
                 }
@@ -365,43 +371,11 @@ impl World {
         self.hosts.iter().map(Host::idle_events).sum::<usize>() + watch
     }
 
-    /// Whether nothing can happen any more but QPs that resend, without limit, to peers that have
-    /// no receive: only timers are pending, the one in hand included, and no program will step and
-    /// post one.
-    fn retries_for_ever(&mut self) -> bool {
-        if self.nothing_due || self.shared.engine.pending() + 1 != self.idle_events() {
-            return false;
-        }
-        let vain = self.vain_retries();
-        self.nothing_due = vain == Some(0);
-        vain.is_some_and(|n| n > 0)
-    }
-
     /// Whether nothing can happen any more but that programs look again and again, each having
     /// looked often, at what nobody changes.
     fn only_polls_left(&self) -> bool {
         let polls: usize = self.hosts.iter().map(Host::idle_polls).sum();
         self.shared.engine.pending() == self.idle_events() + polls && self.vain_retries().is_some()
-    }
-
-    /// How many QPs resend, without limit, to peers that have no receive. `None`: the timer of
-    /// another one runs, and will change something.
-    fn vain_retries(&self) -> Option<usize> {
-        let mut vain = 0;
-        let nics = self.hosts.iter().flat_map(Host::nics);
-        for q in nics.flat_map(Nic::qps).map(|(_, q)| q) {
-            let Some(r) = q.requester.as_ref().filter(|r| r.next_deadline().is_some()) else {
-                continue;
-            };
-            let peer = Nic::qp_index(q.attr.dest_qpn);
-            let there = self.hosts[q.peer.index()].nic(q.peer_port.index());
-            let ready = peer.is_none_or(|p| there.would_answer(p, r.unacked_psn()));
-            if ready || !r.waits_without_end() {
-                return None;
-            }
-            vain += 1;
-        }
-        Some(vain)
     }
 
     fn no_progress(&self) -> RunEnd {

@@ -131,6 +131,9 @@ impl World {
                 let name = format!("memory of socket {socket}");
                 add(name, busy, 1, served, used.access_waited);
             }
+            for (gpu, used, busy) in host.pcie().kernel_memories() {
+                add(format!("kernels of {gpu}"), busy, 1, used.bulk_jobs, Span::ZERO);
+            }
             for account in host.pcie().accounts() {
                 let down = account.direction == Direction::Down;
                 let arrow = if down { "down" } else { "up" };

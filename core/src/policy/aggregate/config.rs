@@ -5,7 +5,9 @@ use core::fmt;
 use super::chunks::{Chunks, MAX_CHUNKS};
 use super::plan::Plan;
 use super::reduce::Order;
+use super::sparse::SparseError;
 use crate::policy::BatchConfig;
+use crate::policy::alltoall::ExchangeError;
 use crate::policy::mesh::{Wiring, fingerprint};
 use crate::transport::{MemKind, QpAttr, Reduce};
 use crate::units::Span;
@@ -60,13 +62,21 @@ pub struct AggregateConfig {
     /// How long the oldest chunk of a lane may take for each hop, from the start of the round or
     /// from the sum before it: in two hops an aggregator waits so long for its members, the root
     /// twice as long for its aggregators, an aggregator three times as long for the sum, a member
-    /// four times. So the one that is next to the cause gives up first and can name it. (Where
-    /// lanes wait for each other, as in a ring, a messenger may be named.) It has to cover what
-    /// members begin one after the other.
+    /// four times. So the one that is next to the cause gives up first and can name it. Once more
+    /// where who owes a chunk may itself wait for another way or lane: where sums come another way
+    /// than contributions go, and for the first chunk of a later round in several lanes.
+    ///
+    /// A peer that has confirmed nothing for one chunk deadline of what was sent to it is given up
+    /// too, and one that has not been heard for half of one is sent a probe: so a dead host is
+    /// named by its neighbours after 1.5 chunk deadlines at the latest, since confirming takes no
+    /// program. (With a [`Self::pool`] parents confirm contributions when they have a receive, and
+    /// those do not count.) It has to cover what members begin one after the other.
     pub chunk_deadline: Span,
     /// How long a round may take. No member knows less at its end than the sum or an error.
     pub round_deadline: Span,
-    /// How long the members may take to find each other.
+    /// How long the members may take to find each other. With [`Self::round_deadline`] it bounds
+    /// going on without a member: who does not find the others in so long has
+    /// [`AggregateError::NoPeer`](super::AggregateError::NoPeer).
     pub connect_deadline: Span,
     /// Where vector and buffers are.
     pub memory: MemKind,
@@ -84,8 +94,10 @@ pub struct AggregateConfig {
     pub first_rank: u32,
     /// First of the bootstrap keys that it uses, `key` to `key + 2^35`.
     pub key: u64,
-    /// Number of its first round, for members that go on after an error ([`Self::after`]): those
-    /// that stand at different rounds must not add them up, and do not connect.
+    /// Number of its first round, for members that go on after an error ([`Self::after`]). Those
+    /// that go on without a member agree on the lowest that anybody has
+    /// ([`Aggregate::first_round`](super::Aggregate::first_round)), which is at most one less;
+    /// others that stand at different rounds must not add them up, and do not connect.
     pub first_round: u64,
 }
 
@@ -153,6 +165,10 @@ pub enum ConfigError {
     Reads,
     /// A message may carry no piece.
     Gather,
+    /// A sum of sparse vectors that cannot be.
+    Sparse(SparseError),
+    /// An exchange that cannot be.
+    Exchange(ExchangeError),
     /// The plan goes on without this rank.
     Absent {
         /// The rank.
@@ -187,6 +203,8 @@ impl fmt::Display for ConfigError {
             }
             Self::Reads => f.write_str("no READ may be outstanding: allow at least one"),
             Self::Gather => f.write_str("no piece in a message: allow at least one"),
+            Self::Sparse(e) => e.fmt(f),
+            Self::Exchange(e) => e.fmt(f),
             Self::Absent { rank } => {
                 write!(f, "the others go on without rank {rank}: it may take part in a new plan")
             }
@@ -198,6 +216,18 @@ impl fmt::Display for ConfigError {
 }
 
 impl core::error::Error for ConfigError {}
+
+impl From<SparseError> for ConfigError {
+    fn from(e: SparseError) -> Self {
+        Self::Sparse(e)
+    }
+}
+
+impl From<ExchangeError> for ConfigError {
+    fn from(e: ExchangeError) -> Self {
+        Self::Exchange(e)
+    }
+}
 
 impl AggregateConfig {
     /// The cut of the vector.
@@ -226,7 +256,8 @@ impl AggregateConfig {
     }
 
     /// The settings with which members go on, without those that are gone
-    /// ([`Plan::without`]), after so many rounds that are complete: other bootstrap keys, and the
+    /// ([`Plan::without`]), after so many rounds that are complete
+    /// ([`AggregateStats::rounds`](super::AggregateStats::rounds)): other bootstrap keys, and the
     /// number of the next round.
     #[must_use]
     pub const fn after(self, rounds: u64) -> Self {
@@ -272,7 +303,8 @@ impl AggregateConfig {
             self.window.into(),
             plan.lanes().into(),
             plan.members().into(),
-            self.first_round,
+            // Members that go on agree on it later.
+            if plan.absent().is_empty() { self.first_round } else { 0 },
             plan.absent().len() as u64,
         ];
         let lanes = (0..plan.lanes()).flat_map(|l| (0..plan.members()).map(move |m| (l, m)));

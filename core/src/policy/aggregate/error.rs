@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::config::ConfigError;
+use super::sparse::SparseError;
 use crate::policy::PushError;
 use crate::transport::{
     BadHandle, CreateError, LookupError, MemError, ModifyError, PollError, PostRecvError,
@@ -82,6 +83,13 @@ pub enum AggregateError {
         /// Bytes that it has.
         need: u32,
     },
+    /// What a member sent is no sparse vector of ours.
+    Sparse {
+        /// Which.
+        rank: u32,
+        /// What is wrong with it.
+        cause: SparseError,
+    },
     /// A message that is none of ours.
     Stray {
         /// From whom.
@@ -134,6 +142,7 @@ impl fmt::Display for AggregateError {
             Self::WrongLength { rank, chunk, got, need } => {
                 write!(f, "rank {rank} sent {got} B as chunk {chunk}, which has {need} B")
             }
+            Self::Sparse { rank, cause } => write!(f, "of rank {rank}: {cause}"),
             Self::Stray { rank } => {
                 write!(f, "a message of rank {rank} that is no chunk: is its queue pair shared?")
             }
@@ -159,6 +168,7 @@ impl AggregateError {
             | Self::Duplicate { rank, .. }
             | Self::OutOfTurn { rank, .. }
             | Self::WrongLength { rank, .. }
+            | Self::Sparse { rank, .. }
             | Self::Stray { rank } => Some(rank),
             Self::Config(_) | Self::Create(_) | Self::Memory(_) | Self::Modify(_) => None,
             Self::Lookup(_) | Self::Busy | Self::Push(_) | Self::PostRecv(_) => None,

@@ -35,7 +35,9 @@
 //! - Otherwise a step returns an [`AggregateError`] that names a member and a cause, at the latest
 //!   when the program steps at the deadline that [`Progress::Wait`] has named, which is never later
 //!   than `round_deadline` after [`Aggregate::begin`]. There is no partial sum: the region means
-//!   nothing then, and every later call returns the same error.
+//!   nothing then, and every later call returns the same error. Only where
+//!   [`Aggregate::has_sum`] says so it holds the complete sum, and what is missing is that
+//!   somebody confirms what it has got of it.
 //! - Integers, and floats in [`Order::Fixed`], have the same bits on every back end.
 //!
 //! Members may end differently: if an aggregator dies after it has sent the sum to some of its
@@ -49,12 +51,23 @@
 //! [`Plan::without`] the member that the error names ([`AggregateError::culprit`]) and
 //! [`AggregateConfig::after`] the rounds that are complete, and close the failed one when the new
 //! one is connected: its last words tell neighbours whom it names, and would be lost with its queue
-//! pairs. They fill their vectors again, since the region means nothing. The new one's sums are
-//! those of the survivors, and [`Aggregate::absent`] says whom they lack: a sum is never partial
-//! without a word. Members that do not agree on who is gone
-//! or which round is next are told so by [`AggregateError::Mismatch`] when they connect, or find
-//! that somebody is not there: a member that had its sum before the error spread has gone on to
-//! the next round, and in a plan where lanes wait for each other a messenger may have been named.
+//! pairs. A member that had its sum before the error spread is a round ahead of one that had not:
+//! when all are connected, [`Aggregate::first_round`] says with which round all go on, the lowest
+//! that anybody has not complete. They fill their vectors for that round again, since the region
+//! means nothing; who was ahead has a second sum of it, which takes the place of the first. The
+//! new one's sums are those of the survivors, and [`Aggregate::absent`] says whom they lack: a sum
+//! is never partial without a word.
+//!
+//! Going on fails, with a named error after `connect_deadline` at the latest, where
+//!
+//! - a member has completed its last round and ended without an error while others lack the sum:
+//!   nobody can tell that from a second death ([`AggregateError::NoPeer`], or a bootstrap that says
+//!   it has ended). One that has the sum and an error can still connect, and help the others;
+//! - members do not agree on who is gone ([`AggregateError::Mismatch`]): two have died, or the
+//!   connection of two that live is lost and each names the other, or, in a plan where lanes wait
+//!   for each other (a ring, two levels, several lanes with several roots), a program has stopped
+//!   on a host that still confirms what it gets: who waits for a messenger cannot know then whom
+//!   the messenger waits for.
 //!
 //! # Use
 //!
@@ -114,6 +127,7 @@
 //! assert!(members.iter().all(|m| m.sum == 1 + 2 + 3 + 4));
 //! ```
 
+mod agree;
 mod chunks;
 mod config;
 mod error;
@@ -135,9 +149,11 @@ pub use reduce::{Order, Tally};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::policy::mesh::Mesh;
+use agree::Agreement;
+
+use crate::policy::mesh::{Class, Mesh};
 use crate::transport::{Control, DestroyError, Next, Range, RecvWr, Transport, WaitSet};
-use crate::units::Time;
+use crate::units::{Span, Time};
 
 /// What a step has come to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -169,7 +185,7 @@ impl Progress {
 /// What a member has done. Counters saturate.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct AggregateStats {
-    /// Rounds that are complete.
+    /// Rounds that are complete, with one that an error has ended after the sum was here.
     pub rounds: u64,
     /// Contributions of children that it has added.
     pub added: u64,
@@ -247,6 +263,7 @@ pub struct Aggregate {
     buffers: u64,
     stride: u64,
     lanes: Vec<Lane>,
+    agreement: Agreement,
     /// Rounds begun, and the start of the last one.
     rounds: u64,
     began: Time,
@@ -277,13 +294,25 @@ impl Aggregate {
         &self.absent
     }
 
+    /// Number of its first round, once all are connected: that of the settings, or, of members
+    /// that go on without others, the lowest that one of them has. Fill the vector for that one.
+    pub const fn first_round(&self) -> u64 {
+        self.agreement.first_round()
+    }
+
     /// What it has done.
     pub fn stats(&self) -> AggregateStats {
         self.stats
     }
 
+    /// How often it has rung for what it has sent.
+    pub fn rings(&self) -> u64 {
+        self.mesh.rings()
+    }
+
     /// Whether the sum of the round is here, though peers may not have confirmed what they got of
-    /// it. At a member without the sum: whether it knows that it is complete.
+    /// it. So it is after an error too: the region holds the sum until the member is closed. At a
+    /// member without the sum: whether it knows that it is complete.
     pub fn has_sum(&self) -> bool {
         (0..self.lanes.len()).all(|lane| self.lanes[lane].done == self.limit(lane))
     }
@@ -294,7 +323,7 @@ impl Aggregate {
     /// [`AggregateError::Busy`] while a round is under way; the error that ended an earlier one.
     pub fn begin(&mut self, now: Time) -> Result<(), AggregateError> {
         self.mesh.check()?;
-        if !self.mesh.is_open() || !self.is_complete() {
+        if !self.mesh.is_open() || !self.agreement.is_done() || !self.is_complete() {
             return Err(AggregateError::Busy);
         }
         self.rounds += 1;
@@ -309,7 +338,12 @@ impl Aggregate {
     /// What ends the round, and every round after it.
     pub fn step<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
         self.mesh.check()?;
-        self.advance(t).inspect_err(|e| self.mesh.fail(t, *e))
+        self.advance(t).inspect_err(|e| {
+            if self.has_sum() {
+                self.stats.rounds = self.rounds;
+            }
+            self.mesh.fail(t, *e);
+        })
     }
 
     fn advance<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
@@ -326,6 +360,9 @@ impl Aggregate {
             return Ok(Progress::Complete);
         }
         let until = self.check_deadlines(now)?;
+        let after = Span::from_ps(self.config.chunk_deadline.as_ps() / 2);
+        let probe = self.mesh.probe(t, (now, self.began), after)?;
+        let until = probe.map_or(until, |probe| probe.min(until));
         match added || self.mesh.has_more() {
             true => Ok(Progress::Again),
             false => Ok(Progress::Wait { on: WaitSet::cq(self.mesh.cq), until }),
@@ -349,13 +386,24 @@ impl Aggregate {
         let open = (0..self.lanes.len()).filter(|i| self.lanes[*i].done < self.limit(*i));
         let first = open.map(|i| (self.deadline_of(i), i)).min();
         let until = first.map_or(of_round, |(of_chunk, _)| of_chunk.min(of_round));
+        let silent = self.mesh.silent(|class| self.confirms(class));
+        let of_peer = silent.map(|(since, at)| (since + self.config.chunk_deadline, at));
+        let until = of_peer.map_or(until, |(of_peer, _)| of_peer.min(until));
         if now < until {
             return Ok(until);
         }
-        Err(match first {
-            Some((_, lane)) => self.late(lane),
-            None => self.unconfirmed(),
+        // Silence is the better reason: it is the peer's own.
+        let silent = of_peer.filter(|(of_peer, _)| *of_peer <= now || first.is_none());
+        Err(match (silent, first) {
+            (Some((_, channel)), _) => self.unconfirmed(channel),
+            (None, Some((_, lane))) => self.late(lane),
+            (None, None) => self.unfinished(),
         })
+    }
+
+    /// Whether peers of a class confirm what they get without a program's help.
+    fn confirms(&self, class: Class) -> bool {
+        class != Class::ToParent || self.config.pool.is_none()
     }
 
     /// When the oldest chunk of a lane has to be complete.
@@ -365,7 +413,15 @@ impl Aggregate {
             Some(_) => l.patience.below,
             None => l.patience.above,
         };
-        l.since + self.config.chunk_deadline * u64::from(times)
+        // Who has contributed nothing to this round may still be in the last one, where another
+        // lane keeps it: it is given time to say so.
+        let more = u32::from(self.lanes.len() > 1 && self.is_first(lane));
+        l.since + self.config.chunk_deadline * u64::from(times + more)
+    }
+
+    /// Whether the oldest chunk of a lane is the first one of a round that follows another one.
+    fn is_first(&self, lane: usize) -> bool {
+        self.rounds > 1 && self.lanes[lane].done + self.cut.of_lane(lane as u32) == self.limit(lane)
     }
 
     /// Who keeps the oldest chunk of a lane back.
@@ -380,12 +436,20 @@ impl Aggregate {
         AggregateError::Late { rank, chunk: place.chunk, round: place.round }
     }
 
-    /// Who has not confirmed the last sums: their way here is fine, and the way there may not be.
-    fn unconfirmed(&self) -> AggregateError {
-        let open = self.mesh.channels.iter().find(|c| c.outstanding > 0);
-        let rank = open.map_or(self.mesh.rank, |c| c.peer);
-        let (chunk, round) = (self.cut.count() - 1, self.rounds - 1);
+    /// Who has not confirmed what was sent to it: its way here may be fine, the way there is not.
+    fn unconfirmed(&self, channel: usize) -> AggregateError {
+        let rank = self.mesh.channels[channel].peer;
+        // The oldest chunk of all that is not complete; in the end the last one.
+        let open = (0..self.lanes.len()).filter(|lane| self.lanes[*lane].done < self.limit(*lane));
+        let open = open.map(|lane| self.cut.at(lane as u32, self.lanes[lane].done).chunk).min();
+        let (chunk, round) = (open.unwrap_or(self.cut.count() - 1), self.rounds - 1);
         AggregateError::Late { rank, chunk, round }
+    }
+
+    /// The round is at its end, and what is missing are confirmations that may take their time.
+    fn unfinished(&self) -> AggregateError {
+        let open = self.mesh.channels.iter().position(|c| c.outstanding > 0);
+        self.unconfirmed(open.expect("a round without sums to pass on is complete"))
     }
 
     /// Destroys the objects. Peers that still send get errors.

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::agree::Agreement;
 use super::chunks::Chunks;
 use super::config::{AggregateConfig, Method};
 use super::error::AggregateError;
@@ -50,8 +51,11 @@ impl Roles {
             });
             let children: Vec<Child> = children.collect();
             let tally = Tally::new(config.order, children.len());
-            let above = hops + plan.depth(lane, me).max(1);
-            let patience = Patience { below: plan.height(lane, me), above };
+            // Where sums come another way than contributions go, who owes one may wait for a sum:
+            // it is given time to say so, and its neighbours to probe for whom it waits.
+            let more = u32::from(!plan.is_mirrored(lane));
+            let above = hops + plan.depth(lane, me).max(1) + more;
+            let patience = Patience { below: plan.height(lane, me) + more, above };
             let (sent, done, since) = (0, 0, Time::ZERO);
             roles.lanes.push(Lane {
                 parent,
@@ -196,6 +200,7 @@ impl Aggregate {
             buffers: sizes.buffers,
             stride: sizes.stride,
             lanes: roles.lanes,
+            agreement: Agreement::of(&config, plan, me),
             rounds: 0,
             began: Time::ZERO,
             turn: 0,
@@ -210,11 +215,18 @@ impl Aggregate {
         Ok(member)
     }
 
-    /// Connects to the neighbours in the plan as they appear.
+    /// Connects to the neighbours in the plan as they appear. Members that go on without others
+    /// then agree on [`Aggregate::first_round`].
     ///
     /// # Errors
     /// A neighbour that does not appear before the deadline, has ended, or has other settings.
     pub fn connect<T: Control>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
-        self.mesh.connect(t)
+        match self.mesh.connect(t)? {
+            Progress::Complete => {
+                let agreed = self.agreement.go_on(t, &self.mesh);
+                agreed.inspect_err(|e| self.mesh.end(*e))
+            }
+            progress => Ok(progress),
+        }
     }
 }

@@ -273,6 +273,12 @@ impl Plan {
         self.trees[lane as usize].source[member as usize]
     }
 
+    /// Whether the sum of a lane comes back on the way of the contributions.
+    pub fn is_mirrored(&self, lane: u32) -> bool {
+        let tree = &self.trees[lane as usize];
+        tree.source == tree.parent
+    }
+
     /// Whose contributions a member adds, ascending. A fixed order is this one, its own first.
     pub fn children(&self, lane: u32, member: u32) -> Vec<u32> {
         whose(&self.trees[lane as usize].parent, member)

@@ -10,7 +10,8 @@
 //! Sparse vectors of different members have different elements, so they cannot be added on the way
 //! as chunks are: every member gets all of them (a token for all others in an
 //! [`Exchange`](crate::policy::alltoall::Exchange), which crosses to each place once) and adds them
-//! in the order of the ranks by [`add_to`], after which all have the same bits. That is
+//! in the order of the ranks by [`add_to`], after which all have the same bits: [`SparseSum`] does
+//! that. It is
 //! `(n - 1) k (4 + element)` bytes at each of `n` members, where a dense sum takes about twice
 //! the vector: sparse pays while `k / elements` is below about `element / (4 + element) * 2 / n`.
 //!
@@ -36,8 +37,11 @@ use core::fmt;
 
 use crate::transport::Reduce;
 
+mod member;
 #[cfg(test)]
 mod tests;
+
+pub use member::{SparseConfig, SparseStats, SparseSum};
 
 /// Most elements: their number travels in 31 bits.
 pub const MAX_ELEMENTS: u32 = (1 << 31) - 1;
@@ -134,11 +138,7 @@ impl TopK {
     /// # Errors
     /// No elements or too many; no entries or more than elements.
     pub fn new(op: Reduce, elements: u64, entries: u32) -> Result<Self, SparseError> {
-        let count = u32::try_from(elements).ok().filter(|n| (1..=MAX_ELEMENTS).contains(n));
-        let count = count.ok_or(SparseError::Elements { got: elements })?;
-        if !(1..=count).contains(&entries) {
-            return Err(SparseError::Entries { got: entries, elements: count });
-        }
+        let count = checked(elements, entries)?;
         let residual = vec![0; count as usize * op.element_bytes() as usize];
         Ok(Self { op, entries, elements: count, residual, order: (0..count).collect() })
     }
@@ -150,8 +150,7 @@ impl TopK {
 
     /// Bytes of the longest message: what a buffer has to hold.
     pub fn max_bytes(&self) -> usize {
-        let dense = HEADER + self.residual.len();
-        sparse_bytes(self.op, self.entries).min(dense)
+        longest(self.op, self.elements, self.entries)
     }
 
     /// Adds a vector to the residual, writes the elements of greatest magnitude to `out` in the
@@ -205,6 +204,30 @@ impl TopK {
         front[..chosen].sort_unstable();
         chosen
     }
+}
+
+/// The number of elements, where so many and so many entries can be.
+fn checked(elements: u64, entries: u32) -> Result<u32, SparseError> {
+    let count = u32::try_from(elements).ok().filter(|n| (1..=MAX_ELEMENTS).contains(n));
+    let count = count.ok_or(SparseError::Elements { got: elements })?;
+    if !(1..=count).contains(&entries) {
+        return Err(SparseError::Entries { got: entries, elements: count });
+    }
+    Ok(count)
+}
+
+const fn longest(op: Reduce, elements: u32, entries: u32) -> usize {
+    let dense = HEADER + elements as usize * op.element_bytes() as usize;
+    let sparse = sparse_bytes(op, entries);
+    if sparse < dense { sparse } else { dense }
+}
+
+/// [`TopK::max_bytes`] of a sender that is not made yet.
+///
+/// # Errors
+/// As [`TopK::new`].
+pub fn message_bytes(op: Reduce, elements: u64, entries: u32) -> Result<usize, SparseError> {
+    Ok(longest(op, checked(elements, entries)?, entries))
 }
 
 /// How much an element matters: its absolute value, in an order that is the same everywhere.

@@ -21,11 +21,15 @@ pub struct AllToAllConfig {
     /// peers hear fewer members at a time. Default 8.
     pub window: u32,
     /// How long each hop of a round may take: by way of relays a round takes twice as long at the
-    /// most. It has to cover what members begin one after the other. Default 100 ms.
+    /// most, and once more where a peer may still be in the round before. It has to cover what
+    /// members begin one after the other. A peer that has confirmed nothing for so long of what was
+    /// sent to it is given up too, and one that has not been heard for half of it is sent a probe.
+    /// Default 100 ms.
     pub hop_deadline: Span,
     /// How long the members may take to find each other. Default 1 s.
     pub connect_deadline: Span,
-    /// Where outbox and inboxes are.
+    /// Where outbox and inboxes are: in the memory of who polls. A completion says nothing of bytes
+    /// that go to another one, and may come in front of them.
     pub memory: MemKind,
     /// Whether they have bytes, or only lengths (simulator).
     pub contents: Contents,
@@ -80,7 +84,7 @@ impl AllToAllConfig {
     }
 
     /// The number of a rank among `members`.
-    pub(super) fn member(&self, rank: u32, members: u32) -> Result<u32, ConfigError> {
+    pub(crate) fn member(&self, rank: u32, members: u32) -> Result<u32, ConfigError> {
         if self.window == 0 {
             return Err(ConfigError::Window);
         }

@@ -15,6 +15,10 @@
 //! made of has come. Its messages are put together from what lies in several places of its inbox
 //! by their scatter list, up to [`AllToAllConfig::gather`] pieces or a chunk of bytes.
 //!
+//! Where several members have parts of a sum for one ([`Exchange::sum`]: a token's experts, for
+//! the member whose token it is), relays add what comes from their place, in place, and pass the
+//! sum on, so that it crosses once; the member itself adds what is left.
+//!
 //! There are two inboxes, used in turn. Every stream has one against it (of a single empty
 //! message, if there is nothing to say), so who has completed a round knows that all its peers
 //! have begun it, and so do not look at the inbox of the round before it any more: that is the
@@ -26,11 +30,15 @@
 //!   byte once, and no work request names outbox or inbox any more.
 //! - Otherwise a step returns an [`AggregateError`] that names a member and a cause, at the latest
 //!   when the program steps at the deadline that [`Progress::Wait`] has named, never later than
-//!   `hop_deadline` times the hops after [`AllToAll::begin`]. What is in the inbox then means
-//!   nothing, and every later call returns the same error.
+//!   `hop_deadline` times the hops, and one more, after [`AllToAll::begin`]. What is in the inbox
+//!   then means nothing, and every later call returns the same error.
 //!
 //! Members may end differently: who has all that is for it is done, though another one may miss
-//! something of a member that died.
+//! something of a member that died. All that end with an error name a host that died, since
+//! confirming what came takes no program there: its peers miss that first. A program that stops
+//! between two pieces of one round, on a host that lives, may have another one of its peers named.
+//! So may one that died where relays add sums: a piece that is ready may wait for one that is not
+//! in the message of both, and who waits for it names the member between.
 //!
 //! # Use
 //!
@@ -39,27 +47,32 @@
 //! [`AllToAll::inbox`], where [`Schedule::arrivals`] says what is where. What a member has for
 //! itself does not move.
 
+mod add;
 mod config;
 mod open;
 mod plan;
 mod schedule;
+mod sums;
 #[cfg(test)]
 mod tests;
 
 pub use crate::policy::aggregate::{AggregateError, Progress};
 pub use config::AllToAllConfig;
-pub use plan::{Exchange, ExchangeError, Route, Slice, Traffic};
+pub use plan::{Exchange, ExchangeError, Part, Route, Slice, Traffic};
 pub use schedule::{Arrival, Schedule};
+pub use sums::Total;
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+
+use add::Add;
 
 use crate::policy::aggregate::Place;
 use crate::policy::mesh::{Heard, Mesh, Tag};
 use crate::transport::{
     Control, Data, DestroyError, Range, RecvQueue, SendOp, SendWr, Sge, Transport, WaitSet,
 };
-use crate::units::Time;
+use crate::units::{Span, Time};
 use crate::verbs::SendFlags;
 
 /// What a member has done. Counters saturate.
@@ -71,10 +84,21 @@ pub struct AllToAllStats {
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Messages of them with something that others had sent here.
+    /// Messages of them with something that others had sent here, or a sum of that.
     pub passed: u64,
     /// Their bytes.
     pub passed_bytes: u64,
+    /// Bytes of operands that it has added to others.
+    pub added_bytes: u64,
+}
+
+/// What has to be there before bytes of the inbox can go on.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Need {
+    /// So many pieces of a peer.
+    Pieces(u32, u32),
+    /// The sum of this addition.
+    Addition(u32),
 }
 
 /// Bytes that are sent together, resolved for this member.
@@ -85,8 +109,8 @@ struct Out {
     at: u64,
     /// Offset in what goes to the peer.
     to: u64,
-    /// For the inbox: what has to have come, a number of pieces of a peer.
-    needs: Option<(u32, u32)>,
+    /// For the inbox: what it waits for.
+    needs: Option<Need>,
 }
 
 /// A peer: what goes to it, and what comes from it, in each round.
@@ -119,6 +143,9 @@ pub struct AllToAll {
     stride: u64,
     /// Those at the other ends of the connections, in the same order.
     peers: Vec<Peer>,
+    /// What it adds in a round, and the first of these that may not be done.
+    adds: Vec<Add>,
+    first_add: usize,
     rounds: u64,
     began: Time,
     /// Elements of the message that is being made.
@@ -150,6 +177,11 @@ impl AllToAll {
         self.stats
     }
 
+    /// How often it has rung for what it has sent.
+    pub fn rings(&self) -> u64 {
+        self.mesh.rings()
+    }
+
     /// Starts a round with what the outbox holds. Nothing is sent before the next step.
     ///
     /// # Errors
@@ -162,6 +194,8 @@ impl AllToAll {
         self.rounds += 1;
         self.began = now;
         self.peers.iter_mut().for_each(|p| p.sent = 0);
+        self.adds.iter_mut().for_each(|a| a.next = 0);
+        self.first_add = 0;
         Ok(())
     }
 
@@ -184,25 +218,39 @@ impl AllToAll {
             }
         }
         self.post_taken(t)?;
-        for peer in 0..self.peers.len() {
-            self.send(t, now, peer)?;
+        self.send_all(t, now)?;
+        let added = self.add_one(t)?;
+        if added {
+            self.send_all(t, now)?;
         }
         if self.is_complete() {
             self.stats.rounds = self.rounds;
             return Ok(Progress::Complete);
         }
         let until = self.check_deadlines(now)?;
-        match self.mesh.has_more() {
+        let after = Span::from_ps(self.config.hop_deadline.as_ps() / 2);
+        let probe = self.mesh.probe(t, (now, self.began), after)?;
+        let until = probe.map_or(until, |probe| probe.min(until));
+        match added || self.mesh.has_more() {
             true => Ok(Progress::Again),
             false => Ok(Progress::Wait { on: WaitSet::cq(self.mesh.cq), until }),
         }
     }
 
-    /// Everything has come and has gone, and no work request names the memory any more.
+    fn send_all<T: Transport>(&mut self, t: &mut T, now: Time) -> Result<(), AggregateError> {
+        for peer in 0..self.peers.len() {
+            self.send(t, now, peer)?;
+        }
+        Ok(())
+    }
+
+    /// Everything has come and has gone, all is added, and no work request names the memory any
+    /// more.
     fn is_complete(&self) -> bool {
         let round = self.rounds;
         let all_sent = |p: &Peer| round == 0 || p.sent == p.out.len();
-        self.peers.iter().all(|p| p.missing(round) == 0 && all_sent(p)) && self.mesh.is_idle()
+        let all = self.peers.iter().all(|p| p.missing(round) == 0 && all_sent(p));
+        all && (round == 0 || self.has_added()) && self.mesh.is_idle()
     }
 
     /// Sends what may go to a peer, and rings.
@@ -249,10 +297,11 @@ impl AllToAll {
 
     /// Whether all that a piece is made of has come.
     fn is_here(&self, out: &Out) -> bool {
-        out.needs.is_none_or(|(peer, count)| {
-            let p = &self.peers[peer as usize];
-            p.arrived >= (self.rounds - 1) * p.lens.len() as u64 + u64::from(count)
-        })
+        match out.needs {
+            None => true,
+            Some(Need::Pieces(peer, count)) => self.peers[peer as usize].has(self.rounds, count),
+            Some(Need::Addition(n)) => self.adds[n as usize].is_done(),
+        }
     }
 
     /// Sends what was gathered.
@@ -294,27 +343,37 @@ impl AllToAll {
 
     /// The next deadline, if none has passed.
     fn check_deadlines(&self, now: Time) -> Result<Time, AggregateError> {
-        let first = self.began + self.config.hop_deadline;
-        let last = self.began + self.config.hop_deadline * u64::from(self.hops);
-        let late = |at: &usize| self.peers[*at].missing(self.rounds) > 0;
-        let error = |at: usize| {
-            let (rank, chunk) = (self.mesh.channels[at].peer, self.peers[at].next_piece());
-            AggregateError::Late { rank, chunk, round: self.rounds - 1 }
-        };
+        let hop = self.config.hop_deadline;
+        let last = self.began + hop * (u64::from(self.hops) + 1);
         let all = 0..self.peers.len();
-        // A relay gives up before those that wait for what it would pass on, and names the cause.
-        if let Some(at) = all.clone().filter(|at| self.peers[*at].passed_on).find(late) {
-            return if now < first { Ok(first) } else { Err(error(at)) };
+        let late = all.filter(|at| self.peers[*at].missing(self.rounds) > 0);
+        let late = late.map(|at| (self.began + hop * self.patience(at), at)).min();
+        // Its host gives no sign, whatever else is missing.
+        let silent = self.mesh.silent(|_| true);
+        let silent = silent.map(|(since, at)| ((since + hop).min(last), at));
+        let first = [silent, late].into_iter().flatten().min_by_key(|(until, _)| *until);
+        // With nobody to wait for it is the adding here that is late.
+        let (until, at) = first.map_or((last, None), |(until, at)| (until, Some(at)));
+        if now < until {
+            return Ok(until);
         }
-        if now < last {
-            return Ok(last);
-        }
-        let open = |at: &usize| {
-            let p = &self.peers[*at];
-            p.sent < p.out.len() || self.mesh.channels[*at].outstanding > 0
+        let (rank, chunk) = match at {
+            Some(at) => (self.mesh.channels[at].peer, self.peers[at].next_piece()),
+            None => (self.mesh.rank, self.first_add as u32),
         };
-        let at = all.clone().find(late).or_else(|| all.clone().find(open));
-        Err(error(at.expect("a round that is not complete waits for somebody")))
+        Err(AggregateError::Late { rank, chunk, round: self.rounds - 1 })
+    }
+
+    /// Hops for which a peer is waited for. A relay gives up before those that wait for what it
+    /// would pass on, and names the cause. But a peer that has sent nothing in a later round may
+    /// still be in the one before, and wait there for somebody itself: one hop more for it, and for
+    /// those that wait for what it would have sent to a relay.
+    fn patience(&self, at: usize) -> u64 {
+        let (p, later) = (&self.peers[at], self.rounds > 1);
+        match p.passed_on {
+            true => 1 + u64::from(later && !p.has_begun(self.rounds)),
+            false => u64::from(self.hops) + u64::from(later),
+        }
     }
 
     /// Destroys the objects. Peers that still send get errors.
@@ -341,6 +400,16 @@ impl Peer {
     /// Pieces of the first `rounds` rounds that have not come.
     fn missing(&self, rounds: u64) -> u64 {
         (rounds * self.lens.len() as u64).saturating_sub(self.arrived)
+    }
+
+    /// Whether so many pieces of the last of so many rounds have come.
+    fn has(&self, rounds: u64, count: u32) -> bool {
+        self.arrived >= (rounds - 1) * self.lens.len() as u64 + u64::from(count)
+    }
+
+    /// Whether something of the `rounds`th round has come from it.
+    fn has_begun(&self, rounds: u64) -> bool {
+        self.arrived > (rounds - 1) * self.lens.len() as u64
     }
 
     /// Number of the piece that is due, in its round.

@@ -2,9 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::schedule::{Origin, Stream};
+use super::add::{Add, Term};
+use super::schedule::{Origin, Stream, Written};
+use super::sums::{Addition, Operand};
 use super::{
-    AggregateError, AllToAll, AllToAllConfig, AllToAllStats, Out, Peer, Progress, Schedule,
+    AggregateError, AllToAll, AllToAllConfig, AllToAllStats, Need, Out, Peer, Progress, Schedule,
 };
 use crate::policy::aggregate::{ConfigError, MAX_CHUNKS};
 use crate::policy::mesh::{Class, End, Mesh, Shared};
@@ -12,7 +14,7 @@ use crate::transport::Control;
 use crate::units::Time;
 
 /// What a member has to know of a peer before there is a connection.
-struct Need<'a> {
+struct Wanted<'a> {
     member: u32,
     out: &'a Stream,
     /// What comes from there.
@@ -39,7 +41,7 @@ impl AllToAll {
         // A peer may be a round ahead, and has a last word.
         let receives: u64 = needs.iter().map(|n| 2 * pieces(n.back) + 1).sum();
         let receives = u32::try_from(receives.max(1)).unwrap_or(u32::MAX);
-        let sends = |n: &Need<'_>| u64::from(Class::Both.depths(depth(&config, n.out)).0);
+        let sends = |n: &Wanted<'_>| u64::from(Class::Both.depths(depth(&config, n.out)).0);
         let entries = u64::from(receives).saturating_add(needs.iter().map(sends).sum());
         let (outbox_bytes, inbox_bytes) = (schedule.outbox_bytes(me), schedule.inbox_bytes(me));
         let inboxes = outbox_bytes.next_multiple_of(64);
@@ -62,8 +64,9 @@ impl AllToAll {
             mesh.add(t, &End { member, class, depth, sges: config.gather, offset })?;
         }
         let mut peers: Vec<Peer> = needs.iter().map(|need| peer(schedule, &needs, need)).collect();
-        let relayed = peers.iter().flat_map(|p| &p.out).filter_map(|out| out.needs);
-        let relayed: Vec<u32> = relayed.map(|(from, _)| from).collect();
+        let adds = adds(&needs, &schedule.additions[me as usize]);
+        let relayed: Vec<u32> =
+            peers.iter().flat_map(|p| &p.out).flat_map(|o| by(o, &adds)).collect();
         relayed.into_iter().for_each(|from| peers[from as usize].passed_on = true);
         let mut member = Self {
             mesh,
@@ -74,6 +77,8 @@ impl AllToAll {
             inboxes,
             stride,
             peers,
+            adds,
+            first_add: 0,
             rounds: 0,
             began: Time::ZERO,
             sges: Vec::with_capacity(config.gather as usize),
@@ -94,8 +99,21 @@ impl AllToAll {
     }
 }
 
+/// Peers that have to write something before it can go on.
+fn by(out: &Out, adds: &[Add]) -> Vec<u32> {
+    match out.needs {
+        None => Vec::new(),
+        Some(Need::Pieces(peer, _)) => [peer].to_vec(),
+        Some(Need::Addition(n)) => {
+            let add = &adds[n as usize];
+            let terms = add.from.iter().chain([&add.to]);
+            terms.filter_map(|t| t.needs).map(|(peer, _)| peer).collect()
+        }
+    }
+}
+
 /// What goes to a peer and comes from it, before the first round.
-fn peer(schedule: &Schedule, needs: &[Need<'_>], need: &Need<'_>) -> Peer {
+fn peer(schedule: &Schedule, needs: &[Wanted<'_>], need: &Wanted<'_>) -> Peer {
     Peer {
         passed_on: false,
         out: outs(needs, need.out),
@@ -107,12 +125,35 @@ fn peer(schedule: &Schedule, needs: &[Need<'_>], need: &Need<'_>) -> Peer {
 }
 
 /// The peers of a member: first those that come after it, so that not all begin with the same.
-fn needs(schedule: &Schedule, me: u32) -> Vec<Need<'_>> {
-    let need = |(member, out)| Need { member, out, back: &schedule.streams[&(member, me)] };
+fn needs(schedule: &Schedule, me: u32) -> Vec<Wanted<'_>> {
+    let need = |(member, out)| Wanted { member, out, back: &schedule.streams[&(member, me)] };
     let mut needs: Vec<_> = schedule.streams_of(me).map(need).collect();
     let after = needs.iter().position(|n| n.member > me).unwrap_or(0);
     needs.rotate_left(after);
     needs
+}
+
+/// Where some bytes are in the inbox, and which peer has written them.
+fn found(peers: &[Wanted<'_>], w: Written) -> (u64, u32) {
+    let peer = peers.iter().position(|n| n.member == w.from);
+    let peer = peer.expect("who writes to a relay is its peer");
+    (peers[peer].back.base + w.offset, peer as u32)
+}
+
+/// What a member adds, resolved for it.
+fn adds(peers: &[Wanted<'_>], additions: &[Addition]) -> Vec<Add> {
+    let at = |w: Written| {
+        let (at, peer) = found(peers, w);
+        Term { at, needs: Some((peer, w.after)) }
+    };
+    let add = |a: &Addition| {
+        let from = a.from.iter().map(|operand| match *operand {
+            Operand::Outbox(at) => Term { at, needs: None },
+            Operand::Inbox(w) => at(w),
+        });
+        Add { op: a.op, len: a.len, to: at(a.to), from: from.collect(), next: 0 }
+    };
+    additions.iter().map(add).collect()
 }
 
 /// Messages outstanding on a stream.
@@ -121,15 +162,18 @@ fn depth(config: &AllToAllConfig, out: &Stream) -> u32 {
 }
 
 /// The pieces of a stream as this member sees them.
-fn outs(peers: &[Need<'_>], out: &Stream) -> Vec<Out> {
+fn outs(peers: &[Wanted<'_>], out: &Stream) -> Vec<Out> {
     let mut to = 0;
     let outs = out.pieces.iter().map(|p| {
         let (at, needs) = match p.origin {
             Origin::Outbox(at) => (at, None),
-            Origin::Inbox { from, offset, after } => {
-                let peer = peers.iter().position(|n| n.member == from);
-                let peer = peer.expect("who writes to a relay is its peer");
-                (peers[peer].back.base + offset, Some((peer as u32, after)))
+            Origin::Inbox(written) => {
+                let (at, peer) = found(peers, written);
+                (at, Some(Need::Pieces(peer, written.after)))
+            }
+            Origin::Sum { from, offset, addition } => {
+                let (at, _) = found(peers, Written { from, offset, after: 0 });
+                (at, Some(Need::Addition(addition)))
             }
         };
         let out = Out { len: p.len, at, to, needs };

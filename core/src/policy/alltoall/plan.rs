@@ -7,6 +7,7 @@ use core::fmt;
 use core::ops::Range;
 
 use crate::policy::mesh::fingerprint;
+use crate::transport::Reduce;
 
 /// By which way bytes leave a place.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -41,6 +42,24 @@ pub(super) struct Parcel {
     pub outbox: u64,
     pub bytes: u64,
     pub slices: Range<usize>,
+}
+
+/// A sum of what several members have for one: token sums that come back from their experts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Sum {
+    pub op: Reduce,
+    pub to: u32,
+    pub bytes: u64,
+    pub parts: Range<usize>,
+}
+
+/// What one member has for a sum.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Who.
+    pub from: u32,
+    /// Where it begins in the outbox of `from`.
+    pub outbox: u64,
 }
 
 /// Messages and their payload, if none is cut and none is put together with others. Sums of
@@ -93,6 +112,11 @@ pub enum ExchangeError {
         /// Of whom.
         from: u32,
     },
+    /// A length beside sums, or of one, that is no multiple of 8: elements would lie at odd places.
+    Misaligned {
+        /// Its bytes.
+        bytes: u64,
+    },
 }
 
 impl fmt::Display for ExchangeError {
@@ -109,6 +133,9 @@ impl fmt::Display for ExchangeError {
             }
             Self::Empty { from } => {
                 write!(f, "member {from} has a parcel of 0 B: leave it out")
+            }
+            Self::Misaligned { bytes } => {
+                write!(f, "{bytes} B in an exchange with sums: take multiples of 8 B")
             }
         }
     }
@@ -127,6 +154,8 @@ pub struct Exchange {
     places: Vec<Vec<u32>>,
     parcels: Vec<Parcel>,
     slices: Vec<Slice>,
+    sums: Vec<Sum>,
+    parts: Vec<Part>,
     /// Bytes of each member's outbox.
     outbox: Vec<u64>,
 }
@@ -148,7 +177,8 @@ impl Exchange {
         let mut places = vec![vec![]; names.len()];
         (0..).zip(&place_of).for_each(|(m, p)| places[*p as usize].push(m));
         let outbox = vec![0; place_of.len()];
-        Ok(Self { route, place_of, places, parcels: vec![], slices: vec![], outbox })
+        let (parcels, slices, sums, parts) = (vec![], vec![], vec![], vec![]);
+        Ok(Self { route, place_of, places, parcels, slices, sums, parts, outbox })
     }
 
     /// AllToAll: `counts[s * members + d]` bytes of member `s` for member `d`. What a member has
@@ -209,6 +239,9 @@ impl Exchange {
         if bytes == 0 {
             return Err(ExchangeError::Empty { from });
         }
+        if !self.sums.is_empty() && !bytes.is_multiple_of(8) {
+            return Err(ExchangeError::Misaligned { bytes });
+        }
         let at = self.outbox[from as usize];
         let others = to.iter().filter(|to| **to != from);
         let mut others: Vec<_> = others.map(|&to| (self.place_of[to as usize], to)).collect();
@@ -219,6 +252,52 @@ impl Exchange {
             self.push(from, near[0].0, (at, bytes), &slices);
         }
         self.outbox[from as usize] = at + bytes;
+        Ok(())
+    }
+
+    /// Adds a sum: each of `from` has `bytes` bytes of elements of `op`, and member `to` is to have
+    /// their sum, as a token's from its experts. By [`Route::TwoHop`] what several members of a
+    /// place have is added there, by the relay of `to`, and crosses once; what is left is added by
+    /// `to`. A member that is listed twice counts once: it adds what it has by itself. The outbox
+    /// of each of `from` has its part behind what earlier calls have put there. A part that `to`
+    /// has itself does not move, and is in the sum; if nobody else has one there is no sum
+    /// ([`Schedule::sums`](super::Schedule::sums)).
+    ///
+    /// In which order the parts of a sum are added depends on the exchange alone, so floats have
+    /// the same bits in every run and on every back end; by the two routes they may differ.
+    ///
+    /// # Errors
+    /// A member that is none, a sum of no bytes, or lengths, here or earlier, that are no multiples
+    /// of 8.
+    pub fn sum(
+        &mut self,
+        op: Reduce,
+        to: u32,
+        from: &[u32],
+        bytes: u64,
+    ) -> Result<(), ExchangeError> {
+        let members = self.members();
+        let stranger = from.iter().chain([&to]).find(|m| **m >= members);
+        if let Some(&member) = stranger {
+            return Err(ExchangeError::NoMember { member, members });
+        }
+        if bytes == 0 {
+            return Err(ExchangeError::Empty { from: to });
+        }
+        let lengths = self.parcels.iter().map(|p| p.bytes);
+        let lengths = lengths.chain(self.slices.iter().map(|s| s.bytes)).chain([bytes]);
+        let first = self.sums.is_empty();
+        if let Some(bytes) = lengths.filter(|b| first || *b == bytes).find(|b| !b.is_multiple_of(8))
+        {
+            return Err(ExchangeError::Misaligned { bytes });
+        }
+        let members: BTreeSet<u32> = from.iter().copied().collect();
+        let begin = self.parts.len();
+        for from in members {
+            self.parts.push(Part { from, outbox: self.outbox[from as usize] });
+            self.outbox[from as usize] += bytes;
+        }
+        self.sums.push(Sum { op, to, bytes, parts: begin..self.parts.len() });
         Ok(())
     }
 
@@ -265,6 +344,19 @@ impl Exchange {
         &self.parcels
     }
 
+    pub(super) fn sums(&self) -> &[Sum] {
+        &self.sums
+    }
+
+    pub(super) fn parts(&self, sum: &Sum) -> &[Part] {
+        &self.parts[sum.parts.clone()]
+    }
+
+    /// The number of a member's place.
+    pub(super) fn place(&self, member: u32) -> u32 {
+        self.place_of[member as usize]
+    }
+
     pub(super) fn slices(&self, parcel: &Parcel) -> &[Slice] {
         &self.slices[parcel.slices.clone()]
     }
@@ -291,14 +383,39 @@ impl Exchange {
     pub fn traffic(&self) -> Traffic {
         let mut all = Traffic::default();
         self.parcels.iter().for_each(|p| all += self.traffic_of_parcel(p));
+        self.sums.iter().for_each(|s| all += self.traffic_of_sum(s));
         all
     }
 
-    /// Those of what one member has for others, on all hops.
+    /// Those of what one member has for others, and of the sums that it is to have, on all hops.
     pub fn traffic_of(&self, member: u32) -> Traffic {
         let mut all = Traffic::default();
         let its = self.parcels.iter().filter(|p| p.from == member);
         its.for_each(|p| all += self.traffic_of_parcel(p));
+        let its = self.sums.iter().filter(|s| s.to == member);
+        its.for_each(|s| all += self.traffic_of_sum(s));
+        all
+    }
+
+    fn traffic_of_sum(&self, s: &Sum) -> Traffic {
+        let mut all = Traffic::default();
+        let parts = self.parts(s);
+        let mut crossed = BTreeSet::new();
+        for part in parts.iter().filter(|p| p.from != s.to) {
+            let place = self.place(part.from);
+            let relay = self.relay(s.to, place);
+            let inside = place == self.place(s.to) || relay.is_some_and(|r| r != part.from);
+            let across = match relay {
+                Some(_) => crossed.insert(place),
+                None => place != self.place(s.to),
+            };
+            all += Traffic {
+                between: across.into(),
+                between_bytes: if across { s.bytes } else { 0 },
+                inside: inside.into(),
+                inside_bytes: if inside { s.bytes } else { 0 },
+            };
+        }
         all
     }
 
@@ -327,8 +444,10 @@ impl Exchange {
         let parcels =
             self.parcels.iter().flat_map(|p| [p.from.into(), p.place.into(), p.outbox, p.bytes]);
         let slices = self.slices.iter().flat_map(|s| [s.to.into(), s.offset, s.bytes]);
+        let sums = self.sums.iter().flat_map(|s| [s.op as u64, s.to.into(), s.bytes]);
+        let parts = self.parts.iter().flat_map(|p| [p.from.into(), p.outbox]);
         let route = core::iter::once(self.route as u64);
-        fingerprint(route.chain(places).chain(parcels).chain(slices))
+        fingerprint(route.chain(places).chain(parcels).chain(slices).chain(sums).chain(parts))
     }
 }
 

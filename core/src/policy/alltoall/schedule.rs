@@ -5,15 +5,26 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::plan::{Exchange, Parcel};
+use super::sums::{Addition, Total};
 
 /// Where the bytes of a piece are before they go.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
     /// In the outbox, from this byte on.
     Outbox(u64),
-    /// In the inbox of the one that passes them on: from this byte of what `from` wrote there on,
-    /// once `from` has written so many pieces.
-    Inbox { from: u32, offset: u64, after: u32 },
+    /// In the inbox of the one that passes them on.
+    Inbox(Written),
+    /// There too, where a sum is made of them: once this addition of the member is done.
+    Sum { from: u32, offset: u64, addition: u32 },
+}
+
+/// Bytes in an inbox: from this byte of what `from` wrote there on, once `from` has written so many
+/// pieces.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Written {
+    pub from: u32,
+    pub offset: u64,
+    pub after: u32,
 }
 
 /// Some bytes that are written at once.
@@ -33,7 +44,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    fn add(&mut self, bytes: u64, chunk: u32, origin: impl Fn(u64) -> Origin) {
+    pub fn add(&mut self, bytes: u64, chunk: u32, origin: impl Fn(u64) -> Origin) {
         let mut done = 0;
         while done < bytes {
             let len = (bytes - done).min(chunk.into()) as u32;
@@ -76,6 +87,9 @@ pub struct Schedule {
     outbox: Vec<u64>,
     inbox: Vec<u64>,
     arrivals: Vec<Vec<Arrival>>,
+    /// What each member adds.
+    pub(super) additions: Vec<Vec<Addition>>,
+    sums: Vec<Vec<Total>>,
     /// Hops of the longest way.
     hops: u32,
     pub(super) chunk: u32,
@@ -92,7 +106,13 @@ impl Schedule {
     /// When `chunk` is 0.
     pub fn new(exchange: &Exchange, chunk: u32) -> Self {
         assert!(chunk > 0, "a piece has bytes");
-        let mut of = Layout { exchange, chunk, streams: BTreeMap::new(), kept: vec![] };
+        // Elements are not cut.
+        let sums = !exchange.sums().is_empty();
+        let chunk = if sums { (chunk / 8 * 8).max(8) } else { chunk };
+        let members = exchange.members() as usize;
+        let (additions, totals) = (vec![vec![]; members], vec![vec![]; members]);
+        let streams = BTreeMap::new();
+        let mut of = Layout { exchange, chunk, streams, kept: vec![], additions, totals };
         let mut relayed = vec![];
         for parcel in exchange.parcels() {
             match exchange.relay(parcel.from, parcel.place) {
@@ -105,11 +125,13 @@ impl Schedule {
         relayed.sort_by_key(|(relay, _, p)| (*relay, exchange.distance(p.from, *relay)));
         let passed =
             |(relay, _, p): &(u32, _, &Parcel)| exchange.slices(p).iter().any(|s| s.to != *relay);
-        let hops = if relayed.iter().any(passed) { 2 } else { 1 };
+        let passed = relayed.iter().any(passed);
         for (relay, start, parcel) in relayed {
             of.second_hop(parcel, relay, start);
         }
-        let Layout { mut streams, kept, .. } = of;
+        let brought = of.lay_sums();
+        let hops = if passed || brought { 2 } else { 1 };
+        let Layout { mut streams, kept, additions, mut totals, .. } = of;
         // Each stream has one against it: its first message says that a round has begun there.
         let lone: Vec<_> = streams.keys().map(|(a, b)| (*b, *a)).collect();
         lone.into_iter().for_each(|key| {
@@ -129,9 +151,15 @@ impl Schedule {
             let Kept { member, from, outbox, bytes, .. } = k;
             arrivals[member as usize].push(Arrival { from, outbox, inbox, bytes });
         }
+        for (member, total) in
+            (0..).zip(&mut totals).flat_map(|(m, t)| t.iter_mut().map(move |t| (m, t)))
+        {
+            total.inbox += streams[&(total.by, member)].base;
+        }
         let outbox = (0..exchange.members()).map(|m| exchange.outbox_bytes(m)).collect();
         let fingerprint = exchange.fingerprint() ^ u64::from(chunk) << 32;
-        Self { streams, outbox, inbox, arrivals, hops, chunk, fingerprint }
+        let sums = totals;
+        Self { streams, outbox, inbox, arrivals, additions, sums, hops, chunk, fingerprint }
     }
 
     /// Members, numbered from 0.
@@ -155,6 +183,12 @@ impl Schedule {
         &self.arrivals[member as usize]
     }
 
+    /// Sums that a member is to have, and where they are in its inbox, in the order of the calls of
+    /// [`Exchange::sum`].
+    pub fn sums(&self, member: u32) -> &[Total] {
+        &self.sums[member as usize]
+    }
+
     /// Hops of the longest way: 1 or 2.
     pub const fn hops(&self) -> u32 {
         self.hops
@@ -174,11 +208,13 @@ impl Schedule {
 }
 
 /// A schedule in the making.
-struct Layout<'a> {
-    exchange: &'a Exchange,
-    chunk: u32,
-    streams: BTreeMap<(u32, u32), Stream>,
+pub(super) struct Layout<'a> {
+    pub exchange: &'a Exchange,
+    pub chunk: u32,
+    pub streams: BTreeMap<(u32, u32), Stream>,
     kept: Vec<Kept>,
+    pub additions: Vec<Vec<Addition>>,
+    pub totals: Vec<Vec<Total>>,
 }
 
 impl Layout<'_> {
@@ -218,7 +254,7 @@ impl Layout<'_> {
                 let len = (s.bytes - done).min(chunk.into());
                 let pieces = (s.offset + done + len).div_ceil(chunk.into()) as u32;
                 let offset = start + s.offset + done;
-                Origin::Inbox { from: p.from, offset, after: first + pieces }
+                Origin::Inbox(Written { from: p.from, offset, after: first + pieces })
             });
             let (outbox, from) = (p.outbox + s.offset, p.from);
             self.kept.push(Kept { member: s.to, by: relay, at, from, outbox, bytes: s.bytes });

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::transport::{Completion, QpCaps, QpId, SendWr, Transport};
+use crate::transport::{Completion, QpCaps, QpId, SendOp, SendWr, StageError, Transport};
 use crate::units::Time;
 
 use super::{
@@ -191,7 +191,9 @@ impl Lanes {
         lane.pacer.iter().chain(peer).map(ready).max().unwrap_or(now)
     }
 
-    /// Stages a message on a queue pair of its stripe, and rings when it is time.
+    /// Stages a message on a queue pair of its stripe, and rings when it is time. One that has to
+    /// wait for its pace rings for what its lane holds: else a batch would go at once what the pace
+    /// has spread, and no more than its burst may.
     ///
     /// # Errors
     /// See [`LaneError`]. `Paced` and `Full` are back-pressure.
@@ -208,6 +210,7 @@ impl Lanes {
         let bytes = wr.data.len();
         let until = self.ready(now, to, bytes);
         if until > now {
+            self.ring_lane(t, to.lane).map_err(LaneError::Ring)?;
             return Err(LaneError::Paced { until });
         }
         let Some(place) = self.choose(to, stripe.clone(), wr) else {
@@ -314,6 +317,53 @@ impl Lanes {
             let flushed = m.sender.flush(t);
             m.follow();
             flushed.map_err(|error| LaneRingError { qp: m.sender.qp(), error })?;
+        }
+        Ok(())
+    }
+
+    /// Rings for everything that a lane holds.
+    #[cold]
+    fn ring_lane(&mut self, t: &mut impl Transport, lane: u32) -> Result<(), LaneRingError> {
+        for i in &self.holding {
+            let m = &mut self.members[*i as usize];
+            if m.lane == lane && m.sender.held() > 0 {
+                let flushed = m.sender.flush(t);
+                m.follow();
+                flushed.map_err(|error| LaneRingError { qp: m.sender.qp(), error })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that completions tell of everything that a lane has outstanding, as at the end of
+    /// its messages: [`Sender::confirm`] on each of its queue pairs. Without it a lane that signals
+    /// now and then may never hear of the last messages of a queue pair. No pace holds it up.
+    ///
+    /// # Errors
+    /// [`LaneError::NoSuchLane`]; [`LaneError::Push`] names the queue pair. `Full`: call again when
+    /// completions were handed over. Those that were served before an error need no other call, and
+    /// get none.
+    pub fn confirm(
+        &mut self,
+        t: &mut impl Transport,
+        now: Time,
+        lane: u32,
+        op: SendOp,
+    ) -> Result<(), LaneError> {
+        if lane as usize >= self.lanes.len() {
+            return Err(LaneError::NoSuchLane { got: lane, lanes: self.lanes.len() as u32 });
+        }
+        for m in self.members.iter_mut().filter(|m| m.lane == lane) {
+            let confirmed = m.sender.confirm(t, now, op);
+            if matches!(confirmed, Ok(true) | Err(PushError::Ring { staged: true, .. })) {
+                m.staged(0);
+            }
+            m.follow();
+            match confirmed {
+                Ok(_) => {}
+                Err(PushError::Refused(StageError::SqFull)) => return Err(LaneError::Full),
+                Err(error) => return Err(LaneError::Push { qp: m.sender.qp(), error }),
+            }
         }
         Ok(())
     }

@@ -311,6 +311,29 @@ fn both_paces_hold_a_message_back_and_nothing_else() {
     assert_eq!(r.push(to(0, 1, 0), 4, 100), Ok(1));
 }
 
+/// A batch of four at a pace that lets two go at once: never more than two are rung at a time.
+#[test]
+fn a_batch_does_not_gather_what_the_pace_has_spread() {
+    let batch = BatchConfig { max_wrs: 4, max_delay: Span::MAX, ..BatchConfig::default() };
+    let sender = SenderConfig { batch, ..at_once(8) };
+    let pace = Some(PaceConfig::of(BitRate::gbps(8), Bytes(200)));
+    let mut r = Rig::new(&set(&[LaneConfig { pace, sender, ..lane(1, Spread::Ordered) }]), 0);
+    let mut push = |ns, id| {
+        r.now = Time::ZERO + Span::from_ns(ns);
+        let wr = SendWr {
+            wr_id: id,
+            op: SendOp::Send,
+            data: Data::Inline(&[0; 100]),
+            flags: SendFlags::empty(),
+            dest: None,
+        };
+        let sent = r.lanes.push(&mut r.t, r.now, to(0, 0, 0), &wr, Cue::More).is_ok();
+        (sent, r.lanes.stats(0).rings)
+    };
+    assert_eq!([push(0, 0), push(0, 1), push(0, 2)], [(true, 0), (true, 0), (false, 1)]);
+    assert_eq!([push(100, 2), push(100, 3), push(200, 3)], [(true, 1), (false, 2), (true, 2)]);
+}
+
 #[test]
 fn another_pace_keeps_what_is_owed_and_a_new_one_begins_full() {
     let byte_per_ns = |burst| PaceConfig::of(BitRate::gbps(8), Bytes(burst));
@@ -398,6 +421,8 @@ impl Lists {
             }
             Err(LaneError::Paced { until }) => {
                 prop_assert!(until == ready && until > r.now);
+                let stripes = (0..2).flat_map(|peer| r.lanes.stripe(to.lane, peer));
+                prop_assert!(stripes.map(|s| s.held()).sum::<u32>() == 0, "waits in a batch");
             }
             Err(LaneError::Push { qp, error: PushError::Ring { error, staged, .. } }) => {
                 if staged {

@@ -68,21 +68,16 @@ impl Class {
         }
     }
 
-    /// Whether chunks leave by it.
-    pub const fn sends(self) -> bool {
-        matches!(self, Self::ToParent | Self::ToSink | Self::Both)
-    }
-
     /// Whether what comes takes receives of the shared queue.
     pub const fn shares_receives(self) -> bool {
         matches!(self, Self::FromChild | Self::Both)
     }
 
     /// Depths of the send and the receive queue with so many chunks under way. Each end may have
-    /// a last word beside them.
+    /// a last word beside them, and a probe.
     pub const fn depths(self, chunks: u32) -> (u32, u32) {
         match self {
-            Self::FromSource => (1, chunks + 1),
+            Self::FromSource => (2, chunks + 1),
             Self::FromChild | Self::ToParent | Self::ToSink | Self::Both => (chunks + 2, 1),
         }
     }
@@ -102,6 +97,9 @@ pub(in crate::policy) struct Channel {
     pub depth: u32,
     /// Work requests that have not completed.
     pub outstanding: u32,
+    /// When the peer was heard last, by a message or a confirmation, or the first of those was
+    /// pushed.
+    pub since: Time,
     /// Receives for sums that have to be posted again.
     pub taken: u32,
 }
@@ -125,6 +123,9 @@ impl Channel {
         wr: &SendWr<'_>,
     ) -> Result<(), AggregateError> {
         self.batcher.push(t, now, wr, Cue::More)?;
+        if self.outstanding == 0 {
+            self.since = now;
+        }
         self.outstanding += 1;
         Ok(())
     }
@@ -177,6 +178,20 @@ const fn card_key(base: u64, class: Class, peer: u32) -> u64 {
 /// The key under which a rank tells `peer` that it takes messages.
 const fn ready_key(base: u64, peer: u32) -> u64 {
     base + (4 << 32) + peer as u64
+}
+
+/// What members that go on tell each other of the round that is next.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(in crate::policy) enum Word {
+    /// The lowest that is known below.
+    Asked = 6,
+    /// The lowest of all.
+    Agreed = 7,
+}
+
+/// The key under which a rank tells `peer` a number.
+pub(super) const fn word_key(base: u64, word: Word, peer: u32) -> u64 {
+    base + ((word as u64) << 32) + peer as u64
 }
 
 /// Publishes this end.
@@ -258,8 +273,11 @@ mod tests {
         let mut keys = std::vec![ready_key(5 << 40, 1), ready_key(5 << 40, u32::MAX)];
         for class in [ToParent, FromChild, ToSink, FromSource, Both] {
             assert_eq!(class.opposite().opposite(), class);
-            assert_eq!(class.sends() == class.opposite().sends(), class == Both);
+            assert_eq!(class == class.opposite(), class == Both);
             keys.extend([0, u32::MAX].map(|peer| card_key(5 << 40, class, peer)));
+        }
+        for word in [Word::Asked, Word::Agreed] {
+            keys.extend([0, u32::MAX].map(|peer| word_key(5 << 40, word, peer)));
         }
         let n = keys.len();
         keys.sort_unstable();

@@ -8,7 +8,7 @@ pub(super) mod player;
 mod rig;
 mod tag;
 
-pub(super) use channel::{Class, Wiring};
+pub(super) use channel::{Class, Wiring, Word};
 pub(super) use tag::{Tag, read_id, read_of};
 
 use alloc::vec;
@@ -20,10 +20,10 @@ use crate::transport::{
     Completion, Completions, Contents, Control, CqId, Data, DestroyError, Mr, PdId, QpId, QpInit,
     QpSize, RecvQueue, RecvWr, Remote, Ring, SendOp, SendWr, SrqId, Transport, WaitSet,
 };
-use crate::units::Time;
+use crate::units::{Span, Time};
 use crate::verbs::{QpType, SendFlags};
 
-use channel::{Channel, RIGHTS, announce, is_ready, link, publish};
+use channel::{Channel, RIGHTS, announce, is_ready, link, publish, word_key};
 use tag::Kind;
 
 /// Completions taken by one poll. Higher: fewer calls; a burst is handled later.
@@ -100,6 +100,8 @@ pub(super) struct Mesh {
     peers: Vec<u32>,
     opening: Opening,
     opened: Time,
+    /// When completions were taken last.
+    polled_at: Time,
     polled: Completions,
     failed: Option<AggregateError>,
 }
@@ -130,6 +132,7 @@ impl Mesh {
             peers,
             opening: Opening::Linking(0),
             opened: t.now(),
+            polled_at: t.now(),
             polled: Completions::with_capacity(POLL_BATCH),
             failed: None,
         })
@@ -156,6 +159,7 @@ impl Mesh {
             remote: Remote::default(),
             depth: end.depth,
             outstanding: 0,
+            since: Time::ZERO,
             taken: 0,
         };
         let memory = Remote { addr: self.mr.addr + end.offset, rkey: self.mr.rkey };
@@ -170,7 +174,12 @@ impl Mesh {
     /// Connects to the peers as they appear.
     pub fn connect<T: Control>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
         self.check()?;
-        self.go_on(t).inspect_err(|e| self.failed = Some(*e))
+        self.go_on(t).inspect_err(|e| self.end(*e))
+    }
+
+    /// An error of the set-up ends it: nobody is there to be told.
+    pub const fn end(&mut self, why: AggregateError) {
+        self.failed = Some(why);
     }
 
     fn go_on<T: Control>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
@@ -198,7 +207,8 @@ impl Mesh {
         Ok(Progress::Complete)
     }
 
-    fn wait_for<T: Transport>(&self, t: &T, rank: u32) -> Result<Progress, AggregateError> {
+    /// Waits for what a rank has to publish, up to the deadline of the set-up.
+    pub fn wait_for<T: Transport>(&self, t: &T, rank: u32) -> Result<Progress, AggregateError> {
         let until = self.opened + self.wiring.connect_deadline;
         if t.now() >= until {
             return Err(AggregateError::NoPeer { rank });
@@ -206,14 +216,70 @@ impl Mesh {
         Ok(Progress::Wait { on: WaitSet::BOOTSTRAP, until })
     }
 
-    /// Receives of the queue pairs that have their own. Those of the shared queue are there since
-    /// it is.
+    /// Receives of the queue pairs that have their own: one for a last word, from either end, and
+    /// those for sums. Those of the shared queue are there since it is.
     fn post_first<T: Transport>(&self, t: &mut T) -> Result<(), AggregateError> {
-        for c in self.channels.iter().filter(|c| c.class == Class::FromSource) {
-            let receives = vec![self.receive_of_nothing(); c.depth as usize + 1];
+        for c in self.channels.iter().filter(|c| !c.class.shares_receives()) {
+            let (_, count) = c.class.depths(c.depth);
+            let receives = vec![self.receive_of_nothing(); count as usize];
             t.post_recv(RecvQueue::Qp(c.qp), &receives)?;
         }
         Ok(())
+    }
+
+    /// Tells a rank a number.
+    pub fn tell<T: Control>(&self, t: &mut T, rank: u32, word: Word, number: u64) {
+        t.publish_to(rank, word_key(self.wiring.key, word, rank), &number.to_be_bytes());
+    }
+
+    /// The number that a rank tells this one, if it has.
+    pub fn told<T: Control>(
+        &self,
+        t: &mut T,
+        rank: u32,
+        word: Word,
+    ) -> Result<Option<u64>, AggregateError> {
+        let mut bytes = [0; 8];
+        match t.lookup(rank, word_key(self.wiring.key, word, self.rank), &mut bytes)? {
+            None => Ok(None),
+            Some(8) => Ok(Some(u64::from_be_bytes(bytes))),
+            Some(_) => Err(AggregateError::Mismatch { rank }),
+        }
+    }
+
+    /// Sends a probe, a WRITE of no bytes, to every peer that has not been heard for `after` since
+    /// `began` and owes no confirmation; when the next one is due. It takes no receive and no
+    /// program at the other end: what it asks is whether the host is there.
+    pub fn probe<T: Transport>(
+        &mut self,
+        t: &mut T,
+        (now, began): (Time, Time),
+        after: Span,
+    ) -> Result<Option<Time>, AggregateError> {
+        let mut next: Option<Time> = None;
+        for c in self.channels.iter_mut().filter(|c| c.outstanding == 0) {
+            let due = c.since.max(began) + after;
+            if now < due {
+                next = Some(next.map_or(due, |n| n.min(due)));
+                continue;
+            }
+            if !c.has_room(t) {
+                continue;
+            }
+            let (op, data) = (SendOp::Write(c.remote), Data::Sge(&[]));
+            c.push(t, now, &SendWr { wr_id: 0, op, data, flags: SendFlags::SIGNALED, dest: None })?;
+            c.flush(t)?;
+        }
+        Ok(next)
+    }
+
+    /// The connection whose peer has been silent longest about what was sent to it, and since
+    /// when, of those that `counts`. A confirmation takes no program at the other end, so who does
+    /// not give it is gone, whatever else is missing.
+    pub fn silent(&self, counts: impl Fn(Class) -> bool) -> Option<(Time, usize)> {
+        let open = |(_, c): &(usize, &Channel)| c.outstanding > 0 && counts(c.class);
+        let open = self.channels.iter().enumerate().filter(open);
+        open.map(|(at, c)| (c.since, at)).min()
     }
 
     /// A receive for a message whose bytes, if any, go elsewhere.
@@ -237,6 +303,7 @@ impl Mesh {
     /// Takes completions; how many. [`Mesh::hear`] says what they are.
     pub fn poll<T: Transport>(&mut self, t: &mut T) -> Result<usize, AggregateError> {
         self.polled.clear();
+        self.polled_at = t.now();
         t.poll_cq(self.cq, &mut self.polled)?;
         Ok(self.polled.as_slice().len())
     }
@@ -251,17 +318,21 @@ impl Mesh {
         match self.polled.as_slice()[n] {
             Completion::Send { wr_id, qp, retired, .. } => {
                 let channel = self.channel_of(qp)?;
-                self.channels[channel].outstanding -= retired;
+                let c = &mut self.channels[channel];
+                (c.outstanding, c.since) = (c.outstanding - retired, self.polled_at);
                 Ok(Heard::Sent { wr_id })
             }
             Completion::Recv { wr_id, qp, len, imm, .. } => {
                 let channel = self.channel_of(qp)?;
+                self.channels[channel].since = self.polled_at;
                 let rank = self.channels[channel].peer;
                 let tag = imm.and_then(Tag::decode).ok_or(AggregateError::Stray { rank })?;
                 match tag.kind {
                     Kind::Chunk => Ok(Heard::Chunk { channel, wr_id, tag, len }),
                     Kind::GaveUp => {
                         let because = self.wiring.first_rank + tag.chunk;
+                        // This member lives: it is the way to who says so that does not.
+                        let because = if because == self.rank { rank } else { because };
                         Err(AggregateError::GaveUp { rank, because })
                     }
                 }
@@ -278,12 +349,18 @@ impl Mesh {
         channel.filter(|c| *c < self.channels.len()).ok_or(AggregateError::BadHandle)
     }
 
+    /// Rings for what was sent, last words apart.
+    pub fn rings(&self) -> u64 {
+        self.channels.iter().fold(0, |n: u64, c| n.saturating_add(c.batcher.stats().rings))
+    }
+
     /// Whether no work request names the region any more.
     pub fn is_idle(&self) -> bool {
         self.channels.iter().all(|c| c.outstanding == 0)
     }
 
-    /// An error ends it: tells all that wait for this member that nothing more will come. What
+    /// An error ends it: tells all at the other ends that nothing more will come, those that wait
+    /// for this member and those that do not, since they may wait for the one that is named. What
     /// cannot be told is noticed at the deadline.
     pub fn fail<T: Transport>(&mut self, t: &mut T, why: AggregateError) {
         self.failed = Some(why);
@@ -291,7 +368,7 @@ impl Mesh {
         let op = SendOp::SendImm(Tag::gave_up(because).encode());
         let (data, flags) = (Data::Sge(&[]), SendFlags::SIGNALED);
         let wr = SendWr { wr_id: 0, op, data, flags, dest: None };
-        for c in self.channels.iter_mut().filter(|c| c.class.sends()) {
+        for c in &mut self.channels {
             // Of a round that has failed nothing leaves any more.
             t.unstage(c.qp);
             c.batcher.forget();

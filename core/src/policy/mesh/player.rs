@@ -46,6 +46,8 @@ pub trait Party {
 pub enum Fault<S> {
     /// It stops for good.
     Dies(u32),
+    /// So does its host: nobody confirms what comes.
+    Vanishes(u32),
     /// It sleeps, then goes on.
     Sleeps(u32, Span),
     /// One of its queue pairs goes to ERR.
@@ -84,9 +86,14 @@ impl<P: Party> Member<P> {
 
     /// The fault of this step; what to return instead of working, if anything.
     fn misbehave<T: Control>(&mut self, t: &mut T) -> Option<Next> {
-        let sleep = |span| Some(Next::Wait { on: WaitSet::EMPTY, until: Some(t.now() + span) });
+        let now = t.now();
+        let sleep = |span| Some(Next::Wait { on: WaitSet::EMPTY, until: Some(now + span) });
         match self.fault {
             Some(Fault::Dies(at)) if self.steps > at => return sleep(NEVER),
+            Some(Fault::Vanishes(at)) if self.steps > at => {
+                self.state.iter().for_each(|p| silence(t, P::mesh(p)));
+                return sleep(NEVER);
+            }
             Some(Fault::Sleeps(at, span)) if self.steps == at => return sleep(span),
             Some(Fault::QpError(at, which)) if self.steps == at => {
                 let channels = &P::mesh(self.state.as_ref()?).channels;
@@ -134,6 +141,7 @@ impl<P: Party> Member<P> {
         }
         let next = P::step(state, t)?.next();
         if next.is_none() {
+            assert!(P::mesh(state).is_idle(), "complete, and a work request names the memory");
             let result = P::memory(state).1;
             let mut got = vec![0; result.len as usize];
             t.copy_out(result, &mut got)?;
@@ -145,9 +153,8 @@ impl<P: Party> Member<P> {
 
 impl<P: Party> Program for Member<P> {
     fn step<T: Control>(&mut self, t: &mut T) -> Next {
-        if matches!(self.fault, Some(Fault::Dies(at)) if self.steps > at)
-            && t.now() >= Time::ZERO + NEVER
-        {
+        let dead = |at| self.steps > at && t.now() >= Time::ZERO + NEVER;
+        if matches!(self.fault, Some(Fault::Dies(at) | Fault::Vanishes(at)) if dead(at)) {
             return Next::Done;
         }
         self.steps += 1;
@@ -167,6 +174,14 @@ impl<P: Party> Program for Member<P> {
                 Next::Done
             }
         }
+    }
+}
+
+/// From now on nobody confirms what comes to a member.
+pub fn silence<T: Control>(t: &mut T, mesh: &Mesh) {
+    let attr = QpAttr { state: QpState::Reset, ..Default::default() };
+    for c in &mesh.channels {
+        t.modify_qp(c.qp, &attr, QpAttrMask::STATE).expect("RESET is near from everywhere");
     }
 }
 
@@ -204,7 +219,7 @@ pub fn all_done<P: Party>(members: &[Member<P>]) {
 /// No survivor ends without a word, or later than it may.
 pub fn all_end_in_time<P: Party>(members: &[Member<P>]) {
     for (rank, m) in members.iter().enumerate() {
-        let dead = matches!(m.fault, Some(Fault::Dies(_)));
+        let dead = matches!(m.fault, Some(Fault::Dies(_) | Fault::Vanishes(_)));
         let Some((at, end)) = m.end else {
             assert!(dead, "rank {rank} ended without a word");
             continue;
@@ -233,6 +248,7 @@ pub fn any_fault<S: Copy + Debug + 'static>() -> BoxedStrategy<Fault<S>> {
     ];
     Box::new(prop_oneof![
         (0_u32..60).prop_map(Fault::Dies),
+        (0_u32..60).prop_map(Fault::Vanishes),
         (0_u32..60, 1_u64..2_000).prop_map(|(at, ms)| Fault::Sleeps(at, Span::from_ms(ms))),
         (0_u32..60, 0_usize..8).prop_map(|(at, which)| Fault::QpError(at, which)),
         (0_u32..40, forgery).prop_map(|(at, forgery)| Fault::Forges(at, forgery)),

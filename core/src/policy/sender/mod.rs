@@ -1,7 +1,8 @@
 //! A send queue that is batched, signalled selectively, and never overrun.
 
 use crate::transport::{
-    Completion, QpCaps, QpId, RingCause, RingError, Rung, SendWr, StageError, Transport, WorkQueue,
+    Completion, Data, QpCaps, QpId, RingCause, RingError, Rung, SendOp, SendWr, StageError,
+    Transport, WorkQueue,
 };
 use crate::units::Time;
 use crate::verbs::SendFlags;
@@ -157,6 +158,35 @@ impl Sender {
     /// See [`RingError`]; what was held is reported there.
     pub fn flush(&mut self, t: &mut impl Transport) -> Result<Rung, RingError> {
         self.batch.flush(t).map_err(|e| self.ring_failed(e))
+    }
+
+    /// Sees to it that completions tell of everything outstanding, as at the end of a burst: what
+    /// is held goes, and where work requests lie behind the last signalled one an empty one goes
+    /// behind them, signalled. Whether there was need of it. It is outstanding like any other: the
+    /// completion that tells of it counts it.
+    ///
+    /// `op` is best a WRITE, or a READ where the peer grants no WRITE: of no bytes they touch no
+    /// memory and take no receive. UCX flushes its endpoints in this way.
+    ///
+    /// # Errors
+    /// As of [`push`](Sender::push). `SqFull`: something signalled is outstanding; call again when
+    /// its completion was handed over.
+    pub fn confirm(
+        &mut self,
+        t: &mut impl Transport,
+        now: Time,
+        op: SendOp,
+    ) -> Result<bool, PushError> {
+        if self.window.told_of() == self.window.used() {
+            let flushed = self.flush(t);
+            return match flushed {
+                Ok(_) => Ok(false),
+                Err(error) => Err(PushError::Ring { error, rung: 0, staged: false }),
+            };
+        }
+        let (flags, data) = (SendFlags::SIGNALED, Data::Sge(&[]));
+        let wr = SendWr { wr_id: 0, op, data, flags, dest: None };
+        self.push(t, now, &wr, Cue::Urgent).map(|_| true)
     }
 
     /// Takes note of a completion that was polled at `now`. Returns how many work requests it is

@@ -303,3 +303,50 @@ proptest! {
         }
     }
 }
+
+/// After a confirmation everything is told of, with no more than one work request beside those that
+/// were pushed, and with none where the last one was signalled.
+#[test]
+fn confirmed_ones_are_all_told_of() {
+    for every in [1, 3, 4, 16] {
+        for pushes in 0..9_u32 {
+            let mut r = Rig::new(config(4, BatchMode::Fixed, every, false), NoOp::caps(32), 32);
+            for _ in 0..pushes {
+                r.push(8, Cue::More).unwrap();
+            }
+            let extra = r.s.confirm(&mut r.t, r.now, SendOp::Send).unwrap();
+            assert_eq!(extra, pushes % every != 0, "{pushes} of {every}");
+            assert_eq!((r.s.held(), r.s.window().used()), (0, pushes + u32::from(extra)));
+            assert!(!r.s.confirm(&mut r.t, r.now, SendOp::Send).unwrap());
+            r.t.complete(r.s.qp(), 99);
+            assert_eq!(r.poll(), pushes + u32::from(extra));
+        }
+    }
+}
+
+#[test]
+fn a_full_window_is_confirmed_when_there_is_room_again() {
+    let mut r = Rig::new(config(1, BatchMode::Fixed, 4, false), NoOp::caps(8), 8);
+    for _ in 0..8 {
+        r.push(8, Cue::Last).unwrap();
+    }
+    r.t.complete(r.s.qp(), 4);
+    assert_eq!(r.poll(), 4);
+    let asked = SendWr {
+        wr_id: 8,
+        op: SendOp::Send,
+        data: Data::Sge(&[]),
+        flags: SendFlags::SIGNALED,
+        dest: None,
+    };
+    r.s.push(&mut r.t, r.now, &asked, Cue::Last).unwrap();
+    for _ in 0..3 {
+        r.push(8, Cue::Last).unwrap();
+    }
+    let full = r.s.confirm(&mut r.t, r.now, SendOp::Send);
+    assert_eq!(full, Err(PushError::Refused(StageError::SqFull)));
+    r.t.complete(r.s.qp(), 5);
+    assert_eq!(r.poll(), 5);
+    assert!(r.s.confirm(&mut r.t, r.now, SendOp::Send).unwrap());
+    assert_eq!(r.s.window().used(), r.s.window().told_of());
+}

@@ -154,6 +154,19 @@ impl Ladder {
         Ok(Self { values: own, len: values.len(), at })
     }
 
+    /// All whole numbers of a range, at most [`MAX_VALUES`] of them. `None` for more, or if `start`
+    /// is not among them.
+    pub fn steps(range: core::ops::RangeInclusive<u64>, start: u64) -> Option<Self> {
+        let (first, len) = (*range.start(), range.end().checked_sub(*range.start())? + 1);
+        if len > MAX_VALUES as u64 || !range.contains(&start) {
+            return None;
+        }
+        let len = len as usize;
+        let mut values = [0; MAX_VALUES];
+        values[..len].iter_mut().zip(first..).for_each(|(value, n)| *value = n);
+        Some(Self { values, len, at: (start - first) as usize })
+    }
+
     /// `start`, whatever the range, with its halves down to `from` and its doubles up to `to`; at
     /// most 15 halves, and at most [`MAX_VALUES`] in all.
     pub fn doubling(from: u64, to: u64, start: u64) -> Self {
@@ -214,6 +227,18 @@ mod tests {
         ] {
             assert_eq!(Ladder::of(values, start), Err(error));
         }
+    }
+
+    #[test]
+    fn steps_are_all_numbers_of_a_range() {
+        let l = Ladder::steps(0..=7, 3).unwrap();
+        assert_eq!((l.values(), l.value()), (&[0, 1, 2, 3, 4, 5, 6, 7][..], 3));
+        assert!(Ladder::steps(1..=MAX_VALUES as u64, 1).is_some());
+        assert!(Ladder::steps(0..=MAX_VALUES as u64, 1).is_none(), "too many");
+        assert!(Ladder::steps(1..=31, 0).is_none() && Ladder::steps(1..=31, 32).is_none());
+        #[expect(clippy::reversed_empty_ranges, reason = "an empty range has no place")]
+        let empty = Ladder::steps(5..=4, 5);
+        assert!(empty.is_none());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 pub use config::{MAX_STEPS, MAX_WINDOWS, TunerConfig, TunerError};
 pub use histogram::Histogram;
 pub use knob::{Knob, Ladder, LadderError, MAX_VALUES, When};
-pub use observation::{Meter, Observation, Totals};
+pub use observation::{Meter, Observation};
 
 /// Why a [`Step`] was made.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -259,6 +259,17 @@ impl Tuner {
         let saw = Observation::median(&mut self.seen[..self.held]);
         self.held = 0;
         self.judge(saw)
+    }
+
+    /// A queue pair died, so nothing will be judged any more. Gives the proposal for the next one
+    /// that `saw`, with the counters and statuses that are known now, names a reason for; `None`
+    /// where it names none, or an earlier proposal waits.
+    pub fn died(&mut self, saw: &Observation) -> Option<Step> {
+        if self.is_waiting() || !self.has_room() {
+            return None;
+        }
+        let (dial, way, to, why) = self.untried(When::NextQp, saw)?;
+        Some(self.turn(dial, way, to, why, *saw))
     }
 
     /// The program's queue pairs have what was proposed: all of [`value`](Tuner::value).

@@ -1,6 +1,7 @@
 //! What a tuner goes by: a window's counts and latencies.
 
 use super::Histogram;
+use crate::transport::TransportCounters;
 use crate::units::{PS_PER_S, Span, Time};
 
 /// What happened in one window of time. A program fills it from its own completions, mostly by a
@@ -21,8 +22,8 @@ pub struct Observation {
     pub p99: Span,
     /// RNR NAKs that came.
     pub rnr_naks: u64,
-    /// Packets that were sent again.
-    pub retransmissions: u64,
+    /// Sequence NAKs that came: packets were lost.
+    pub sequence_naks: u64,
     /// ACK timers that ran out.
     pub timeouts: u64,
     /// Most slots of the send queue in use.
@@ -62,7 +63,7 @@ impl Observation {
             p50,
             p99,
             rnr_naks: sum(|w| w.rnr_naks),
-            retransmissions: sum(|w| w.retransmissions),
+            sequence_naks: sum(|w| w.sequence_naks),
             timeouts: sum(|w| w.timeouts),
             fill: windows.iter().map(|w| w.fill).max().unwrap_or(0),
             ..windows[middle]
@@ -75,30 +76,22 @@ fn per_second(count: u128, time: Span) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// Counters of the back end as they stand, since the beginning. Those that it has not stay 0.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Totals {
-    /// RNR NAKs.
-    pub rnr_naks: u64,
-    /// Packets that were sent again.
-    pub retransmissions: u64,
-    /// ACK timers that ran out.
-    pub timeouts: u64,
-}
-
 /// Fills [`Observation`]s, one for each window of a fixed length.
 ///
 /// ```
-/// use doorbell_core::policy::tuner::{Meter, Totals};
+/// use doorbell_core::policy::tuner::Meter;
+/// use doorbell_core::transport::TransportCounters;
 /// use doorbell_core::units::{Span, Time};
 ///
-/// let mut meter = Meter::new(Span::from_us(50), Time::ZERO);
+/// let counters = TransportCounters { local_ack_timeout_err: 3, ..TransportCounters::default() };
+/// let mut meter = Meter::new(Span::from_us(50), Time::ZERO, counters);
 /// meter.rung();
 /// meter.completed(4096, Span::from_us(3));
 /// let end = Time::ZERO + Span::from_us(50);
 /// assert_eq!(meter.due(), end);
-/// let seen = meter.close(end, Totals::default(), 64);
-/// assert_eq!((seen.messages, seen.rings, seen.bits_per_second()), (1, 1, 655_360_000));
+/// let seen = meter.close(end, TransportCounters { local_ack_timeout_err: 5, ..counters }, 64);
+/// assert_eq!((seen.messages, seen.rings, seen.timeouts), (1, 1, 2));
+/// assert_eq!(seen.bits_per_second(), 655_360_000);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Meter {
@@ -106,20 +99,22 @@ pub struct Meter {
     since: Time,
     now: Observation,
     latencies: Histogram,
-    totals: Totals,
+    /// As they stood when the window began.
+    counters: TransportCounters,
 }
 
 impl Meter {
     /// Windows of this length, the first from `now` on. Longer: steadier figures, and a tuner that
     /// takes longer. A window should hold some hundred messages, or its 99th percentile is its
-    /// maximum. Zero counts as a picosecond.
-    pub fn new(window: Span, now: Time) -> Self {
+    /// maximum. Zero counts as a picosecond. `counters` are the port's as they stand: what was
+    /// counted before does not concern this program.
+    pub fn new(window: Span, now: Time, counters: TransportCounters) -> Self {
         Self {
             window: window.max(Span::from_ps(1)),
             since: now,
             now: Observation::default(),
             latencies: Histogram::default(),
-            totals: Totals::default(),
+            counters,
         }
     }
 
@@ -151,24 +146,26 @@ impl Meter {
         }
     }
 
-    /// The window ends now, and the next begins. `totals` are the back end's counters as they
-    /// stand; `slots` those of the send queue. A window that is closed late is that much longer.
-    pub fn close(&mut self, now: Time, totals: Totals, slots: u32) -> Observation {
+    /// The window ends now, and the next begins. `counters` are the port's as they stand, all 0
+    /// where there are none; `slots` those of the send queue. A window that is closed late is that
+    /// much longer.
+    pub fn close(&mut self, now: Time, counters: TransportCounters, slots: u32) -> Observation {
+        let counted = counters.since(self.counters);
         let quantile = |n| self.latencies.quantile(n, 100).unwrap_or(Span::ZERO);
         let seen = Observation {
             time: now.since(self.since),
             p50: quantile(50),
             p99: quantile(99),
-            rnr_naks: totals.rnr_naks.saturating_sub(self.totals.rnr_naks),
-            retransmissions: totals.retransmissions.saturating_sub(self.totals.retransmissions),
-            timeouts: totals.timeouts.saturating_sub(self.totals.timeouts),
+            rnr_naks: counted.rnr_nak_retry_err,
+            sequence_naks: counted.packet_seq_err,
+            timeouts: counted.local_ack_timeout_err,
             slots,
             ..self.now
         };
         self.since = now;
         self.now = Observation::default();
         self.latencies.clear();
-        self.totals = totals;
+        self.counters = counters;
         seen
     }
 }
@@ -180,21 +177,24 @@ mod tests {
     #[test]
     fn a_window_has_what_happened_in_it_and_nothing_of_the_one_before() {
         let at = |us| Time::ZERO + Span::from_us(us);
-        let mut m = Meter::new(Span::from_us(10), at(5));
+        let counters = |rnr_nak_retry_err, packet_seq_err, local_ack_timeout_err| {
+            TransportCounters { rnr_nak_retry_err, packet_seq_err, local_ack_timeout_err }
+        };
+        // Others had counted before.
+        let mut m = Meter::new(Span::from_us(10), at(5), counters(100, 200, 300));
         assert_eq!(m.due(), at(15));
         m.completed(100, Span::from_us(1));
         m.completed(50, Span::from_us(4));
         m.rung();
         m.filled(7);
         m.filled(3);
-        let totals = Totals { rnr_naks: 5, retransmissions: 9, timeouts: 1 };
-        let first = m.close(at(25), totals, 16);
+        let first = m.close(at(25), counters(105, 209, 301), 16);
         assert_eq!((first.time, first.messages, first.bytes), (Span::from_us(20), 2, 150));
         assert_eq!((first.rings, first.fill, first.slots, first.mean_bytes()), (1, 7, 16, 75));
         assert!(first.p50 >= Span::from_us(1) && first.p50 < Span::from_us(2));
         assert!(first.p99 >= Span::from_us(4) && first.p99 < Span::from_us(5));
-        assert_eq!((first.rnr_naks, first.retransmissions, first.timeouts), (5, 9, 1));
-        let second = m.close(at(35), Totals { rnr_naks: 7, ..totals }, 16);
+        assert_eq!((first.rnr_naks, first.sequence_naks, first.timeouts), (5, 9, 1));
+        let second = m.close(at(35), counters(107, 209, 301), 16);
         let idle = Observation {
             time: Span::from_us(10),
             rnr_naks: 2,

@@ -177,6 +177,27 @@ fn what_the_next_qp_has_is_proposed_for_a_reason_and_waits() {
 }
 
 #[test]
+fn a_queue_pair_that_dies_leaves_a_proposal_whatever_was_under_way() {
+    let knobs = [
+        (Knob::MaxWrs, Ladder::of(&[1, 2, 4], 1).unwrap()),
+        (Knob::Timeout, Ladder::of(&[10, 11], 10).unwrap()),
+    ];
+    let mut t = Tuner::new(quick(), &knobs).unwrap();
+    t.observe(&window(1000, 5000));
+    assert_eq!(t.value(Knob::MaxWrs), Some(2), "a step is under way");
+    let dead = Observation { timeouts: 1, ..window(3, 9000) };
+    assert_eq!(t.died(&Observation { timeouts: 0, ..dead }), None, "no reason");
+    let step = t.died(&dead).unwrap();
+    assert_eq!((step.knob, step.from, step.to), (Knob::Timeout, 10, 11));
+    assert_eq!((step.why, step.saw), (Why::Timeouts, dead));
+    assert_eq!(t.died(&dead), None, "one proposal at a time");
+    let full = TunerConfig { max_steps: 2, ..quick() };
+    let mut t = Tuner::new(full, &knobs).unwrap();
+    t.observe(&window(1000, 5000));
+    assert_eq!(t.died(&dead), None, "there is no room to take another back");
+}
+
+#[test]
 fn a_proposal_is_withdrawn_when_the_load_changes() {
     let mut t = one(quick(), Knob::Timeout, &[10, 11], 10);
     let timeouts = |n| Observation { timeouts: 1, ..window(n, 5000) };

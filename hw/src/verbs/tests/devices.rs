@@ -29,6 +29,30 @@ fn two(f: impl FnOnce(&mut Vec<DeviceConfig>)) -> FakeConfig {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "writes files")]
+fn counters_of_a_port_have_the_names_of_its_driver() {
+    let root = std::env::temp_dir().join(format!("doorbell-counters-{}", std::process::id()));
+    let folder = root.join("sys/class/infiniband/fake1/ports/1/hw_counters");
+    std::fs::create_dir_all(&folder).unwrap();
+    let device = |name: &str| {
+        let fake = Fake::new(two(|_| {}));
+        let sysfs = Sysfs::below(&root);
+        let want = OpenConfig { sysfs, device: Some(name.to_owned()), ..OpenConfig::default() };
+        Device::open(&fake.provider(), &want).unwrap().counters()
+    };
+    assert_eq!((device("fake0"), device("fake1")), (None, None), "no such files");
+    let mut all = TransportCounters::default();
+    std::fs::write(folder.join("rcvd_rnr_err"), "3\n").unwrap();
+    all.rnr_nak_retry_err = 3;
+    assert_eq!((device("fake0"), device("fake1")), (None, Some(all)), "rxe, and one of three");
+    std::fs::write(folder.join("to_retransmits"), "5\n").unwrap();
+    std::fs::write(folder.join("packet_seq_err"), "7\n").unwrap();
+    (all.local_ack_timeout_err, all.packet_seq_err) = (5, 7);
+    assert_eq!(device("fake1"), Some(all));
+    std::fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
 fn no_device_in_three_ways() {
     let none = FakeConfig { devices: vec![], ..FakeConfig::default() };
     let list = |errno| FakeConfig { list_errno: Some(errno), ..FakeConfig::default() };

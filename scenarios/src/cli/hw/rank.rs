@@ -267,7 +267,7 @@ fn of_one(f: &Failure) -> Failure {
         Failure::Aggregate(AggregateError::Create(e)) => Failure::Create(*e),
         Failure::Aggregate(AggregateError::Memory(e)) => Failure::Memory(*e),
         Failure::Aggregate(AggregateError::Modify(e)) => Failure::Modify(*e),
-        other => other.clone(),
+        other => *other,
     }
 }
 

@@ -1,13 +1,15 @@
 //! What is known of a queue pair that died or stalled: from its own side, from the peer's, and of
 //! its packets on the way. Gathered at the end of the run.
 
+use std::collections::BTreeMap;
+
 use doorbell_core::transport::QpAttr;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState, QpType, Qpn, WcStatus, WrOpcode};
 use doorbell_sim::fabric::{Hop, time_alone};
 use doorbell_sim::host::StallReason;
 use doorbell_sim::memory::MemoryError;
-use doorbell_sim::nic::{Nic, NicQp, Sender, Why};
+use doorbell_sim::nic::{CompletionQueue, Nic, NicQp, Sender, Why};
 use doorbell_sim::rc::{
     AckTimeoutMode, HwCounters, RecoverCause, Requester, RetrySeven, Stall, Standing, TimeoutMode,
 };
@@ -15,10 +17,14 @@ use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
 
 use super::super::Point;
-use super::super::faults::{HostTrouble, ToCome, dead_since, device_fault, to_come, troubles};
+use super::super::early::{Early, early, longest_answer};
+use super::super::faults::{
+    HostTrouble, ToCome, dead_since, device_fault, stopping_fault, to_come, troubles,
+};
+use super::super::waiting;
 use super::fates::{Fates, Pair, Split, Ways};
 use super::small_link::{self, SmallLink};
-use crate::format::Scenario;
+use crate::format::{FaultKind, Scenario};
 
 /// How a queue pair came to be in this list.
 #[derive(Clone, Debug)]
@@ -27,6 +33,16 @@ pub(super) enum How {
     Died { at: Time, why: Why, status: Option<WcStatus> },
     /// It waits at the end of a run that could not go on.
     Stalled { unrung: u32, waiting: u32, blocked: Option<Stall>, silent: bool },
+}
+
+impl How {
+    /// Why it died, if it did.
+    const fn why(&self) -> Option<Why> {
+        match self {
+            Self::Died { why, .. } => Some(*why),
+            Self::Stalled { .. } => None,
+        }
+    }
 }
 
 /// A work request.
@@ -95,6 +111,10 @@ pub(super) struct Facts {
     pub standing: Option<Standing>,
     /// Whether an answer was asked for that has not come: else no timer runs.
     pub asked: bool,
+    /// Whether packets of a message that has begun were never given to the NIC's port.
+    pub amid_message: bool,
+    /// What its packets in the network wait for, if none of the ports there sends.
+    pub stands: Option<String>,
     pub acknowledged: Option<Time>,
     pub counters: HwCounters,
     /// What became of packets in time to have a part in the death,
@@ -111,8 +131,14 @@ pub(super) struct Facts {
     pub troubles: Vec<HostTrouble>,
     /// Faults that have not had their way yet, and may meet a transmission of other settings.
     pub to_come: Vec<ToCome>,
-    /// The fault that made the device give this queue pair up.
-    pub device_fault: Option<String>,
+    /// The fault that made the device give this queue pair up, or stop, and its kind.
+    pub device_fault: Option<(String, FaultKind)>,
+    /// What shows that its ack timer is too early, if something does.
+    pub early: Option<Early>,
+    /// The longest time that an answer took on its way, in all of the run.
+    pub longest_answer: Span,
+    /// Entries of the completion queue that overran, where that was it.
+    pub overran: Option<u32>,
     pub small_link: Option<SmallLink>,
     /// What a packet and its answer take over the links alone, at least.
     pub round_trip: Span,
@@ -202,6 +228,7 @@ impl Facts {
 /// The facts of every queue pair that died, and with `stalled` of every one that waits.
 pub(super) fn gather(world: &World, point: &Point, stalled: bool) -> Vec<Facts> {
     let mut all = Vec::new();
+    let mut standing = if stalled { waiting::waits(world) } else { BTreeMap::new() };
     for (h, host) in world.hosts().iter().enumerate() {
         let mut reasons = Vec::new();
         if stalled {
@@ -217,7 +244,9 @@ pub(super) fn gather(world: &World, point: &Point, stalled: bool) -> Vec<Facts> 
                 None => None,
             };
             if let Some(how) = how {
-                all.push(facts(world, point, h as u32, (index, q), how));
+                let wait = standing.remove(&(h as u32, q.qpn.value())).filter(|w| w.stands);
+                let stands = wait.map(|w| w.why);
+                all.push(Facts { stands, ..facts(world, point, h as u32, (index, q), how) });
             }
         }
     }
@@ -266,6 +295,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         How::Died { status, .. } => status.filter(|s| *s != WcStatus::WrFlushErr),
         How::Stalled { .. } => None,
     };
+    let (why, longest) = (how.why(), longest_answer(world, q));
     let began = standing.map_or(Time::ZERO, |s| s.began);
     let died = q.death.as_ref().map(|d| d.at);
     let at = died.unwrap_or(world.now());
@@ -285,6 +315,8 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         seven: rc.rules.retry_seven,
         standing,
         asked: q.requester.as_ref().is_some_and(Requester::awaits_response),
+        amid_message: q.requester.as_ref().is_some_and(Requester::amid_message),
+        stands: None,
         acknowledged: q.acknowledged,
         counters: q.hw_counters(),
         requests,
@@ -296,10 +328,29 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         peer: peer(world, s, (host, q), at),
         troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
         to_come: to_come(s, world, &[host, q.peer.0]),
-        device_fault: device_fault(s, world, (host, q.qpn.value()), at),
+        device_fault: fault_of_device(s, world, (host, q, at), why),
+        early: early(world, host, q, longest),
+        longest_answer: longest,
+        overran: match why {
+            Some(Why::CqOverrun(cq)) => nic.cq(cq).map(CompletionQueue::depth),
+            _ => None,
+        },
         small_link: small_link::of(world, point, host, q),
         round_trip: round_trip(world, host, q),
         end: world.now(),
+    }
+}
+
+/// The fault that made the NIC give the queue pair up, or stop.
+fn fault_of_device(
+    s: &Scenario,
+    world: &World,
+    (host, q, at): (u32, &NicQp, Time),
+    why: Option<Why>,
+) -> Option<(String, FaultKind)> {
+    match why {
+        Some(Why::Stopped { threshold, .. }) => stopping_fault(s, world, (host, threshold), at),
+        _ => device_fault(s, world, (host, q.qpn.value()), at),
     }
 }
 

@@ -182,22 +182,36 @@ pub(super) fn receives_too_few(world: &World, ended: bool, out: &mut Outcome) {
                 Some(srq) => *shared.entry((Nic::port_of(q.qpn), srq)).or_default() += naks,
                 None => {
                     let name = format!("the receive queue of {}", qp_name(h, q.qpn));
-                    let depth = (q.rq.depth(), taken(&q.rq));
-                    all.push((dry_text(&name, depth, "qp.rq_depth", naks), naks));
+                    all.push((dry_text(&name, &q.rq, taken(&q.rq), "qp.rq_depth", naks), naks));
                 }
             }
         }
         for ((port, srq), naks) in shared {
             let Some(queue) = host.nic(port.index()).srq(srq) else { continue };
-            let depth = (queue.depth(), taken(queue));
+            let enough = taken(queue);
             let name = format!("SRQ {srq} of host {h}");
-            all.push((dry_text(&name, depth, "srq.depth", naks), naks));
+            all.push((dry_text(&name, queue, enough, "srq.depth", naks), naks));
         }
     }
     warn(out, "receives-too-few", all);
 }
 
-fn dry_text(name: &str, (depth, enough): (u32, Option<u64>), setting: &str, naks: u64) -> String {
+fn dry_text(
+    name: &str,
+    queue: &RecvQueue,
+    enough: Option<u64>,
+    setting: &str,
+    naks: u64,
+) -> String {
+    let depth = queue.depth();
+    if queue.posted() == 0 {
+        return format!(
+            "{name} was empty all the time: {} sent, and no receive was ever posted (a larger \
+             `{setting}` changes nothing); post receives: a script does by `recv`, and its peer \
+             without `receives = \"none\"`",
+            plural(naks, "RNR NAK")
+        );
+    }
     let bound = match enough {
         Some(n) if n > u64::from(depth) => format!(
             "; {n} are enough however fast they come, since that many are taken in all: fewer will \
@@ -225,13 +239,19 @@ pub(super) fn explain_exit(world: &World, out: &mut Outcome) {
         Some(format!("host {host}, QP {} [{}]: {}", row.qpn, d.cause, d.verdict))
     };
     for reason in &reasons {
-        let (StallReason::Unanswered { host, qpn, .. } | StallReason::QpInError { host, qpn }) =
-            *reason
-        else {
-            continue;
+        let (host, qpn) = match *reason {
+            StallReason::Unanswered { host, qpn, .. }
+            | StallReason::QpInError { host, qpn }
+            | StallReason::ResendsWithoutEnd { host, qpn, .. } => (host, qpn),
+            _ => continue,
         };
-        if let Some(text) = verdict(&out.qps, host, qpn) {
-            out.exit.reason = out.exit.reason.replace(&reason.to_string(), &text);
+        if let Some(mut text) = verdict(&out.qps, host, qpn) {
+            let said = reason.to_string();
+            // That it never ends is no matter of what happened to its packets.
+            if matches!(reason, StallReason::ResendsWithoutEnd { .. }) {
+                text = format!("{said}\n{text}");
+            }
+            out.exit.reason = out.exit.reason.replace(&said, &text);
         }
     }
 }

@@ -84,7 +84,9 @@ fn lasts(f: &Facts, need: Need, timeout: u8, retry_cnt: u8) -> bool {
             let before: u64 = before.map(|i| i.most.as_ps()).sum();
             end.least.as_ps() > before.saturating_add(after.as_ps())
         }
-        Need::NoExpiry(after) => f.mode.interval(code, 0).is_none_or(|i| i.least > after),
+        Need::NoExpiry(after) | Need::LongTimer(after) => {
+            f.mode.interval(code, 0).is_none_or(|i| i.least > after)
+        }
         // The last transmission is one interval before the end.
         Need::Transmission(after) => {
             let last = f.mode.interval(code, tries);
@@ -127,6 +129,11 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
         Need::NoExpiry(after) => {
             format!("an answer takes {}, and an RNR NAK gives no retry back", time(after))
         }
+        Need::LongTimer(after) => format!(
+            "answers on this way took up to {} in this run, and each expiry before that makes them \
+             slower",
+            time(after)
+        ),
         Need::Transmission(after) => {
             let (then, since) = (at(f.row() + after), since_nak(f));
             let after = time(after);
@@ -139,7 +146,7 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
     let by_timeout = (1..=AckTimeout::MAX_CODE).find(|&t| lasts(f, need, t, retries));
     let by_count = (0..=RetryCnt::MAX_CODE).find(|&n| lasts(f, need, code, n));
     // No number of retries keeps a timer from expiring.
-    let anew = matches!(need, Need::NoExpiry(_));
+    let anew = matches!(need, Need::NoExpiry(_) | Need::LongTimer(_));
     let ends = |t, n| if anew { dies(f, t, n) } else { row_ends(f, t, n) };
     let by_timeout = by_timeout.map(|t| ("timeout", t, ends(t, retries)));
     let by_count = by_count.filter(|_| !anew).map(|n| ("retry_cnt", n, ends(code, n)));
@@ -155,7 +162,27 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
             all.iter().map(lived).collect::<Vec<_>>().join(", or ") + &unless(f, need, &ends)
         }
     };
-    vec![format!("{what}; the least that is sure to last: {ways}")]
+    let (least, more) = bound(f, need);
+    vec![format!("{what}; {least}: {ways}{more}")]
+}
+
+/// How sure it is: nobody can promise that no queue will be longer than it was.
+fn bound(f: &Facts, need: Need) -> (&'static str, &'static str) {
+    match need {
+        Need::LongTimer(_) => ("at least", GROWS),
+        Need::Answer { after, .. } if waits_in_queues(f, after) => ("at least", GROWS),
+        _ => ("the least that is sure to last", ""),
+    }
+}
+
+/// Why a time that passed in queues is no bound.
+const GROWS: &str = ", and more if the queue on the way still grew: a timer longer than any queue \
+                     never fires";
+
+/// Whether an answer that took so long waited in queues for most of it: no fault made it late, and
+/// links alone take less than half of the time.
+fn waits_in_queues(f: &Facts, after: Span) -> bool {
+    f.troubles.is_empty() && after > f.round_trip * 2
 }
 
 /// What would have come of one retry more, where a NAK used the last one.

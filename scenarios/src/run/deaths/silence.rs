@@ -58,7 +58,9 @@ pub(super) fn judge_silence(f: &Facts) -> Verdict {
         return v;
     }
     match (most, f.requests.most_lost(), f.requests.most_refused()) {
-        (Some(Most::RequestsLost), Some(l), _) => return requests_lost(f, l),
+        (Some(Most::RequestsLost), Some(l), _) => {
+            return timer_short(f, l).unwrap_or_else(|| requests_lost(f, l));
+        }
         (Some(Most::RequestsRefused), _, Some((host, d))) => return judge_refused(f, *host, d),
         _ => {}
     }
@@ -234,6 +236,7 @@ fn reason(why: Why, status: Option<WcStatus>) -> String {
         (Why::Responder(code), _) => format!("it refused a request with {code}"),
         (Why::CqOverrun(cq), _) => format!("its completion queue {cq} overran"),
         (Why::Device, _) => "its device gave it up".to_owned(),
+        (Why::Stopped { .. }, _) => "its NIC stopped".to_owned(),
         _ => "its program moved it there".to_owned(),
     }
 }
@@ -251,6 +254,22 @@ fn requests_lost(f: &Facts, l: &Loss) -> Verdict {
         cause => format!("they got lost {}, {}", l.place, cause.name()),
     };
     by_loss(f, l, Cause::RequestsLost, &format!("{seen}: {what}"))
+}
+
+/// A full queue dropped the requests, and the ack timer had filled it: it expires before answers
+/// can have come, and sends again what has come already.
+fn timer_short(f: &Facts, l: &Loss) -> Option<Verdict> {
+    let early = f.early.filter(|_| l.cause == DropCause::TailDrop)?;
+    let text = format!(
+        "the ack timer expires after {}, and answers on this way take up to {}: it sent {} again \
+         that the peer had, until a queue was full; {}, {}",
+        time(early.waits),
+        time(early.answers),
+        plural(early.needless, "packet"),
+        lost_both(f),
+        l.place
+    );
+    Some(verdict(Cause::TimerShort, "timeout", text).needs(Need::LongTimer(early.answers)))
 }
 
 /// A loss decided: a dead host and a packet that is too long speak for themselves, else `what` is
@@ -437,6 +456,10 @@ fn slow(f: &Facts) -> Verdict {
         );
         let need = match f.gets_rnr_naks() {
             true => Need::NoExpiry(took.max(f.round_trip)),
+            // Others on the way waited longer: the queue that it waited in was still growing.
+            false if n == 0 && f.troubles.is_empty() && f.longest_answer > took => {
+                Need::LongTimer(f.longest_answer)
+            }
             false => Need::Answer { after: took, lost: n },
         };
         return slow(text).needs(need);

@@ -10,6 +10,7 @@ use doorbell_sim::rc::{BadRequest, RecoverCause, Stall};
 use super::facts::{Facts, How};
 use super::silence::{judge_silence, lost_both, open_faults, psn_mismatch};
 use super::words::plural;
+use crate::format::FaultKind;
 
 /// The cause in one word, as expectations have it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -22,6 +23,7 @@ pub(super) enum Cause {
     AnswersLost,
     Corrupted,
     PeerSlow,
+    TimerShort,
     OutOfOrder,
     NakRepeat,
     NoReceive,
@@ -34,6 +36,7 @@ pub(super) enum Cause {
     Device,
     NeverRung,
     NothingSignalled,
+    NetworkStands,
     Draining,
     Credits,
     Waiting,
@@ -51,6 +54,7 @@ impl Cause {
             Self::AnswersLost => "answers-lost",
             Self::Corrupted => "corrupted",
             Self::PeerSlow => "peer-slow",
+            Self::TimerShort => "timer-short",
             Self::OutOfOrder => "out-of-order",
             Self::NakRepeat => "nak-repeat",
             Self::NoReceive => "no-receive",
@@ -63,6 +67,7 @@ impl Cause {
             Self::Device => "device",
             Self::NeverRung => "never-rung",
             Self::NothingSignalled => "nothing-signalled",
+            Self::NetworkStands => "network-stands",
             Self::Draining => "draining",
             Self::Credits => "credits",
             Self::Waiting => "waiting",
@@ -81,6 +86,9 @@ pub(super) enum Need {
     /// An answer takes so long and is an RNR NAK, after which the same begins anew: only a timer
     /// that never expires before it helps.
     NoExpiry(Span),
+    /// Answers take up to so long, and what is sent again meanwhile makes it longer: only a timer
+    /// that never expires before it helps.
+    LongTimer(Span),
     /// Nothing that lasts helps.
     Never,
     /// Packets of at most so large a path MTU pass.
@@ -134,16 +142,40 @@ pub(super) fn judge(f: &Facts) -> Verdict {
             verdict(Cause::RefusedPeer, &why.code().to_string(), text)
         }
         (Why::CqOverrun(cq), _) => {
-            let text = format!("completion queue {cq} overran, and every queue pair on it is lost");
+            let when = f.overran.map_or(String::new(), |n| {
+                let next = n + 1;
+                format!(": completion {next} came when its {n} entries held {n} not polled")
+            });
+            let text = format!(
+                "completion queue {cq} overran, and every queue pair on it is lost{when}; poll \
+                 sooner, or raise `qp.cq_depth`"
+            );
             verdict(Cause::CqOverrun, "cq_depth", text)
         }
         (Why::Device, _) => {
-            let by = f.device_fault.as_ref().map_or(String::new(), |id| format!(" (fault `{id}`)"));
-            let text = format!("the device gave it up (QP_FATAL): a planned fault did it{by}");
-            verdict(Cause::Device, f.device_fault.as_deref().unwrap_or(""), text)
+            let doorbell = f.device_fault.as_ref().is_some_and(|f| f.1 == FaultKind::BadDoorbell);
+            let why = if doorbell { "its doorbell was damaged" } else { "a planned fault did it" };
+            let text = format!("the device gave it up (QP_FATAL): {why}{}", by_fault(f));
+            verdict(Cause::Device, device_fault_id(f), text)
+        }
+        (Why::Stopped { errors, threshold }, _) => {
+            let text = format!(
+                "its NIC stopped (DEVICE_FATAL): damaged doorbells, {errors} of them, reached the \
+                 threshold `stop_after` {threshold}{}; its own doorbells were good",
+                by_fault(f)
+            );
+            verdict(Cause::Device, device_fault_id(f), text)
         }
         _ => verdict(Cause::MovedToErr, "", "the program moved it to ERR".to_owned()),
     }
+}
+
+fn device_fault_id(f: &Facts) -> &str {
+    f.device_fault.as_ref().map_or("", |(id, _)| id)
+}
+
+fn by_fault(f: &Facts) -> String {
+    f.device_fault.as_ref().map_or(String::new(), |(id, _)| format!(" (fault `{id}`)"))
 }
 
 // ---- other statuses --------------------------------------------------------------------------
@@ -281,8 +313,8 @@ fn refusal(why: BadRequest, memory: Option<MemoryError>) -> String {
 // ---- stalls ----------------------------------------------------------------------------------
 
 /// The questions, in this order: does it wait for a receive, or for its program? Was anything of
-/// what it waits for lost? Does it wait for a credit, for an answer that it never asked for, or for
-/// one that it did ask for? Or has it nothing to send?
+/// what it waits for lost, or does it stand in the network? Does it wait for a credit, for an
+/// answer that it never asked for, or for one that it did ask for? Or has it nothing to send?
 fn judge_stall(f: &Facts) -> Verdict {
     let How::Stalled { unrung, waiting, blocked, silent } = f.how else {
         return verdict(Cause::Unexplained, "", String::new());
@@ -306,11 +338,21 @@ fn judge_stall(f: &Facts) -> Verdict {
     if awaits && hurt {
         return judge_waiting(f);
     }
+    if let Some(why) = f.stands.as_ref().filter(|_| awaits && !f.host_dead()) {
+        let faults = open_faults(f, |_| true);
+        let text = format!("its packets stand in the network, and no port there sends: {why}");
+        return verdict(Cause::NetworkStands, "", text + &faults);
+    }
     if blocked == Some(Stall::Credits) {
         let text = "it waits for an end-to-end credit: the peer posts no receive".to_owned();
         return verdict(Cause::Credits, "credits", text);
     }
-    if awaits && !f.asked {
+    if awaits && !f.asked && f.amid_message {
+        let faults = open_faults(f, |_| true);
+        let text = format!("packets of a message that it has begun are not sent{faults}");
+        return verdict(Cause::Waiting, "", text);
+    }
+    if awaits && !f.asked && f.requests_under_way == 0 {
         let text = "what it sent last is not signalled and asked for no ACK (`rc.ack_ask`), so \
                     none comes, and no timer runs";
         return verdict(Cause::NothingSignalled, "signaled", text.to_owned());

@@ -126,6 +126,9 @@ fn still_to_die(f: &Facts) -> Option<String> {
             _ => format!("without a receive it dies after {code} tries more than the first"),
         });
     }
+    if !f.asked && (f.amid_message || f.stands.is_some()) {
+        return Some("no ACK was asked for so far: no timer runs".to_owned());
+    }
     if !f.asked {
         return Some("no ACK was asked for: no timer runs, and it dies never".to_owned());
     }

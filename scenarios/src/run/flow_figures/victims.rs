@@ -39,9 +39,10 @@ pub(super) fn note(
     let mut reasons: BTreeMap<Port, Reason> = BTreeMap::new();
     let mut groups: BTreeMap<Option<Reason>, Group> = BTreeMap::new();
     for (row, way) in ways_of_victims(world, rows, first, all).into_values() {
+        let way = of_others(world, row, way);
         let reason = busiest(world, &way).filter(|p| lasted(world, row, *p)).map(|port| {
             *reasons.entry(port).or_insert_with(|| match is_held(world, port) {
-                true => ways.reason(world, port),
+                true => ways.reason(world, port, None),
                 false => Reason::Link(port),
             })
         });
@@ -70,6 +71,13 @@ pub(super) fn note(
     out.notes.push(Note { kind: NoteKind::Info, name, text, count: victims });
 }
 
+/// Of the ports on a flow's way those that others may have kept busy: not that of its own host, if
+/// no other flow was there, unless the network holds it back.
+fn of_others(world: &World, row: &FlowRow, mut way: Vec<Port>) -> Vec<Port> {
+    way.retain(|port| row.share > 1 || port.0.0 != row.src || is_held(world, *port));
+    way
+}
+
 /// Whether a port worked for at least half of the time that a flow took.
 fn lasted(world: &World, row: &FlowRow, port: Port) -> bool {
     row.fct_ps.is_some_and(|fct| work(world, port).as_ps() >= fct / 2)
@@ -79,8 +87,8 @@ fn part(world: &World, reason: Option<Reason>, group: &Group) -> String {
     let (n, fabric) = (group.flows, world.fabric());
     match reason {
         None => format!(
-            "{n} met no link that was busy for long: losses, timers or the control of their rate \
-             held them up"
+            "{n} met no link that others kept busy for long: losses, packets sent again, timers or \
+             the control of their rate held them up"
         ),
         Some(Reason::Link(port)) if group.own_end == n => format!(
             "{n} were held up by the link to their own destination, {}: larger flows were in \
@@ -161,7 +169,24 @@ mod tests {
                     flows = { pattern = 'incast' }\n[[fault]]\nid = 'f'\nkind = 'drop'\n\
                     class = 'write'\nsource = 1\nnth = 1\n";
         let o = outcome(text, &["link=roce"]);
-        assert!(note(&o).contains("1 met no link that was busy for long: losses"), "{}", note(&o));
+        assert!(
+            note(&o).contains("1 met no link that others kept busy for long: losses"),
+            "{}",
+            note(&o)
+        );
+    }
+
+    /// Packets that overtake each other are sent again, and keep the flow's own link busy: nobody
+    /// else is to blame for it.
+    #[test]
+    fn a_flow_is_not_held_up_by_its_own_link() {
+        let text = "host = 'ideal'\n[settings]\nrc.recovery = 'go-back-n'\n[topology]\n\
+                    kind = 'fat-tree'\nk = 4\nrate = '100Gbps'\nrouting = 'adaptive'\n\
+                    [qp]\ntimeout = 16\n[[program]]\nkind = 'flows'\nhosts = 16\n\
+                    size = '1MB'\nflows = { pattern = 'permutation' }\n";
+        let o = outcome(text, &[]);
+        assert!(note(&o).contains("met no link that others kept busy"), "{}", note(&o));
+        assert!(!note(&o).contains("held up by host"), "{}", note(&o));
     }
 
     /// Flows of one leaf to different hosts of another, over one link up and one down of the same

@@ -9,7 +9,7 @@ use doorbell_sim::engine::SimRng;
 use doorbell_sim::fabric::End;
 
 use super::{Clock, Planner, Role, bad};
-use crate::format::{self, Aggregate, AggregatePlan, InsidePlan, Program, SumOrder};
+use crate::format::{self, AggregatePlan, InsidePlan, Program, SumOrder};
 use crate::run::{Point, RunError, network};
 use crate::workloads::{Summand, SummandConfig, Training};
 
@@ -30,10 +30,10 @@ pub(crate) fn plan_of(point: &Point, index: usize) -> Result<Plan, RunError> {
         AggregatePlan::Direct => Plan::direct(n, lanes(1)),
         AggregatePlan::Ring => Plan::ring(n),
         AggregatePlan::TwoHop => {
-            Plan::two_hop(&groups(point, p, a)?, lanes(a.aggregators.value() as u32))
+            Plan::two_hop(&groups(point, index)?, lanes(a.aggregators.value() as u32))
         }
         AggregatePlan::TwoLevel => {
-            let (groups, sums) = (groups(point, p, a)?, a.aggregators.value() as u32);
+            let (groups, sums) = (groups(point, index)?, a.aggregators.value() as u32);
             let inside = match a.inside {
                 Some(InsidePlan::Ring) => Inside::Ring,
                 Some(InsidePlan::Direct) | None => Inside::Direct,
@@ -44,13 +44,23 @@ pub(crate) fn plan_of(point: &Point, index: usize) -> Result<Plan, RunError> {
     plan.map_err(|e| bad(index, "aggregate", e.to_string(), "change `hosts` or `lanes`"))
 }
 
-/// Groups of a size, or those of the switches.
-fn groups(point: &Point, p: &Program, a: &Aggregate) -> Result<Vec<Group>, RunError> {
+/// Groups of a size, or those of the switches. Of a group that is smaller than others all hosts
+/// add, if need be.
+fn groups(point: &Point, index: usize) -> Result<Vec<Group>, RunError> {
+    let p = &point.scenario.program[index];
+    let a = p.aggregate.as_ref().expect("checked when loaded");
     let (n, sums) = (p.hosts.value() as u32, a.aggregators.value() as u32);
-    Ok(match a.group {
+    let groups = match a.group {
         Some(size) => Group::by_place(&vec![0; n as usize], size.value() as u32, sums),
         None => Group::by_place(&switches(point, p)?, n, sums),
-    })
+    };
+    let largest = groups.iter().map(|g| g.members.len()).max().unwrap_or(0);
+    if sums as usize > largest {
+        let text = format!("{sums} aggregators, and no group has more than {largest} hosts");
+        let help = "at most all hosts of a group; without `group` those at one switch are one";
+        return Err(bad(index, "aggregate.aggregators", text, help));
+    }
+    Ok(groups)
 }
 
 /// The switch at which the NIC of each member is; 0 on a cable.
@@ -79,11 +89,14 @@ pub(super) fn switches(point: &Point, p: &Program) -> Result<Vec<u32>, RunError>
 impl Planner<'_> {
     /// One program on each host of an aggregation.
     pub(super) fn aggregate(&mut self, index: usize, p: &Program) -> Result<(), RunError> {
+        let a = p.aggregate.as_ref().expect("checked when loaded");
+        if let Some(top) = a.top_k {
+            return self.sparse_sum(index, p, (a, top.value()));
+        }
         let plan = Arc::new(plan_of(self.point, index)?);
         let (first, n) = (self.next(), p.hosts.value() as u32);
         let aggregate = self.aggregate_config(index, p, first)?;
         let epoch = self.clock_of_rounds(p.size.0.0);
-        let a = p.aggregate.as_ref().expect("checked when loaded");
         let rounds = p.iterations.value() * a.training.map_or(1, |x| x.buckets.value());
         for member in 0..n {
             let host = p.host.value() as u32 + member;
@@ -118,7 +131,7 @@ impl Planner<'_> {
     }
 
     /// When a member joins each round: a stream of its own, so that more hosts draw nobody else's.
-    fn late(&self, index: usize, rounds: u64, jitter: Span, member: u32) -> Vec<Span> {
+    pub(super) fn late(&self, index: usize, rounds: u64, jitter: Span, member: u32) -> Vec<Span> {
         if jitter == Span::ZERO {
             return vec![];
         }

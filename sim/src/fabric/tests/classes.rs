@@ -159,13 +159,57 @@ fn classes_and_curves_are_checked() {
     let room = 1 << 40;
     fine(ecn(room, room));
     let error = EcnError::KmaxAboveBuffer { kmax: room + 1, buffer: room };
-    assert_eq!(refused(ecn(0, room + 1)), ConfigError::Ecn { class: 1, error });
+    assert_eq!(refused(ecn(0, room + 1)), ConfigError::Ecn { class: 1, switch: Some(0), error });
     let error = EcnError::KminAboveKmax { kmin: 2, kmax: 1 };
-    assert_eq!(refused(ecn(2, 1)), ConfigError::Ecn { class: 1, error });
+    assert_eq!(refused(ecn(2, 1)), ConfigError::Ecn { class: 1, switch: None, error });
     let mut c = network(2, vec![ClassConfig::default()]);
     c.classes.of_sl[15] = 1;
     let e = Fabric::new(&c, 1).expect_err("no class 1");
     assert_eq!(e, ConfigError::NoSuchClass { sl: 15, class: 1 });
+}
+
+/// A spine of two ports holds less than a leaf of three: the curve is checked at each of them, the
+/// one that is too small is named, and one with a curve of its own is not in the way.
+#[test]
+fn a_curve_is_checked_at_each_switch_that_has_it() {
+    let link = Link::new(BitRate::gbps(100), Span::from_ns(100));
+    let blocks = 1_024;
+    let switch = SwitchConfig { buffering: Buffering::Credits { blocks }, ..Default::default() };
+    let (hosts_per_leaf, links_per_pair) = (2, 1);
+    let (host_link, spine_link) = (link, link);
+    let shape = LeafSpine {
+        leaves: 2,
+        hosts_per_leaf,
+        spines: 1,
+        links_per_pair,
+        host_link,
+        spine_link,
+        switch,
+    };
+    let mut c = shape.config().expect("a network");
+    let curve = |kmax| EcnConfig { kmin: 10, kmax, ..EcnConfig::default() };
+    let mut with = |kmax, ecn_exceptions| {
+        c.classes.each[0].ecn = Some(curve(kmax));
+        c.ecn_exceptions = ecn_exceptions;
+        Fabric::new(&c, 1).map(|_| ())
+    };
+    let port = u64::from(blocks) * 64;
+    assert_eq!(with(2 * port, vec![]), Ok(()));
+    let spine = EcnError::KmaxAboveBuffer { kmax: 2 * port + 1, buffer: 2 * port };
+    let e = with(2 * port + 1, vec![]).expect_err("too much for the spine");
+    assert_eq!(e, ConfigError::Ecn { class: 0, switch: Some(2), error: spine });
+    assert!(e.to_string().starts_with("class 0 at switch 2: "), "{e}");
+    let port_bytes = port;
+    let own = |port| vec![EcnException { switch: 2, port, ecn: Some(curve(port_bytes)) }];
+    assert_eq!(with(3 * port, own(None)), Ok(()), "the leaves take it");
+    let error = EcnError::KmaxAboveBuffer { kmax: 3 * port + 1, buffer: 3 * port };
+    let leaf = ConfigError::Ecn { class: 0, switch: Some(0), error };
+    assert_eq!(with(3 * port + 1, own(None)), Err(leaf));
+    let one = with(3 * port, own(Some(PortId(0))));
+    assert!(
+        matches!(one, Err(ConfigError::Ecn { switch: Some(2), .. })),
+        "its other port: {one:?}"
+    );
 }
 
 #[test]

@@ -58,16 +58,39 @@ fn the_rate_is_that_of_the_credits_or_of_the_link() {
                 // The last window has no round trip behind it.
                 let want = window * 39 + t * u64::from(k);
                 assert_eq!(spent, want, "{k} packets of {wire} bytes, {spare} blocks more");
-                let s = net.fabric.hosts()[0].egress(PORT).starvation(Time::ZERO + spent, 0);
+                let host = (net.fabric.hosts()[0].id(), PORT);
+                let s = net.fabric.starvation(Time::ZERO + spent, host, 0);
                 let s = s.expect("InfiniBand");
                 let starved = round.saturating_sub(t * u64::from(k)) * 39;
                 assert_eq!(s.starved, starved, "{k} packets of {wire} bytes");
                 assert_eq!(s.times > 0, starved > Span::ZERO);
+                // A window takes its own time on the next link, which rests for the rest of the
+                // round: the time that the sender starves. Two roundings by wait.
+                let rounded = Span::from_ps(512 * s.times);
+                assert!(s.late <= starved && s.late + rounded >= starved, "{s:?}");
                 limited += u32::from(starved > Span::ZERO);
             }
         }
     }
     assert!((12..=44).contains(&limited), "{limited} of 56 points are short of credit");
+}
+
+/// Two senders share a link that never rests: they starve for half of the time, and no more credit
+/// would be of use. Only the first wait, before the link has begun, is different.
+#[test]
+fn credit_that_a_busy_link_holds_is_not_late() {
+    let (wire, t) = (4_160, time(4_160));
+    let mut c = ib(3, 20 * 65);
+    c.max_packet_bytes = wire;
+    c.hosts[2].receive = ReceiveBuffer::Unlimited;
+    let net = run(&c, 1, &[Flow::new(0, 2, 400, wire), Flow::new(1, 2, 400, wire)]);
+    let end = net.last_arrival();
+    let round = t + PROPAGATION * 2 + TRANSIT + DELAY;
+    for host in &net.fabric.hosts()[..2] {
+        let s = net.fabric.starvation(end, (host.id(), PORT), 0).expect("InfiniBand");
+        assert!(s.starved > t * 300, "{s:?}");
+        assert!(s.late < round + Span::from_ps(512 * s.times), "{s:?}");
+    }
 }
 
 /// Both hops take part: the one with less credit decides.
@@ -149,7 +172,8 @@ fn lanes_have_credits_of_their_own() {
         let port = net.fabric.hosts()[0].egress(PORT);
         for lane in 0..lanes {
             assert_eq!(port.lane_credits(lane), Some(65), "all came back");
-            assert_eq!(port.starvation(end, lane).unwrap().least, 0);
+            let host = (net.fabric.hosts()[0].id(), PORT);
+            assert_eq!(net.fabric.starvation(end, host, lane).unwrap().least, 0);
         }
         end.since(Time::ZERO)
     };

@@ -17,3 +17,4 @@ mod properties;
 mod resets;
 mod routing;
 mod shapes;
+mod shares;

@@ -31,6 +31,7 @@ fn config(read_tags: u32) -> BenchConfig {
         read_latency: Span::ZERO,
         write_latency: Span::ZERO,
         memory_rate: BitRate::gbps(1_000),
+        kernel_rate: BitRate::gbps(1_000),
     };
     let link = LinkConfig {
         generation: Generation::Gen3,

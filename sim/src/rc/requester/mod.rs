@@ -149,8 +149,12 @@ pub struct Requester {
     expired: u32,
     retries: u32,
     rnr_retries: u32,
-    /// PSN that the last RNR NAK named.
+    /// PSN that the last RNR NAK named,
     refused: Psn,
+    /// whether it came before half of the shortest ack timer was over,
+    refused_early: bool,
+    /// and how many waits there were since the last progress, or the last retry of another kind.
+    refused_in_a_row: u32,
     /// A missing response was reacted to, and nothing has moved since.
     gap_seen: bool,
     /// The peer has executed what lies before it, as a response told that passed by a READ or
@@ -204,7 +208,9 @@ impl Requester {
             expired: 0,
             retries: 0,
             rnr_retries: 0,
-            refused: cfg.sq_psn,
+            refused: cfg.sq_psn.prev(),
+            refused_early: false,
+            refused_in_a_row: 0,
             gap_seen: false,
             passed: cfg.sq_psn,
             began: Time::ZERO,
@@ -371,6 +377,12 @@ impl Requester {
     /// Whether every message that had begun is complete.
     pub fn drained(&self) -> bool {
         self.packet == 0 && self.done == self.cursor
+    }
+
+    /// Whether packets of a message that has begun have not been polled yet: its last one, which
+    /// may ask for an answer, is still to come.
+    pub const fn amid_message(&self) -> bool {
+        self.packet > 0
     }
 
     /// Unacknowledged PSNs; for UC and UD those of messages not yet handed to the link.

@@ -1,7 +1,7 @@
 //! Losses, timers, retry counters (`protocol.md` §2.4, §2.5).
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{Opcode, Psn, QpType, RnrTimer, WcStatus};
+use doorbell_core::verbs::{Opcode, Psn, QpType, RetryCnt, RnrTimer, WcStatus};
 
 use super::super::config::packets_for;
 use super::super::packet::{Ext, PacketDesc, distance};
@@ -9,6 +9,11 @@ use super::super::recovery::LossRecovery;
 use super::super::rules::SequenceNak;
 use super::super::timeout::{AckTimeoutMode, retry_limit};
 use super::{Received, RecoverCause, Requester, Round, Stall, Timer};
+
+/// RNR NAKs in a row without an expiry of the ack timer after which none is expected any more,
+/// though they take half of its time or longer, or it did expire once. Higher: a wait without end
+/// is told later. Lower: noise and other traffic may yet make it expire.
+const REFUSALS_IN_A_ROW: u32 = 64;
 
 impl Requester {
     /// When [`on_timer`](Self::on_timer) has to be called: the ack timer, the wait that an RNR NAK
@@ -24,8 +29,39 @@ impl Requester {
     /// receive, and it retries without limit. An answer that has come during the wait moves it on
     /// to a packet that may need none.
     pub fn waits_without_end(&self) -> bool {
-        let rnr = matches!(self.timer, Timer::Wait(_, Stall::Rnr));
-        rnr && self.refused == self.una && self.cfg.rnr_retry.is_infinite()
+        matches!(self.timer, Timer::Wait(_, Stall::Rnr)) && self.refused_without_limit()
+    }
+
+    /// As [`waits_without_end`](Self::waits_without_end), whether the wait is over or not: it has
+    /// sent the packet again, or is about to.
+    pub fn refused_without_limit(&self) -> bool {
+        let refused = self.refused == self.una && self.outstanding() > 0;
+        refused && self.cfg.rnr_retry.is_infinite()
+    }
+
+    /// Whether no number of timeouts and sequence NAKs ends the QP.
+    pub const fn retries_without_limit(&self) -> bool {
+        retry_limit(self.cfg.retry_cnt, self.cfg.rules.retry_seven).is_none()
+    }
+
+    /// Whether the QP has sent its oldest packet again more often than any `retry_cnt` with a limit
+    /// allows, and goes on.
+    pub const fn silent_without_limit(&self) -> bool {
+        self.retries_without_limit() && self.expired > RetryCnt::MAX_CODE as u32
+    }
+
+    /// When the last packet left that asked for an answer.
+    pub const fn last_departure(&self) -> Time {
+        self.asked.at
+    }
+
+    /// Whether the RNR NAKs come before the ack timer expires, and as far as anybody can tell will
+    /// go on to: the last one took at most half of the shortest timer, and none has expired since
+    /// the last progress; or so many have come in a row that there was no expiry between. Else
+    /// `retry_cnt` runs out some time.
+    pub const fn answers_come_in_time(&self) -> bool {
+        let early = self.expired == 0 && self.refused_early;
+        early || self.refused_in_a_row >= REFUSALS_IN_A_ROW
     }
 
     /// The deadline has come: `Recover` with [`RecoverCause::Timeout`], `Error` when that was the
@@ -148,6 +184,7 @@ impl Requester {
     pub(super) const fn reload(&mut self) {
         self.retries = 0;
         self.rnr_retries = 0;
+        self.refused_in_a_row = 0;
     }
 
     /// PSN `una` is missing at the peer, or its response here.
@@ -225,6 +262,7 @@ impl Requester {
             return self.enter_error(WcStatus::RetryExcErr);
         }
         self.retries = nth;
+        self.refused_in_a_row = 0;
         self.count(cause);
         if cause != RecoverCause::Timeout {
             self.resumes = true;
@@ -279,6 +317,10 @@ impl Requester {
             return self.enter_error(WcStatus::RnrRetryExcErr);
         }
         self.rnr_retries = nth;
+        self.refused_in_a_row = self.refused_in_a_row.saturating_add(1);
+        let took = now.max(self.resumed).since(self.resumed);
+        let interval = self.cfg.timeout_mode.interval(self.cfg.timeout, 0);
+        self.refused_early = interval.is_none_or(|i| took * 2 <= i.least);
         self.count(cause);
         self.recovery.on_loss(self.flight(), cause);
         let wrong = mutant!(RnrTimerEntryWrong) && timer.code() == 17;

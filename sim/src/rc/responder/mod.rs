@@ -290,7 +290,7 @@ impl Responder {
     /// 6), and nothing is kept.
     fn on_gap(&mut self, now: Time, psn: Psn) -> Accept {
         self.counters.out_of_sequence += 1;
-        let (code, msn) = (NakCode::PsnSequenceError, self.msn);
+        let code = NakCode::PsnSequenceError;
         if self.open == Open::Rnr && !self.cfg.rules.nak_during_rnr {
             return Accept::Gap { nak: false };
         }
@@ -302,7 +302,7 @@ impl Responder {
             self.open = Open::Gap;
             self.counters.sequence_naks_sent += 1;
             let (psn, held) = (self.expected, psn);
-            self.replies.push_back(Reply::Sack { psn, msn, held });
+            self.replies.push_back(Reply::Sack { psn, held });
             return Accept::Hold;
         }
         let again = self.cfg.nak_repeat.is_some_and(|span| now >= self.nak_at + span);

@@ -1,7 +1,7 @@
 //! Responder resources, and the responses in their order.
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{CreditCode, Msn, Opcode, Psn, QpType, Rkey, Syndrome};
+use doorbell_core::verbs::{CreditCode, Opcode, Psn, QpType, Rkey, Syndrome};
 
 use super::super::accept::{Accept, ReadJob};
 use super::super::config::{AckPolicy, packets_for};
@@ -15,13 +15,11 @@ use super::Responder;
 pub(super) enum Reply {
     Acknowledge {
         psn: Psn,
-        msn: Msn,
         syndrome: Syndrome,
         why: Option<Reason>,
     },
     Sack {
         psn: Psn,
-        msn: Msn,
         held: Psn,
     },
     /// The responses of a job; at most once in the queue.
@@ -33,7 +31,6 @@ pub(super) enum Reply {
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Job {
     pub first: Psn,
-    pub msn: Msn,
     /// Responses in all.
     pub packets: u32,
     pub va: u64,
@@ -96,9 +93,9 @@ impl Responder {
             self.replies.pop_back();
         }
         let id = self.first_job.wrapping_add(self.jobs.len() as u32);
-        let (first, msn) = (self.expected, self.msn);
+        let first = self.expected;
         let (from, count, end, sent, again) = (0, packets, len, 0, false);
-        let job = Job { first, msn, packets, va, rkey, len, kind, from, count, end, sent, again };
+        let job = Job { first, packets, va, rkey, len, kind, from, count, end, sent, again };
         self.jobs.push_back(job);
         self.replies.push_back(Reply::Job(id));
         self.expected = self.expected.add(if mutant!(ReadTakesOnePsn) { 1 } else { packets });
@@ -228,7 +225,7 @@ impl Responder {
 
     /// An ACK up to `psn` has to leave.
     pub(super) fn acknowledge(&mut self, now: Time, psn: Psn, why: Option<Reason>) {
-        // The credit code is that of the moment at which the ACK leaves.
+        // Credit code and MSN are those of the moment at which the ACK leaves.
         let syndrome = Syndrome::Ack { credit: CreditCode::NO_LIMIT };
         let mut at = self.place_of(self.age_of(psn.next()));
         let last = at == self.replies.len();
@@ -245,7 +242,7 @@ impl Responder {
             }
             AckPolicy::Coalesce { .. } | AckPolicy::EachRequest => {}
         }
-        self.replies.insert(at, Reply::Acknowledge { psn, msn: self.msn, syndrome, why });
+        self.replies.insert(at, Reply::Acknowledge { psn, syndrome, why });
     }
 
     /// The newest PSN that may be acknowledged on behalf of a duplicate of `psn`: that before the
@@ -259,7 +256,7 @@ impl Responder {
     }
 
     pub(super) fn reply(&mut self, psn: Psn, syndrome: Syndrome, why: Option<Reason>) {
-        self.replies.push_back(Reply::Acknowledge { psn, msn: self.msn, syndrome, why });
+        self.replies.push_back(Reply::Acknowledge { psn, syndrome, why });
     }
 
     fn tell_credit(&mut self) -> CreditCode {
@@ -306,24 +303,30 @@ impl Responder {
 
     /// The next response, in PSN order: ACK, NAK, READ response or ATOMIC acknowledgement.
     /// `None`: none is due; an ATOMIC without result holds back all behind it.
+    ///
+    /// Its MSN is the present one, as its credit code is: how many messages are completed when it
+    /// leaves, be it an answer to a duplicate or to a request that others have followed since
+    /// (`protocol.md` §2.1). So the MSN never goes back on the wire.
     pub fn poll_transmit(&mut self, now: Time) -> Option<PacketDesc> {
         if !self.peek_transmit(now) {
             return None;
         }
         match *self.replies.front()? {
-            Reply::Acknowledge { psn, msn, mut syndrome, why } => {
+            Reply::Acknowledge { psn, mut syndrome, why } => {
                 self.replies.pop_front();
                 self.reason = why;
                 if let Syndrome::Ack { credit } = &mut syndrome {
                     *credit = self.tell_credit();
                 }
-                Some(self.response(Opcode::RcAcknowledge, psn, 0, Ext::Aeth { syndrome, msn }))
+                let ext = Ext::Aeth { syndrome, msn: self.msn };
+                Some(self.response(Opcode::RcAcknowledge, psn, 0, ext))
             }
-            Reply::Sack { psn, msn, held } => {
+            Reply::Sack { psn, held } => {
                 self.replies.pop_front();
                 let (expected, got, kept) = (psn, held, true);
                 self.reason = Some(Reason::SequenceNak { expected, got, kept });
-                Some(self.response(Opcode::RcAcknowledge, psn, 0, Ext::Sack { msn, held }))
+                let ext = Ext::Sack { msn: self.msn, held };
+                Some(self.response(Opcode::RcAcknowledge, psn, 0, ext))
             }
             Reply::Job(id) => self.job_response(id),
         }
@@ -346,9 +349,7 @@ impl Responder {
             self.replies.pop_front();
         }
         let syndrome = Syndrome::Ack { credit: self.tell_credit() };
-        // Messages that were completed since the first answer are in it (`protocol.md` §2.1).
-        let msn = if job.again { self.msn } else { job.msn };
-        let psn = job.first.add(index_now);
+        let (psn, msn) = (job.first.add(index_now), self.msn);
         if let JobKind::Atomic(orig) = job.kind {
             let ext = Ext::AtomicAck { syndrome, msn, orig: orig? };
             return Some(self.response(Opcode::RcAtomicAcknowledge, psn, id, ext));

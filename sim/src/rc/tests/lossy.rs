@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{NakCode, SendFlags, Syndrome, WcStatus, WrOpcode};
+use doorbell_core::verbs::{Msn, NakCode, SendFlags, Syndrome, WcStatus, WrOpcode};
 
 use crate::rc::*;
 
@@ -67,6 +67,14 @@ impl Naks {
             Ext::Aeth { syndrome: Syndrome::RnrNak { .. }, .. } => self.rnr += 1,
             _ => {}
         }
+    }
+}
+
+/// The MSN of a response that has one.
+const fn msn_of(desc: &PacketDesc) -> Option<Msn> {
+    match desc.ext {
+        Ext::Aeth { msn, .. } | Ext::AtomicAck { msn, .. } | Ext::Sack { msn, .. } => Some(msn),
+        _ => None,
     }
 }
 
@@ -140,6 +148,8 @@ pub struct Duel<'a> {
     accepted: u64,
     /// NAKs that left, and request packets that were new.
     left: Naks,
+    /// MSN of the last response that had one.
+    told: Msn,
     fresh: u64,
     /// Bytes that each READ has got.
     got: Vec<u32>,
@@ -169,6 +179,7 @@ impl<'a> Duel<'a> {
             rehanded: 0,
             accepted: 0,
             left: Naks::default(),
+            told: Msn::ZERO,
             fresh: 0,
             got: vec![0; plan.jobs.len()],
             leaving: VecDeque::new(),
@@ -238,6 +249,10 @@ impl<'a> Duel<'a> {
         }
         while let Some(desc) = self.responder.poll_transmit(self.now) {
             self.left.count(&desc);
+            if let Some(msn) = msn_of(&desc) {
+                assert!(msn.diff(self.told) >= 0, "the MSN went back from {}: {desc:?}", self.told);
+                self.told = msn;
+            }
             let va = self.responder.read_job(desc.wqe).map_or(0, |job| job.va);
             self.send(false, desc, va + u64::from(desc.offset));
         }

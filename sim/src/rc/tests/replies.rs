@@ -29,7 +29,8 @@ fn an_unsent_ack_gives_way_to_a_newer_one() {
     for psn in 0..3 {
         responder.on_packet(NOW, &send(psn), true);
     }
-    assert_eq!(aeths(&mut responder), [(0, 1, ACK), (1, 2, ACK), (2, 3, ACK)]);
+    // Each tells how many messages are complete when it leaves.
+    assert_eq!(aeths(&mut responder), [(0, 3, ACK), (1, 3, ACK), (2, 3, ACK)]);
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn an_ack_that_waits_holds_back_nothing_before_it() {
     responder.on_packet(NOW, &send(1), true);
     responder.on_packet(NOW, &send(0), true);
     let sequence = nak(NakCode::PsnSequenceError);
-    assert_eq!(aeths(&mut responder), [(0, 0, sequence)]);
+    assert_eq!(aeths(&mut responder), [(0, 1, sequence)]);
     assert_eq!(responder.next_deadline(), due);
     // An ATOMIC without result, then an ACK: time alone changes nothing.
     let mut responder = rc_with(|cfg| cfg.ack = coalesce);
@@ -81,7 +82,7 @@ fn an_ack_that_waits_holds_back_nothing_before_it() {
 #[test]
 fn a_read_response_stands_for_the_ack_before_it() {
     for (ack, expected) in
-        [(AckPolicy::IMMEDIATE, vec![(1, 2)]), (AckPolicy::EachRequest, vec![(0, 1), (1, 2)])]
+        [(AckPolicy::IMMEDIATE, vec![(1, 2)]), (AckPolicy::EachRequest, vec![(0, 2), (1, 2)])]
     {
         let mut responder = rc_with(|cfg| cfg.ack = ack);
         responder.on_packet(NOW, &send(0), true);
@@ -113,7 +114,7 @@ fn an_ack_never_overtakes_a_read_or_an_atomic() {
         (Opcode::RcAcknowledge, 4, 0),
     ];
     assert_eq!(seen, expected);
-    let orig = Ext::AtomicAck { syndrome: ACK, msn: Msn::new(1), orig: 77 };
+    let orig = Ext::AtomicAck { syndrome: ACK, msn: Msn::new(3), orig: 77 };
     assert_eq!(responses[0].ext, orig);
     assert_eq!(responses[2].ext, Ext::None, "a middle response has no AETH");
     assert_eq!(responses[3].offset, 512);
@@ -210,7 +211,7 @@ fn answers_to_duplicates_have_the_present_msn() {
         panic!("an ATOMIC");
     };
     responder.atomic_result(job, 77);
-    assert_eq!(aeths(&mut responder), [(0, 1, ACK), (1, 2, ACK)]);
+    assert_eq!(aeths(&mut responder), [(0, 2, ACK), (1, 2, ACK)]);
     for psn in 2..4 {
         responder.on_packet(NOW, &send(psn), true);
     }
@@ -218,6 +219,18 @@ fn answers_to_duplicates_have_the_present_msn() {
     responder.on_packet(NOW, &read(0, 8), true);
     responder.on_packet(NOW, &atomic, true);
     assert_eq!(aeths(&mut responder), [(0, 4, ACK), (1, 4, ACK)]);
+}
+
+/// A repeated answer leaves before the first answer to a READ behind it, and tells of that READ.
+#[test]
+fn no_msn_goes_back_behind_a_repeated_answer() {
+    let mut responder = rc();
+    responder.on_packet(NOW, &read(0, 8), true);
+    assert_eq!(aeths(&mut responder), [(0, 1, ACK)]);
+    responder.on_packet(NOW, &read(1, 8), true);
+    responder.on_packet(NOW, &send(2), true);
+    responder.on_packet(NOW, &read(0, 8), true);
+    assert_eq!(aeths(&mut responder), [(0, 3, ACK), (1, 3, ACK), (2, 3, ACK)]);
 }
 
 #[test]

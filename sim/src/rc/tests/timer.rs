@@ -1,8 +1,10 @@
 //! The ack timer's rule (`protocol.md` §2.5): it runs while a packet that needs a response is out,
 //! from the moment at which that packet has left the port.
 
-use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{AckTimeout, NakCode, Opcode, RnrTimer, SendFlags, Syndrome, WrOpcode};
+use doorbell_core::units::{Ratio, Span, Time};
+use doorbell_core::verbs::{
+    AckTimeout, NakCode, Opcode, RetryCnt, RnrRetry, RnrTimer, SendFlags, Syndrome, WrOpcode,
+};
 
 use super::super::*;
 use super::requester::{ACK, ack, nak, rc_with, read_response};
@@ -157,6 +159,87 @@ fn a_wait_for_receives_is_endless_only_while_the_refused_packet_is_the_oldest() 
     assert!(!requester.waits_without_end());
     requester.on_packet(us(4), &refused(1));
     assert!(requester.waits_without_end());
+}
+
+/// The packet is refused `after` its departure, and again.
+fn refused_after(
+    cfg: impl Fn(&mut RequesterConfig),
+    after: Span,
+) -> (Requester, impl FnMut(&mut Requester, Span)) {
+    let mut requester = rc_with(|c| {
+        (c.timeout, c.rnr_retry) = (AckTimeout::new(1).unwrap(), RnrRetry::new(7).unwrap());
+        cfg(c);
+    });
+    let mut now = NOW;
+    let mut round = move |requester: &mut Requester, after: Span| {
+        for sent in poll(requester) {
+            requester.on_departure(&sent, now);
+        }
+        let timer = RnrTimer::new(1).unwrap();
+        requester.on_packet(now + after, &ack(0, Syndrome::RnrNak { timer }));
+        now = now + after + timer.duration();
+        requester.on_timer(now);
+    };
+    requester.push(job(0, WrOpcode::Send, 1));
+    round(&mut requester, after);
+    (requester, round)
+}
+
+#[test]
+fn refusals_come_in_time_when_they_take_half_of_the_timer_or_are_many() {
+    let ps = Span::from_ps;
+    let half = ps(T.as_ps() / 2);
+    assert!(refused_after(|_| {}, half).0.answers_come_in_time());
+    let (mut requester, mut round) = refused_after(|_| {}, half + ps(1));
+    for _ in 2..64 {
+        assert!(!requester.answers_come_in_time());
+        round(&mut requester, half + ps(1));
+    }
+    assert!(!requester.answers_come_in_time());
+    round(&mut requester, half + ps(1));
+    assert!(requester.answers_come_in_time(), "64 of them");
+    // The shortest interval counts; without a timer none does.
+    let four = Ratio::new(4, 1).unwrap();
+    let spread = |cfg: &mut RequesterConfig| {
+        cfg.timeout_mode = TimeoutMode::Fixed { least: Ratio::ONE, most: four };
+    };
+    assert!(!refused_after(spread, half + ps(1)).0.answers_come_in_time());
+    let none = |cfg: &mut RequesterConfig| cfg.timeout = AckTimeout::new(0).unwrap();
+    assert!(refused_after(none, T * 9).0.answers_come_in_time());
+}
+
+#[test]
+fn an_expiry_takes_the_trust_in_refusals_until_there_are_many_again() {
+    let (mut requester, mut round) = refused_after(|_| {}, Span::from_us(1));
+    let sent = poll(&mut requester);
+    requester.on_departure(&sent[0], us(100));
+    requester.on_timer(us(100) + T);
+    assert_eq!(requester.standing().expired, 1);
+    for _ in 0..64 {
+        assert!(!requester.answers_come_in_time());
+        round(&mut requester, Span::from_ps(1));
+    }
+    assert!(requester.answers_come_in_time());
+}
+
+#[test]
+fn only_more_expiries_than_any_limit_has_are_silence_without_limit() {
+    for (seven, endless) in [(RetrySeven::Infinite, true), (RetrySeven::Seven, false)] {
+        let mut requester = rc_with(|cfg| {
+            cfg.timeout = AckTimeout::new(1).unwrap();
+            (cfg.retry_cnt, cfg.rules.retry_seven) = (RetryCnt::new(7).unwrap(), seven);
+        });
+        requester.push(job(0, WrOpcode::Send, 1));
+        for n in 0..8 {
+            assert!(!requester.silent_without_limit(), "{n}");
+            let now = us(100 * n);
+            let sent = poll(&mut requester);
+            requester.on_departure(&sent[0], now);
+            requester.on_timer(now + T);
+        }
+        assert_eq!(requester.silent_without_limit(), endless);
+        assert_eq!(requester.failed(), !endless);
+    }
 }
 
 #[test]

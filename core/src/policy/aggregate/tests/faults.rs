@@ -98,8 +98,8 @@ fn a_member_that_sends_beyond_the_window_is_refused() {
         run_all(&mut all);
         check_ends(&all);
         let error = match method {
-            // Beyond its slots it has no memory to write to.
-            Method::Write => AggregateError::Late { rank: 2, chunk: 1, round: 0 },
+            // Beyond its slots it has no memory to write to, and blames rank 0 for that.
+            Method::Write => AggregateError::GaveUp { rank: 2, because: 2 },
             _ => AggregateError::OutOfTurn { rank: 2, chunk: 1 },
         };
         assert_eq!(ends(&all)[0], Err(error), "{method:?}");
@@ -137,7 +137,56 @@ fn members_that_never_appear_are_named() {
     assert_eq!(ends(&all)[0], Err(AggregateError::NoPeer { rank: 1 }));
 }
 
+#[test]
+fn who_does_not_confirm_its_sum_is_named_first() {
+    // Member 3 has contributed all, and its host dies before the last sum reaches it. Its
+    // aggregator waits one chunk deadline for it; the root would wait two for the aggregator.
+    let plan = Plan::two_hop(&Group::by_place(&[0, 0, 1, 1], 8, 1), 1).unwrap();
+    let config = AggregateConfig { window: 1, ..config(64, 64) };
+    let mut seen = false;
+    for at in 4..12 {
+        let mut all = members(config, &plan, 6);
+        all[3].fault = Some(Fault::Vanishes(at));
+        run_all(&mut all);
+        check_ends(&all);
+        for end in &ends(&all)[..3] {
+            assert!(end.is_err_and(|e| e.culprit() == Some(3)), "{at}: {end:?}");
+        }
+        let (ended, _) = all[2].end.unwrap();
+        let began = *all[2].began.last().unwrap();
+        assert_eq!(ended, began + config.chunk_deadline, "{at}");
+        let unconfirmed = all[2].state.as_ref().is_some_and(|a| a.has_sum());
+        seen |= unconfirmed;
+        assert_eq!(stats_of(&all[2]).rounds, all[2].got.len() as u64 + u64::from(unconfirmed));
+    }
+    assert!(seen, "no death between the contribution and the confirmation");
+}
+
+fn stats_of(m: &Member) -> AggregateStats {
+    m.state.as_ref().expect("it was opened").stats()
+}
+
 proptest! {
+    /// A host that dies is named by everybody, whatever the plan.
+    #[test]
+    fn all_survivors_name_a_host_that_dies(
+        plan in any_plan(6), config in any_config(), rounds in 1_u64..5,
+        who in 0_usize..6, at in 4_u32..80
+    ) {
+        let round_deadline = Span::from_ms(10_000);
+        // A parent without a receive does not confirm at once.
+        let config = AggregateConfig { round_deadline, pool: None, ..config };
+        let mut all = members(config, &plan, rounds);
+        let dead = who % all.len();
+        all[dead].fault = Some(Fault::Vanishes(at));
+        run_all(&mut all);
+        check_ends(&all);
+        let connected = all.iter().all(|m| !m.began.is_empty());
+        for error in ends(&all).into_iter().filter_map(Result::err).filter(|_| connected) {
+            prop_assert_eq!(error.culprit(), Some(dead as u32), "{}", error);
+        }
+    }
+
     /// In a plan of one lane who died is named by everybody, not the messenger.
     #[test]
     fn all_survivors_name_the_dead(

@@ -12,7 +12,7 @@ use super::*;
 use crate::ideal::Ideal;
 use crate::policy::mesh::player::{
     self, Fault, Forgery, NEVER, Party, all_done, all_end_in_time, any_fault, ends, make_lazy,
-    run_all, stats,
+    run_all, silence, stats,
 };
 use crate::transport::{Program, Reduce};
 use crate::units::Span;

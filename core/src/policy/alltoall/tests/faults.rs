@@ -94,6 +94,25 @@ fn members_that_never_appear_are_named() {
 }
 
 proptest! {
+    /// A host that dies is named by all that end with an error, whenever it dies. Where relays add,
+    /// a wait may be one for a wait, and the one between is named.
+    #[test]
+    fn all_survivors_name_a_host_that_dies(
+        exchange in any_exchange().prop_filter("sums", |e| e.sums().is_empty()),
+        (config, chunk) in any_config(), rounds in 1_u64..5,
+        who in 0_usize..8, at in 4_u32..60
+    ) {
+        let mut all = members(&exchange, chunk, config, rounds);
+        let dead = who % all.len();
+        all[dead].fault = Some(Fault::Vanishes(at));
+        run_all(&mut all);
+        check_ends(&exchange, &all);
+        let connected = all.iter().all(|m| !m.began.is_empty());
+        for error in ends(&all).into_iter().filter_map(Result::err).filter(|_| connected) {
+            prop_assert_eq!(error.culprit(), Some(dead as u32), "{}", error);
+        }
+    }
+
     /// One or two members misbehave: every survivor ends in time, with everything or an error.
     #[test]
     fn everything_or_a_named_error(

@@ -2,6 +2,7 @@
 
 mod faults;
 mod rounds;
+mod sums;
 
 use std::boxed::Box;
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use crate::ideal::Ideal;
 use crate::policy::mesh::player::{
     self, Fault, Party, all_done, all_end_in_time, any_fault, ends, make_lazy, run_all, stats,
 };
+use crate::transport::Reduce;
 use crate::units::Span;
 
 /// A rule that a member breaks.
@@ -90,7 +92,7 @@ impl Party for Exchanging {
 
     fn deadlines(&self) -> (Span, Span) {
         let hops = u64::from(self.schedule.hops());
-        (self.config.hop_deadline * hops, self.config.connect_deadline)
+        (self.config.hop_deadline * (hops + 1), self.config.connect_deadline)
     }
 }
 
@@ -123,6 +125,7 @@ fn check(exchange: &Exchange, members: &[Member]) {
         }
         assert_eq!(listed, book[rank], "rank {rank}");
         for (round, got) in m.got.iter().enumerate() {
+            check_sums(m.party.schedule.sums(rank as u32), round as u64, got);
             for a in arrivals {
                 let bytes = &got[a.inbox as usize..(a.inbox + a.bytes) as usize];
                 let right =
@@ -130,6 +133,19 @@ fn check(exchange: &Exchange, members: &[Member]) {
                 assert!(bytes.iter().enumerate().all(right), "rank {rank}, round {round}: {a:?}");
             }
         }
+    }
+}
+
+/// Each sum is that of its parts, word by word, each of them once.
+fn check_sums(totals: &[Total], round: u64, got: &[u8]) {
+    for total in totals {
+        let mut right = vec![0; total.bytes as usize];
+        for part in &total.parts {
+            let its = (0..total.bytes).map(|n| byte(part.from, round, part.outbox + n));
+            total.op.apply(&mut right, &its.collect::<Vec<u8>>());
+        }
+        let at = total.inbox as usize;
+        assert_eq!(got[at..at + right.len()], right, "round {round}: {total:?}");
     }
 }
 
@@ -154,7 +170,22 @@ fn any_exchange() -> proptest::strategy::BoxedStrategy<Exchange> {
         }
         e
     });
-    Box::new(prop_oneof![counts, tokens]).boxed()
+    let sum = (0_u32..8, proptest::collection::vec(0_u32..8, 0..6), 1_u64..6, any::<bool>());
+    let sums = (places(), route(), proptest::collection::vec(sum, 1..12));
+    let sums = sums.prop_map(|(places, route, sums)| {
+        let n = places.len() as u32;
+        let mut e = Exchange::new(&places, route).unwrap();
+        for (to, from, words, token) in sums {
+            let (to, from): (u32, Vec<u32>) = (to % n, from.iter().map(|m| m % n).collect());
+            if token {
+                e.token(to, &from, words * 8).unwrap();
+            }
+            // Of integers, so that the order of the adding makes no difference.
+            e.sum(Reduce::SumI64, to, &from, words * 8).unwrap();
+        }
+        e
+    });
+    Box::new(prop_oneof![counts, tokens, sums]).boxed()
 }
 
 fn any_config() -> proptest::strategy::BoxedStrategy<(AllToAllConfig, u32)> {
