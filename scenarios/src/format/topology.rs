@@ -104,8 +104,8 @@ pub struct Topology {
     pub servers_per_leaf: Option<Count<1, MAX_HOSTS>>,
     /// `switch`, `leaf-spine`, `fat-tree`: hosts of a node, such as 8 GPUs with a NIC each. Hosts
     /// `0` to `node - 1` are the first one. Connected queue pairs between them take a link of the
-    /// host into its node (`gpu.node_rate`, `gpu.node_latency`) in the place of NIC, PCIe and
-    /// network.
+    /// host into its node (`gpu.node_rate`, `gpu.node_latency`) in the place of NIC units, PCIe and
+    /// network. It ends at a switch of the node, numbered behind all others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<Count<2, 1024>>,
     /// `explicit`: number of switches.

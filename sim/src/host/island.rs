@@ -515,7 +515,7 @@ impl Host {
 
     /// Hands what the rooms of the island want to happen to the engine.
     fn flush(&mut self, s: &mut Shared) {
-        if self.cfg.instant {
+        if self.cfg.instant || self.pcie.has_ended() {
             self.follow_up(s);
         }
         let host = self.id;

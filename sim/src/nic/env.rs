@@ -38,8 +38,6 @@ pub enum NicEvent {
     Cnp(PacketId),
     /// Pages that the payload of a packet waited for are there.
     PageIn(u32),
-    /// A payload from a host of the same node is in memory.
-    Landed(u32),
 }
 
 /// Something that a program may wait for has happened.

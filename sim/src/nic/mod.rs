@@ -467,15 +467,17 @@ impl Nic {
                 (n, t + b.busy(), c, jobs + b.jobs(), w + b.waited())
             })
         };
-        let pus = || self.pus.iter().map(|p| &p.busy);
-        let pu_count = u32::from(self.cfg.pu_count);
+        // Behind these are those of the way into a node, which are nobody's time.
+        let (pu_count, rx_count) = (self.cfg.pu_count, self.cfg.rx_count);
+        let pus = || self.pus[..usize::from(pu_count)].iter().map(|p| &p.busy);
+        let mut rx = self.rx[..usize::from(rx_count)].iter();
         let bucket = self.bucket_held.values().map(|(_, held)| *held).max().unwrap_or_default();
         vec![
             most("nic doorbell unit", &mut std::iter::once(&self.doorbell)),
             most("nic processing unit (busiest)", &mut pus()),
-            units("nic processing units (all)", &mut pus(), pu_count),
+            units("nic processing units (all)", &mut pus(), pu_count.into()),
             most("nic receive device", &mut std::iter::once(&self.rx_device)),
-            most("nic receive unit (busiest)", &mut self.rx.iter()),
+            most("nic receive unit (busiest)", &mut rx),
             most("nic atomic unit", &mut std::iter::once(&self.atomic_unit)),
             ("nic atomic lock bucket (busiest)", bucket, 1, self.atomic_unit.jobs(), Span::ZERO),
         ]
@@ -516,7 +518,6 @@ impl Nic {
             NicEvent::Cqe(id) => self.on_cqe(env, id),
             NicEvent::Atomic(id) => self.on_atomic(env, id),
             NicEvent::PageIn(id) => self.on_page_in(env, id),
-            NicEvent::Landed(id) => self.rx_written(env, id),
         }
         true
     }

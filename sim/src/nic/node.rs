@@ -5,12 +5,14 @@
 //! packet leaves by the host's link into the node as soon as it is its turn, without the time of a
 //! processing or receive unit, and its payload moves from memory to memory without PCIe. That is
 //! what a GPU does which copies into a neighbour's memory. Simplified: headers count on that link,
-//! and memory is as fast as it.
+//! memory is as fast as it, and ATOMICs and completions take PCIe as ever.
 
 use doorbell_core::verbs::QpType;
 
 use super::Nic;
 use super::env::Env;
+use crate::memory::RegionKind;
+use crate::pcie::{Cause, Kind, Transaction};
 use crate::wire::{HostId, PortId};
 
 /// The host's port of the link into its node: that behind the only NIC's.
@@ -34,7 +36,7 @@ impl Nic {
 
     /// Whether the packets of a connected QP take the link into the node.
     pub(super) fn goes_inside(&self, qp: u32) -> bool {
-        self.qp(qp).is_some_and(|q| self.is_inside(usize::from(q.pu)))
+        self.node_hosts > 0 && self.qp(qp).is_some_and(|q| self.is_inside(usize::from(q.pu)))
     }
 
     /// Gives a QP that was just connected the units of its way.
@@ -60,16 +62,25 @@ impl Nic {
         if to.1 == NODE_PORT && self.is_neighbour(to.0) { NODE_PORT } else { self.port() }
     }
 
-    /// The payload of a packet into the node is there at once.
-    pub(super) fn payload_inside(
-        &mut self,
+    /// Moves payload of a queue pair between memory and its packets: by PCIe, or, on the way into the
+    /// node, at once.
+    pub(super) fn move_payload(
+        &self,
         env: &mut Env<'_>,
-        job: (u32, u32, bool),
-        pieces: usize,
+        qp: u32,
+        kind: Kind,
+        (space, addr, bytes): (RegionKind, u64, u32),
+        tag: u64,
     ) {
-        for _ in 0..pieces {
-            self.payload_at_memory(env, job);
-            self.payload_fetched(env, job, env.now);
+        let cause = match kind {
+            Kind::Read => Cause::PayloadRead,
+            Kind::Write | Kind::Mmio => Cause::PayloadWrite,
+        };
+        let target = env.target(space);
+        let t = Transaction { kind, from: self.node, target, bytes, addr, cause, tag };
+        match self.goes_inside(qp) {
+            true => env.pcie.end_beside(t),
+            false => env.submit(t),
         }
     }
 }

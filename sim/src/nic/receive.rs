@@ -83,9 +83,11 @@ impl Nic {
     /// not drain the buffer fast enough. A link that knows priority flow control pauses the class
     /// of such a packet, and what still comes is the headroom; another link is held back by nobody.
     pub(super) fn rx_buffer(&mut self, env: &mut Env<'_>, packet: PacketId) {
-        let inside = Self::qp_index(env.packets[packet.0].desc.dest);
-        let inside = inside.is_some_and(|qp| self.goes_inside(qp));
-        if !inside && (!self.rx_held.is_empty() || self.rx_full()) {
+        let inside = || {
+            let qp = Self::qp_index(env.packets[packet.0].desc.dest);
+            qp.is_some_and(|qp| self.goes_inside(qp))
+        };
+        if (!self.rx_held.is_empty() || self.rx_full()) && !inside() {
             self.stats.rx_buffer_waits += 1;
             let sl = env.packets[packet.0].sl;
             env.port.pause_full(env.now, self.port(), sl, env.fabric_out);
@@ -817,26 +819,23 @@ impl Nic {
     }
 
     fn issue_write(&mut self, env: &mut Env<'_>, write: HostWrite) {
-        let node = self.node;
         match write {
             HostWrite::Inbound(id) | HostWrite::Response(id) | HostWrite::AwaitsWqe(id) => {
                 let w = &mut self.rx_writes[id];
                 w.submitted = env.now;
                 let (qp, addr, len, inbound) = (w.qp, w.addr, w.len, w.order.is_some());
                 self.payload_issued(qp, inbound);
-                if self.goes_inside(qp) {
-                    return env.at(env.now, Class::Stage, NicEvent::Landed(id));
-                }
                 let space = self.space(env, self.rx_writes[id].region);
                 let tag = Tag::RxWrite(id).pack();
-                env.dma(node, Kind::Write, space, addr, len, Cause::PayloadWrite, tag);
+                self.move_payload(env, qp, Kind::Write, (space, addr, len), tag);
             }
             HostWrite::Cqe(id) => {
                 self.cqes[id].1.follows = self.payload_before(&self.cqes[id].1);
                 let bytes = self.cfg.cqe_bytes;
                 let here = RegionKind::Host { numa: self.numa };
                 let space = self.cq(self.cqes[id].0).map_or(here, |q| q.space);
-                env.dma(node, Kind::Write, space, 0, bytes, Cause::Cqe, Tag::Cqe(id).pack());
+                let tag = Tag::Cqe(id).pack();
+                env.dma(self.node, Kind::Write, space, 0, bytes, Cause::Cqe, tag);
             }
         }
     }

@@ -157,18 +157,17 @@ impl World {
         let mut hosts = Vec::with_capacity(cfg.hosts.len());
         for (i, host) in cfg.hosts.iter().enumerate() {
             let nics = host.nic_nodes.len();
-            let links = fabric.hosts().get(i).map_or(0, HostNode::ports);
-            let of_node = usize::from(cfg.fabric.node_hosts > 0);
-            if nics + of_node != links || !(1..=MAX_NICS).contains(&nics) {
-                let links = links.saturating_sub(of_node);
+            let links = fabric.hosts().get(i).map_or(0, HostNode::nics);
+            if nics != links || !(1..=MAX_NICS).contains(&nics) {
                 return Err(BuildError::Nics { host: i as u32, nics, links });
             }
-            if of_node > 0 && nics > 1 {
+            let in_node = cfg.fabric.node_hosts > 0;
+            if in_node && nics > 1 {
                 return Err(BuildError::NicsInNode { host: i as u32, nics });
             }
             let host = Host::new(host, HostId(i as u32), cfg.mtu, &mut engine);
             let mut host = host.map_err(BuildError::Pcie)?;
-            if of_node > 0 {
+            if in_node {
                 host.join_node(cfg.fabric.node_hosts);
             }
             hosts.push(host);

@@ -167,7 +167,7 @@ impl World {
             for nic in host.nics() {
                 port(format!("{}port transmit", prefix(host, nic)), nic.port());
             }
-            if node.ports() > host.nics().count() {
+            if node.ports() > node.nics() {
                 port("link into the node".to_owned(), NODE_PORT);
             }
         }
