@@ -71,7 +71,8 @@ fn every_byte_arrives_by_every_operation() {
     assert_eq!((number(&o, "step.6.count"), number(&o, "step.7.count")), (4711.0, 4711.0));
 }
 
-/// As many WRITEs as `iterations`, 1 us apart, from host 0 to a host of its node, and to another one.
+/// As many WRITEs as `iterations`, 1 us apart, from host 0 to a host of its node, and to another
+/// one.
 fn faulted(fault: &str, peer: u32) -> Outcome {
     let text = format!(
         "[topology]\nkind = 'switch'\nhosts = 4\nnode = 2\n\

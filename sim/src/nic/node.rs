@@ -62,8 +62,8 @@ impl Nic {
         if to.1 == NODE_PORT && self.is_neighbour(to.0) { NODE_PORT } else { self.port() }
     }
 
-    /// Moves payload of a queue pair between memory and its packets: by PCIe, or, on the way into the
-    /// node, at once.
+    /// Moves payload of a queue pair between memory and its packets: by PCIe, or, on the way into
+    /// the node, at once.
     pub(super) fn move_payload(
         &self,
         env: &mut Env<'_>,

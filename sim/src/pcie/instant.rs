@@ -1,4 +1,5 @@
-//! A tree without time, for hosts whose inside is not the question; and what does not take the tree.
+//! A tree without time, for hosts whose inside is not the question; and what does not take the
+//! tree.
 //!
 //! A transaction ends where it is submitted: no burst, no order, no tags, no credits, no event.
 //! What crosses which link is counted as ever.
