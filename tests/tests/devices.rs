@@ -3,6 +3,7 @@
 use doorbell::format::NicPlace;
 use doorbell::run::hardware;
 use doorbell_core::transport::*;
+use doorbell_core::units::{BitRate, Span};
 use doorbell_core::verbs::{QpType, WcStatus};
 use doorbell_sim::fault::FaultPlan;
 use doorbell_sim::host::InitiatorConfig;
@@ -151,6 +152,21 @@ fn each_nic_needs_a_link() {
     let e = built(&config).expect_err("a link more");
     assert_eq!(e, BuildError::Nics { host: 1, nics: 1, links: 2 });
     assert!(e.to_string().contains("each NIC needs one"), "{e}");
+}
+
+/// The link of a host into its node is behind that of its only NIC.
+#[test]
+fn a_host_of_a_node_has_one_nic() {
+    let built = |nics: usize| {
+        let mut config = world(nics);
+        let (rate, latency) = (BitRate::gbps(1600), Span::from_us(3));
+        config.fabric = config.fabric.with_nodes(2, rate, latency);
+        World::new(&config).map(|_| ())
+    };
+    assert_eq!(built(1), Ok(()));
+    let e = built(2).expect_err("two NICs");
+    assert_eq!(e, BuildError::NicsInNode { host: 0, nics: 2 });
+    assert!(e.to_string().contains("make a host of each"), "{e}");
 }
 
 /// A capture has an interface for each port, and the packets of a NIC at its own, with its address.

@@ -11,18 +11,22 @@ pub struct TransportCounters {
     pub local_ack_timeout_err: u64,
     /// Requester: sequence NAKs received, retry limit not exceeded.
     pub packet_seq_err: u64,
+    /// Sender: CNPs received, those included that no congestion control was there to obey:
+    /// `rp_cnp_handled` and `rp_cnp_ignored`.
+    pub cnps: u64,
 }
 
 impl TransportCounters {
     /// What was added since `before`; 0 where a counter was reset in between.
     #[must_use]
     pub const fn since(self, before: Self) -> Self {
-        let Self { rnr_nak_retry_err, local_ack_timeout_err, packet_seq_err } = self;
+        let Self { rnr_nak_retry_err, local_ack_timeout_err, packet_seq_err, cnps } = self;
         Self {
             rnr_nak_retry_err: rnr_nak_retry_err.saturating_sub(before.rnr_nak_retry_err),
             local_ack_timeout_err: local_ack_timeout_err
                 .saturating_sub(before.local_ack_timeout_err),
             packet_seq_err: packet_seq_err.saturating_sub(before.packet_seq_err),
+            cnps: cnps.saturating_sub(before.cnps),
         }
     }
 }
@@ -33,12 +37,13 @@ mod tests {
 
     #[test]
     fn differences_are_those_of_each_counter_and_never_below_zero() {
-        let of = |a, b, c| TransportCounters {
+        let of = |a, b, c, d| TransportCounters {
             rnr_nak_retry_err: a,
             local_ack_timeout_err: b,
             packet_seq_err: c,
+            cnps: d,
         };
-        assert_eq!(of(9, 5, 7).since(of(4, 5, 1)), of(5, 0, 6));
-        assert_eq!(of(1, 1, 1).since(of(2, 0, 3)), of(0, 1, 0), "two were reset");
+        assert_eq!(of(9, 5, 7, 8).since(of(4, 5, 1, 6)), of(5, 0, 6, 2));
+        assert_eq!(of(1, 1, 1, 1).since(of(2, 0, 3, 4)), of(0, 1, 0, 0), "three were reset");
     }
 }

@@ -84,10 +84,11 @@ pub struct Device {
     sysfs: Sysfs,
 }
 
-/// What drivers call the three: mlx5, bnxt_re, rxe. rxe has no counter of timers alone.
+/// What drivers call them: mlx5, bnxt_re, rxe. rxe has no counter of timers alone, nor of CNPs.
 const RNR_NAKS: [&str; 3] = ["rnr_nak_retry_err", "rnr_naks_rcvd", "rcvd_rnr_err"];
 const TIMEOUTS: [&str; 2] = ["local_ack_timeout_err", "to_retransmits"];
 const SEQUENCE_NAKS: [&str; 3] = ["packet_seq_err", "seq_err_naks_rcvd", "rcvd_seq_err"];
+const CNPS: [&str; 3] = ["rp_cnp_handled", "rp_cnp_ignored", "rx_cnp_pkts"];
 
 impl Device {
     /// Opens a device and chooses port and GID.
@@ -150,11 +151,14 @@ impl Device {
         let one = |name: &&str| self.sysfs.hw_counter(device, port, name);
         let of = |names: &[&str]| names.iter().find_map(one);
         let (rnr, timeouts, sequence) = (of(&RNR_NAKS), of(&TIMEOUTS), of(&SEQUENCE_NAKS));
-        rnr.or(timeouts).or(sequence)?;
+        // mlx5 has two, which together are all; who has another has only that.
+        let cnps = CNPS.iter().filter_map(one).reduce(u64::saturating_add);
+        rnr.or(timeouts).or(sequence).or(cnps)?;
         Some(TransportCounters {
             rnr_nak_retry_err: rnr.unwrap_or(0),
             local_ack_timeout_err: timeouts.unwrap_or(0),
             packet_seq_err: sequence.unwrap_or(0),
+            cnps: cnps.unwrap_or(0),
         })
     }
 

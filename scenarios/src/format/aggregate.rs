@@ -19,8 +19,9 @@ use crate::quantity::{Count, Positive, Quantity};
 pub struct Aggregate {
     /// Who sends to whom.
     pub plan: AggregatePlan,
-    /// `two-hop` and `two-level`: hosts of a group; without it those at one switch. Larger groups:
-    /// fewer bytes between groups, more for each aggregator.
+    /// `two-hop` and `two-level`: hosts of a group; without it those of a node (`topology.node`)
+    /// or, without nodes, at one switch. Larger groups: fewer bytes between groups, more for each
+    /// aggregator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Count<1, 8192>>,
     /// `two-hop` and `two-level`: hosts of each group that add, each its share of the vector. More:

@@ -19,7 +19,8 @@ use crate::quantity::{Count, Positive};
 pub struct AllToAll {
     /// By which way.
     pub route: ExchangeRoute,
-    /// Hosts of a group; without it those at one switch.
+    /// Hosts of a group; without it those of a node (`topology.node`) or, without nodes, at one
+    /// switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Count<1, 8192>>,
     /// Bytes of a message at the most. Smaller: a relay passes on earlier what it gets; more

@@ -15,8 +15,6 @@ fn not_with_lanes(p: &Program) -> Option<(&'static str, &'static str)> {
         Some(("share_qp", "lanes have queue pairs of their own: leave it out"))
     } else if p.poll_interval.is_some() {
         Some(("poll_interval", "lanes are polled at once: leave it out"))
-    } else if p.tuner.is_some() {
-        Some(("tuner", "a tuner turns the loop without lanes: leave one of them out"))
     } else if p.fence != Fence::System {
         Some(("fence", "lanes fence where it is needed: leave it out"))
     } else {
@@ -48,6 +46,12 @@ pub(super) fn check_lanes(s: &Scenario, p: &Program, path: impl Fn(&str) -> Stri
     if let Some((key, help)) = not_with_lanes(p) {
         let text = format!("`{key}` in a program with lanes, `pace` or `spread`");
         return refuse(path(key), text, help);
+    }
+    let paces = p.lanes.iter().map(|l| l.pace).chain([p.pace]).flatten().count();
+    if p.tuner.is_some() && paces != 1 {
+        let text = format!("`tuner` in a program with {paces} paces");
+        let help = "it turns the `pace` of the one lane that has one: leave out the others, or it";
+        return refuse(path("tuner"), text, help);
     }
     if s.qp.kind == QpKind::Ud {
         let text = "lanes, `pace` or `spread` with UD queue pairs".to_owned();

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::check::{Checked, refuse};
 use super::topology::MAX_HOSTS;
-use super::{HostModel, NicPlace, RoutingMode, Scenario, Topology, TopologyKind};
+use super::{HostModel, NicPlace, ProgramKind, RoutingMode, Scenario, Topology, TopologyKind};
 use crate::profile::{LinkKind, Profile};
 use crate::quantity::{Positive, Unit};
 use crate::run::network::{
@@ -28,6 +28,7 @@ pub(super) fn check_topology(s: &Scenario, profile: &Profile) -> Checked {
     check_hosts(s, profile)?;
     check_pkeys(t)?;
     check_nics(t, profile)?;
+    check_node(s)?;
     if t.kind == TopologyKind::Explicit {
         return network(t, &s.switch, profile)
             .and_then(|c| check_explicit(&c))
@@ -77,6 +78,27 @@ fn check_nics(t: &Topology, profile: &Profile) -> Checked {
                 return wrong(&format!(".gpus.{g}"), text, "list each GPU once");
             }
         }
+    }
+    Ok(())
+}
+
+/// Nodes are whole, their hosts have a NIC each, and what is computed of flows knows no such way.
+fn check_node(s: &Scenario) -> Checked {
+    let t = &s.topology;
+    let Some(node) = t.node.map(|n| n.value()) else { return Ok(()) };
+    let hosts = t.hosts.value();
+    if !hosts.is_multiple_of(node) {
+        let text = format!("nodes of {node} hosts, and there are {hosts}");
+        return refuse("topology.node", text, "a divisor of their number");
+    }
+    if t.nics_each() > 1 {
+        let text = format!("{} NICs of a host in a node", t.nics_each());
+        return refuse("topology.nics", text, "leave it out: each host of a node has one");
+    }
+    let flows = s.program.iter().position(|p| p.kind == ProgramKind::Flows);
+    if let Some(i) = flows {
+        let text = "`flows` among hosts of nodes".to_owned();
+        return refuse(format!("program.{i}.kind"), text, "leave `topology.node` out");
     }
     Ok(())
 }

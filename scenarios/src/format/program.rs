@@ -203,8 +203,8 @@ pub struct Program {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repost_time: Option<Positive<Span>>,
     /// A tuner that turns `batch`, `signal_every` and `batch_delay` while the program runs
-    /// (`bandwidth` and `message-rate` only). It begins with the values given, which without it
-    /// stay.
+    /// (`bandwidth` and `message-rate` only), or, with lanes, the `pace` of the one that has one.
+    /// It begins with the values given, which without it stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuner: Option<TunerTable>,
     /// The steps of a script.

@@ -102,6 +102,12 @@ pub struct Topology {
     /// `rail-optimised`: servers whose NICs share leaves; without it all servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers_per_leaf: Option<Count<1, MAX_HOSTS>>,
+    /// `switch`, `leaf-spine`, `fat-tree`: hosts of a node, such as 8 GPUs with a NIC each. Hosts
+    /// `0` to `node - 1` are the first one. Connected queue pairs between them take a link of the
+    /// host into its node (`gpu.node_rate`, `gpu.node_latency`) in the place of NIC units, PCIe and
+    /// network. It ends at a switch of the node, numbered behind all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<Count<2, 1024>>,
     /// `explicit`: number of switches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switches: Option<Count<1, MAX_HOSTS>>,
@@ -211,6 +217,7 @@ impl Default for Topology {
             nics: None,
             nic: Vec::new(),
             servers_per_leaf: None,
+            node: None,
             switches: None,
             link: Vec::new(),
             route: Vec::new(),
@@ -265,7 +272,7 @@ impl TopologyKind {
     pub(crate) const fn more_keys(self) -> &'static [&'static str] {
         match self {
             Self::BackToBack => &["nics"],
-            Self::Switch => &["switch", "buffer", "nics"],
+            Self::Switch => &["switch", "buffer", "nics", "node"],
             Self::LeafSpine => &[
                 "switch",
                 "buffer",
@@ -274,6 +281,7 @@ impl TopologyKind {
                 "switch_rate",
                 "links_per_pair",
                 "nics",
+                "node",
             ],
             Self::RailOptimised => &[
                 "switch",
@@ -284,7 +292,7 @@ impl TopologyKind {
                 "links_per_pair",
                 "servers_per_leaf",
             ],
-            Self::FatTree => &["switch", "buffer", "routing", "hash_seed", "switch_rate"],
+            Self::FatTree => &["switch", "buffer", "routing", "hash_seed", "switch_rate", "node"],
             Self::Explicit => {
                 &["switch", "buffer", "routing", "hash_seed", "switch_rate", "switches", "route"]
             }

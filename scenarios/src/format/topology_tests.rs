@@ -355,3 +355,28 @@ fn a_program_names_a_gpu_that_there_is_and_that_it_uses() {
     assert!(e.to_string().contains("`gpu` is 1, and the program has nothing in a GPU"), "{e}");
     assert!(of(&["program.0.gpu=1", "program.0.initiator=gpu"]).is_ok());
 }
+
+#[test]
+fn nodes_are_whole_and_their_hosts_have_a_nic_each() {
+    assert_eq!(hosts("kind = 'switch'\nhosts = 6\nnode = 3"), 6);
+    assert_eq!(hosts(&format!("{LEAF_SPINE}\nnode = 3")), 12);
+    let (scenario, profile) = expanded("kind = 'switch'\nhosts = 6\nnode = 3").unwrap();
+    assert_eq!(nics_listed(&scenario.topology, &profile), [1; 6], "a link into a node is no NIC's");
+    let c = network(&scenario.topology, &scenario.switch, &profile).unwrap();
+    assert_eq!((c.switches.len(), c.links.len(), c.node_hosts), (3, 12, 3));
+    refused("kind = 'switch'\nhosts = 6\nnode = 1", "10:8", "impossible value: found 1", "from 2");
+    let text = "nodes of 4 hosts, and there are 6";
+    refused("kind = 'switch'\nhosts = 6\nnode = 4", "10:8", text, "a divisor");
+    let text = "2 NICs of a host in a node";
+    refused("kind = 'switch'\nhosts = 4\nnode = 2\nnics = 2", "11:8", text, "leave it out");
+    let text = "`node` has no use in `back-to-back`";
+    refused("node = 2", "8:8", text, "leave it out");
+    let flows = testing::expanded(
+        "title = 't'\nprofile = 'generic-400g'\n[run]\nhost = 'ideal'\n[topology]\n\
+         kind = 'switch'\nhosts = 4\nnode = 2\n[[program]]\nkind = 'flows'\nhosts = 4\n\
+         flows = { pattern = 'incast' }\n",
+        &[],
+    );
+    let e = flows.expect_err("flows know no nodes");
+    assert!(e.remedy().unwrap_or("").contains("leave `topology.node` out"), "{e}");
+}

@@ -10,8 +10,9 @@ use crate::quantity::Positive;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunerTable {
-    /// Length of a window, by which the tuner observes. It should hold some hundred messages.
-    /// Longer: steadier figures, and the tuner takes longer.
+    /// Length of a window, by which the tuner observes. It should hold some hundred messages, and
+    /// lasts until 32 have completed. Longer: steadier figures, and the tuner takes longer. Shorter
+    /// than a message takes: it goes by the rate alone.
     #[serde(default = "default_window")]
     pub window: Positive<Span>,
     /// What the 99th percentile of the latency may be. Without it, the most messages per second

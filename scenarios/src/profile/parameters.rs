@@ -377,6 +377,12 @@ parameters! {
         peer_write: Span => [short],
         /// Bandwidth of device memory towards PCIe, and for copies and reductions of single blocks.
         bandwidth: BitRate,
+        /// Rate of the link of a host into its node, one direction (`topology.node`). Lower: what a
+        /// relay passes on takes longer than its way over the network saves.
+        node_rate: BitRate,
+        /// From a host to another one of its node, beyond the time of the bytes. Higher: a second
+        /// hop inside the node costs small messages more.
+        node_latency: Span => [positive],
         /// Bandwidth of device memory towards kernels that use the whole GPU: two reads and one
         /// write of each byte that is added. Lower: kernels that add take longer.
         kernel_bandwidth: BitRate,

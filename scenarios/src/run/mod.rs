@@ -49,6 +49,8 @@ mod moves;
 pub(crate) mod network;
 #[cfg(test)]
 mod nic_tests;
+#[cfg(test)]
+mod node_tests;
 mod outcome;
 mod pauses;
 mod places;

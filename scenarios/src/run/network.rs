@@ -97,7 +97,13 @@ pub(crate) fn network(
     if let Some(credits) = &t.credits {
         parts.set_credits(credits, &mut c);
     }
-    Ok(c)
+    match t.node.map(|n| n.value() as u32) {
+        Some(n) if (c.hosts.len() as u32).is_multiple_of(n) => {
+            Ok(c.with_nodes(n, profile.gpu.node_rate, profile.gpu.node_latency))
+        }
+        // The check says what is wrong with it.
+        _ => Ok(c),
+    }
 }
 
 /// The switches, or the port, of an entry of `[[switch.exception]]`.
@@ -238,6 +244,10 @@ pub(crate) fn nic_counts(c: &FabricConfig) -> Vec<usize> {
         if let End::Host(host) = end {
             counts[host as usize] += 1;
         }
+    }
+    if c.node_hosts > 0 {
+        // The last link of each leads into its node.
+        counts.iter_mut().for_each(|n| *n -= 1);
     }
     counts
 }

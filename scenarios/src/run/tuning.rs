@@ -40,6 +40,7 @@ fn figures(prefix: &str, results: &Results, tuning: &TuningResults, out: &mut Ou
             knob.word(),
             match knob {
                 Knob::MaxDelay => Metric::time(Span::from_ps(*value)),
+                Knob::Pace => Metric::rate(*value, Span::from_ms(8_000)),
                 _ => Metric::count(*value),
             },
         );
@@ -151,6 +152,39 @@ mod tests {
         let o = run(&format!("{FILE}{fault}")).outcome;
         assert_eq!(proposal(&o), ["timeout", "5", "6", "at the next QP", "timeouts"]);
         assert_eq!(saw(&o, "timeouts"), Some(2), "one that was counted, one that was too many");
+    }
+
+    /// A message every microsecond on a path that takes 745 K/s: the backlog grows all the time. So
+    /// it does however short a window is said to be, and no step is then judged by one message.
+    #[test]
+    fn a_steady_overload_is_left_alone() {
+        let text = FILE.replace("64B", "4KiB") + "interval = '1us'\n[topology]\nrate = '25Gbps'\n";
+        for window in ["50us", "1ps"] {
+            let o = run(&text.replace("tuner = {}", &format!("tuner = {{ window = '{window}' }}")));
+            let steps = &o.outcome.tuning;
+            assert!(number(&o.outcome, "message_rate") < 0.75e6, "an overload");
+            let last: u64 = steps.last().unwrap().at.trim_start_matches("window ").parse().unwrap();
+            assert!(steps.len() <= 12 && last < 100, "{window}: {} to {last}", steps.len());
+        }
+    }
+
+    /// One sender may raise its pace as it likes; the other has 60 of the 98 Gb/s of payload that
+    /// the port carries, and what is more is dropped.
+    #[test]
+    fn a_pace_that_the_network_does_not_take_is_lowered() {
+        let text = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\n[topology]\n\
+            kind = 'switch'\nhosts = 3\nrate = '100Gbps'\nswitch = 'tail-drop'\n\
+            buffer = '256KiB'\n[qp]\ntimeout = 8\n\
+            [[program]]\nkind = 'bandwidth'\nname = 'a'\nhost = 1\npeer = 0\nsize = '4KiB'\n\
+            iterations = 40000\npace = '60Gbps'\ntuner = { window = '200us' }\n\
+            [[program]]\nkind = 'bandwidth'\nname = 'b'\nhost = 2\npeer = 0\nsize = '4KiB'\n\
+            iterations = 80000\npace = '60Gbps'\n";
+        let o = run(text).outcome;
+        let first = &o.tuning[0];
+        assert_eq!((&*first.what, &*first.from, &*first.when), ("pace", "60Gbps", "now"));
+        let congested = |s: &&crate::tune::TuneStep| s.why == "congestion";
+        assert!(o.tuning.iter().any(|s| congested(&s)), "{:?}", o.tuning);
+        assert!(number(&o, "a.tuner.pace") <= 48e9, "{:?}", o.tuning);
     }
 
     #[test]

@@ -9,16 +9,18 @@
 use std::collections::VecDeque;
 
 use doorbell_core::policy::lanes::{LaneConfig, LaneError, Lanes, LanesConfig, To};
-use doorbell_core::policy::{CqBudget, Cue};
+use doorbell_core::policy::tuner::Knob;
+use doorbell_core::policy::{CqBudget, Cue, PaceConfig};
 use doorbell_core::transport::{
     Completion, Completions, Control, Data, Next, Program, SendOp, SendWr, WaitSet,
 };
-use doorbell_core::units::{Span, Time};
+use doorbell_core::units::{BitRate, Span, Time};
 use doorbell_core::verbs::{QpType, SendFlags};
 
 use super::common::{Failure, Results, Shape, Window, failed};
 use super::connect::{Client, Levels, LinkConfig, LocalConfig, MAX_LANES, publish_done};
 use super::rate::Arrivals;
+use super::tuning::{Tuning, TuningConfig};
 
 /// One lane and its messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +53,8 @@ pub struct LanedConfig {
     pub lanes: Vec<LaneTraffic>,
     /// Completions taken by one poll.
     pub poll_batch: usize,
+    /// Turns the pace of the only lane that has one.
+    pub tuning: Option<TuningConfig>,
 }
 
 impl LanedConfig {
@@ -63,6 +67,12 @@ impl LanedConfig {
             all => link.levels = Levels::new(all.iter().map(|l| (l.lane.qps, l.lane.sl))),
         }
         link
+    }
+
+    /// The only lane that has a pace, with it.
+    fn paced(&self) -> Option<(usize, PaceConfig)> {
+        let mut paced = self.lanes.iter().enumerate().filter_map(|(i, l)| Some((i, l.lane.pace?)));
+        paced.next().filter(|_| paced.next().is_none())
     }
 }
 
@@ -93,6 +103,8 @@ pub struct Laned {
     client: Client,
     lanes: Option<Lanes>,
     stocks: Vec<Stock>,
+    /// The tuner, and whose pace it turns.
+    tuning: Option<(Tuning, usize)>,
     polled: Completions,
     results: Results,
     start: Option<Time>,
@@ -106,6 +118,7 @@ impl Laned {
             client: Client::new(config.local, config.link),
             lanes: None,
             stocks: vec![],
+            tuning: None,
             polled: Completions::with_capacity(config.poll_batch.max(1)),
             results: Results::default(),
             start: None,
@@ -165,7 +178,36 @@ impl Laned {
             offset += l.shape.stride();
         }
         self.client.require(offset)?;
+        self.tuning = self.tuner(t)?;
         Ok(None)
+    }
+
+    /// The tuner that the program is to have, with the lane.
+    fn tuner<T: Control>(&self, t: &T) -> Result<Option<(Tuning, usize)>, Failure> {
+        let Some(config) = &self.config.tuning else { return Ok(None) };
+        let (lane, pace) =
+            self.config.paced().ok_or(Failure::Config("a tuner needs one lane with a pace"))?;
+        let rate = u128::from(pace.rate.num) * 8 / u128::from(pace.rate.den);
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        let counters = t.port_counters().unwrap_or_default();
+        Ok(Some((Tuning::of_pace(config, rate, t.now(), counters)?, lane)))
+    }
+
+    /// Makes the step that the tuner asks for, if it does.
+    fn tune<T: Control>(&mut self, t: &T) -> Result<(), LaneError> {
+        let now = t.now();
+        let Some((tuning, lane)) = &mut self.tuning else { return Ok(()) };
+        if now < tuning.due() {
+            return Ok(());
+        }
+        let counters = t.port_counters().unwrap_or_default();
+        let Some(step) = tuning.look(now, counters, self.results.messages) else { return Ok(()) };
+        assert_eq!(step.knob, Knob::Pace, "the only one that lanes give it");
+        let Some(rate) = BitRate::new(step.to) else { return Ok(()) };
+        let traffic = &self.config.lanes[*lane].lane;
+        let burst = traffic.pace.expect("it has one").burst;
+        let lanes = self.lanes.as_mut().expect("up");
+        lanes.set_pace(*lane as u32, Some(PaceConfig::of(rate, burst)), traffic.peer_pace, now)
     }
 
     fn run<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
@@ -173,6 +215,7 @@ impl Laned {
             return Ok(next);
         }
         let full = self.poll(t)?;
+        self.tune(t)?;
         let start = *self.start.get_or_insert(t.now());
         let (mut again, mut due) = (full, None);
         for i in 0..self.stocks.len() {
@@ -218,6 +261,11 @@ impl Laned {
                 let message = message.ok_or(Failure::Config("a completion of no message"))?;
                 let Some((n, arrived)) = message else { continue };
                 retired += 1;
+                if let Some((tuning, _)) =
+                    self.tuning.as_mut().filter(|(_, lane)| *lane == told.lane as usize)
+                {
+                    tuning.completed(traffic.shape.bytes(), now.since(arrived));
+                }
                 if n >= traffic.warm_up {
                     stock.counted += 1;
                     stock.results.sample(now.since(arrived), now);
@@ -335,6 +383,7 @@ impl Laned {
     }
 
     fn leave<T: Control>(&mut self, t: &mut T) {
+        self.results.tuning = self.tuning.as_ref().map(|(tuning, _)| tuning.results());
         let takes = |l: &LaneTraffic| l.shape.op.takes_receive();
         let received = self.stocks.iter().zip(&self.config.lanes).filter(|(_, l)| takes(l));
         let received = received.map(|(s, _)| s.results.messages).sum();

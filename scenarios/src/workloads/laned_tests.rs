@@ -31,7 +31,7 @@ fn traffic(qps: u32, spread: Spread, messages: u64) -> LaneTraffic {
 
 fn config(lanes: Vec<LaneTraffic>) -> LanedConfig {
     let link = LanedConfig::link_for(LinkConfig::to(1), &lanes);
-    LanedConfig { local: LocalConfig::default(), link, lanes, poll_batch: 16 }
+    LanedConfig { local: LocalConfig::default(), link, lanes, poll_batch: 16, tuning: None }
 }
 
 fn play(config: LanedConfig) -> (Results, Results, Result<(), Stalled>) {

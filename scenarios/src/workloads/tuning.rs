@@ -31,6 +31,9 @@ const RNR_TIMERS: [u64; 32] = {
 };
 /// How far the time that a batch waits may move from what the file says, either way, as a factor.
 const DELAY_RANGE: u64 = 16;
+/// Places of a pace below what the file says, and as many above it. Each is a quarter more than the
+/// one before, so that one step is worth more than the noise, and they are 7 times the pace away.
+const PACES: usize = 9;
 
 /// Configuration of a `Tuning`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -119,20 +122,49 @@ fn inline(now: u32, most: u32) -> Option<Ladder> {
     Ladder::of(&values, now.into()).ok()
 }
 
+/// Paces about one of so many bits per second.
+fn paces(now: u64) -> Option<Ladder> {
+    let lower = std::iter::successors(Some(now), |v| Some(v / 5 * 4).filter(|v| *v > 0));
+    let higher = std::iter::successors(Some(now), |v| v.checked_add(v / 4));
+    let mut values: Vec<u64> = lower.take(PACES + 1).chain(higher.take(PACES + 1)).collect();
+    values.sort_unstable();
+    values.dedup();
+    Ladder::of(&values, now).ok()
+}
+
 impl Tuning {
-    /// `counters`: those of the port as they stand, all 0 where there are none.
+    /// For a loop. `counters`: those of the port as they stand, all 0 where there are none.
     pub(super) fn new(
         config: &TuningConfig,
         has: &Settings,
         now: Time,
         counters: TransportCounters,
     ) -> Result<Self, Failure> {
-        let knobs = has.knobs();
+        Self::of(config, has.knobs(), has.size.max_send_wr, (now, counters))
+    }
+
+    /// For a lane with a pace of so many bits per second.
+    pub(super) fn of_pace(
+        config: &TuningConfig,
+        bits_per_second: u64,
+        now: Time,
+        counters: TransportCounters,
+    ) -> Result<Self, Failure> {
+        let ladder = paces(bits_per_second).ok_or(Failure::Config("a pace of nothing"))?;
+        Self::of(config, vec![(Knob::Pace, ladder)], 0, (now, counters))
+    }
+
+    fn of(
+        config: &TuningConfig,
+        knobs: Vec<(Knob, Ladder)>,
+        slots: u32,
+        (now, counters): (Time, TransportCounters),
+    ) -> Result<Self, Failure> {
         let tuner = Tuner::new(config.tuner, &knobs)
             .map_err(|_| Failure::Config("a number of the tuner is out of its range"))?;
         let knobs = knobs.into_iter().map(|(knob, _)| knob).collect();
         let meter = Meter::new(config.window, now, counters);
-        Ok(Self { meter, tuner, knobs, slots: has.size.max_send_wr, rest: None })
+        Ok(Self { meter, tuner, knobs, slots, rest: None })
     }
 
     #[inline]

@@ -448,6 +448,7 @@ impl Builder<'_> {
             host: HostId(i as u32),
             max_packet_bytes: self.c.max_packet_bytes,
             ports: ports.collect(),
+            nics: self.g.hosts[i].len().saturating_sub(usize::from(self.c.node_hosts > 0)),
             class_of_sl: self.c.classes.of_sl,
             class_count: self.c.classes.each.len(),
             sent: Tally::default(),

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use doorbell_core::units::{Ratio, Span};
+use doorbell_core::units::{BitRate, Ratio, Span};
 
 use super::classes::{Classes, MAX_CLASSES};
 use super::ecn::{EcnConfig, EcnError};
@@ -242,6 +242,9 @@ pub struct FabricConfig {
     /// How credits come back on links to nodes with [`Buffering::Credits`] or
     /// [`ReceiveBuffer::Credits`].
     pub credits: CreditConfig,
+    /// Hosts of a node, which reach each other by links of their own; 0: there are no nodes. See
+    /// [`FabricConfig::with_nodes`].
+    pub node_hosts: u32,
 }
 
 impl FabricConfig {
@@ -272,6 +275,36 @@ impl FabricConfig {
         self
     }
 
+    /// The same network, with a further link at each host into its node, to the other ones of
+    /// `hosts` in a row, a multiple of which there are. The links meet in a switch for each node,
+    /// behind all others, that never holds anybody back. From a host to another one of its node it
+    /// takes `latency`, at least 1 ps and rounded up to an even number of them, and the bytes at
+    /// `rate`.
+    ///
+    /// # Panics
+    /// When the hosts make no whole nodes of at least two.
+    pub fn with_nodes(mut self, hosts: u32, rate: BitRate, latency: Span) -> Self {
+        let count = self.hosts.len() as u32;
+        assert!(hosts > 1 && count.is_multiple_of(hosts), "nodes of {hosts} hosts of {count}");
+        self.node_hosts = hosts;
+        let half = Span::from_ps(latency.as_ps().div_ceil(2));
+        let first = self.switches.len() as u32;
+        // What may come while a sender hears that there is room, many times over.
+        let port_bytes = 1 << 40;
+        let node = SwitchConfig {
+            forwarding: Forwarding::CutThrough,
+            transit: Span::ZERO,
+            buffering: Buffering::Lossless { port_bytes },
+        };
+        self.switches.extend((0..count / hosts).map(|_| node));
+        self.links.extend((0..count).map(|host| LinkConfig {
+            a: End::Host(host),
+            b: End::Switch(first + host / hosts),
+            link: Link::new(rate, half),
+        }));
+        self
+    }
+
     /// Hosts and switches by their numbers, and the links between them; everything else as by
     /// default.
     pub fn of(hosts: u32, switches: Vec<SwitchConfig>, links: Vec<LinkConfig>) -> Self {
@@ -287,6 +320,7 @@ impl FabricConfig {
             classes: Classes::default(),
             ecn_exceptions: Vec::new(),
             credits: CreditConfig::default(),
+            node_hosts: 0,
         }
     }
 }

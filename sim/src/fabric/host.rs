@@ -52,6 +52,8 @@ pub struct HostNode {
     pub(super) host: HostId,
     pub(super) max_packet_bytes: u32,
     pub(super) ports: Vec<HostPort>,
+    /// Those that are a NIC's: the first ones.
+    pub(super) nics: usize,
     /// Traffic class of each service level.
     pub(super) class_of_sl: [u8; 16],
     pub(super) class_count: usize,
@@ -72,6 +74,12 @@ impl HostNode {
     /// Number of ports.
     pub fn ports(&self) -> usize {
         self.ports.len()
+    }
+
+    /// Number of ports that are a NIC's: all, or all but the last one, which leads into the host's
+    /// node.
+    pub const fn nics(&self) -> usize {
+        self.nics
     }
 
     /// The transmit side of a port.

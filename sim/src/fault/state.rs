@@ -728,7 +728,7 @@ fn check_nodes(fault: &Fault, fabric: &Fabric) -> Result<(), PlanError> {
         }
         What::Host(h) => {
             let node = &fabric.hosts()[h.host.index()];
-            let nics = node.ports();
+            let nics = node.nics();
             if let Some(nic) = h.nic.filter(|nic| usize::from(*nic) >= nics) {
                 return Err(PlanError::UnknownNic { id: id(), host: h.host, nic, nics });
             }

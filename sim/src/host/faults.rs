@@ -76,12 +76,17 @@ impl Host {
     /// A damaged packet is at a port: the NIC finds a wrong ICRC.
     pub(crate) fn corrupt_packet(&mut self, s: &mut Shared, port: PortId, packet: PacketId) {
         let packet = s.packets.remove(packet.0);
-        let nic = &mut self.devices[port.index()].nic;
+        let nic = usize::from(self.nic_of_port(port));
+        let nic = &mut self.devices[nic].nic;
         nic.corrupt_packet(s.engine.now(), &packet);
     }
 
     /// A port has come up or gone down: who has opened its NIC hears of it.
     pub(crate) fn port_event(&mut self, s: &mut Shared, now: Time, port: PortId, up: bool) {
+        if port.index() >= self.devices.len() {
+            // The link into the node is no NIC's: nobody has opened it.
+            return;
+        }
         let nic = port.0 as u8;
         let its = self.initiators.iter().zip(0..).filter(|(i, _)| i.nic == nic);
         let users: Vec<u16> = its.map(|(_, user)| user).collect();

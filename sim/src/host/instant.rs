@@ -33,12 +33,13 @@ impl Host {
         self.stages_apart = true;
     }
 
-    /// Does what is due now, in the order in which it was asked for, until nothing is left.
-    /// Transactions go before stages, as a payload has to be in memory before its completion.
+    /// Does what is due now, in the order in which it was asked for, until nothing is left. On a
+    /// host with time that is only what took no PCIe. Transactions go before stages, as a payload
+    /// has to be in memory before its completion.
     pub(super) fn follow_up(&mut self, s: &mut Shared) {
         let now = s.engine.now();
         for done in 0.. {
-            if !self.stages_apart && done < MOST_AT_ONCE {
+            if self.cfg.instant && !self.stages_apart && done < MOST_AT_ONCE {
                 self.collect_due(now);
             }
             if let Some(t) = self.pcie.take_ended() {

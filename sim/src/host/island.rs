@@ -515,7 +515,7 @@ impl Host {
 
     /// Hands what the rooms of the island want to happen to the engine.
     fn flush(&mut self, s: &mut Shared) {
-        if self.cfg.instant {
+        if self.cfg.instant || self.pcie.has_ended() {
             self.follow_up(s);
         }
         let host = self.id;
@@ -584,9 +584,21 @@ impl Host {
         nic.on_event(&mut env, ev)
     }
 
+    /// The host is one of a node of so many, with a link into it behind that of its only NIC.
+    pub(crate) fn join_node(&mut self, hosts: u32) {
+        debug_assert_eq!(self.devices.len(), 1);
+        self.devices[0].nic.join_node(hosts);
+    }
+
+    /// The NIC that takes what comes by a port: the only one that of the node, too.
+    pub(super) fn nic_of_port(&self, port: PortId) -> u8 {
+        port.0.min(self.devices.len() as u16 - 1) as u8
+    }
+
     /// A packet is at a port.
     pub fn on_packet(&mut self, s: &mut Shared, now: Time, port: PortId, packet: PacketId) {
-        let (nic, mut env) = self.split(s, now, port.0 as u8);
+        let nic = self.nic_of_port(port);
+        let (nic, mut env) = self.split(s, now, nic);
         nic.on_arrival(&mut env, packet);
         self.settle(s, now);
     }

@@ -158,6 +158,7 @@ impl Control for SimTransport<'_> {
             rnr_nak_retry_err: c.rnr_nak_retry_err,
             local_ack_timeout_err: c.local_ack_timeout_err,
             packet_seq_err: c.packet_seq_err,
+            cnps: c.rp_cnp_handled + c.rp_cnp_ignored,
         })
     }
 

@@ -476,6 +476,6 @@ impl Nic {
         let (qp, opcode) = (p.src_qp, p.desc.opcode);
         self.stats.tx_packets += 1;
         env.trace(kind::TX, u64::from(qp) << 8 | opcode as u64, 0);
-        env.transmit(packet, self.rc.wire_bytes(opcode, CNP_BODY));
+        env.transmit(packet, self.rc.wire_bytes(opcode, CNP_BODY), self.port);
     }
 }

@@ -195,7 +195,10 @@ impl Nic {
                 let label = a.path.flow_label;
                 q.udp_source_port = udp_source_port(label, q.qpn.value(), a.dest_qpn.value());
                 q.responder = Some(responder(q.ty, a, &rc));
-                self.join_flow(env, qp);
+                self.choose_way(qp);
+                if !self.goes_inside(qp) {
+                    self.join_flow(env, qp);
+                }
             }
             (QpState::Rtr, QpState::Rts) => {
                 q.requester = Some(requester(q, &rc, q.attr.sq_psn, seed));

@@ -6,7 +6,7 @@ use crate::engine::{Class, ComponentId, Out, Timeline};
 use crate::fabric::{FabricEvent, HostNode};
 use crate::memory::{RegionKind, RegionTable};
 use crate::pcie::{Cause, Kind, NodeId, PcieEvent, PcieTree, Target, Transaction};
-use crate::wire::{Packet, PacketId, Packets};
+use crate::wire::{PacketId, Packets, PortId};
 
 /// An event of a NIC.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -131,11 +131,11 @@ impl Env<'_> {
         self.submit(Transaction { kind, from: node, target, bytes, addr, cause, tag });
     }
 
-    /// Hands a packet to the port of the NIC that sends it; it takes `wire_bytes` there. Gives when
-    /// its last bit leaves; `None`: it waits.
-    pub fn transmit(&mut self, packet: PacketId, wire_bytes: u32) -> Option<Time> {
-        let Packet { src_port, sl, .. } = self.packets[packet.0];
-        let sent = self.port.send(self.now, src_port, packet, wire_bytes, sl, self.fabric_out);
+    /// Hands a packet to a port of the host; it takes `wire_bytes` there. Gives when its last bit
+    /// leaves; `None`: it waits.
+    pub fn transmit(&mut self, packet: PacketId, wire_bytes: u32, by: PortId) -> Option<Time> {
+        let sl = self.packets[packet.0].sl;
+        let sent = self.port.send(self.now, by, packet, wire_bytes, sl, self.fabric_out);
         sent.expect("the port of a NIC has no limit of its own")
     }
 

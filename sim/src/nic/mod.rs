@@ -35,6 +35,7 @@ mod control;
 mod doorbell;
 mod env;
 mod faults;
+mod node;
 mod overtaken;
 mod paging;
 mod postmortem;
@@ -61,6 +62,7 @@ pub use config::{AtomicConfig, NicConfig, NicLimits, RcConfig};
 pub use control::QpRequest;
 pub use doorbell::subject;
 pub use env::{Env, NicEvent, Traced, Wake};
+pub(crate) use node::NODE_PORT;
 pub use overtaken::Overtaken;
 pub use postmortem::{Death, Dropped, Episode, Refused, Sender, Why};
 pub(crate) use postmortem::{PsnLog, Within};
@@ -216,6 +218,8 @@ pub struct Nic {
     held: Slab<Held>,
     /// Payload of a queue pair may become visible in another order than it was sent.
     orderless: bool,
+    /// Hosts of the node that this one is in; 0: none.
+    node_hosts: u32,
     /// Payload from the port to its place in memory, that included which waits for a receive WQE.
     rx_bytes: u64,
     /// Packets that the receive units are done with, which is the turn of the last one.
@@ -306,6 +310,7 @@ impl Nic {
             rx_writes: Slab::new(),
             held: Slab::new(),
             orderless: rc.place_on_arrival,
+            node_hosts: 0,
             rx_bytes: 0,
             rx_turn: 0,
             rx_held: VecDeque::new(),
@@ -473,8 +478,10 @@ impl Nic {
                 (n, t + b.busy(), c, jobs + b.jobs(), w + b.waited())
             })
         };
-        let pus = || self.pus.iter().map(|p| &p.busy);
-        let pu_count = u32::from(self.cfg.pu_count);
+        // Behind these are those of the way into a node, which are nobody's time.
+        let (pu_count, rx_count) = (self.cfg.pu_count, self.cfg.rx_count);
+        let pus = || self.pus[..usize::from(pu_count)].iter().map(|p| &p.busy);
+        let mut rx = self.rx[..usize::from(rx_count)].iter();
         let bucket = self.bucket_held.values().map(|(_, held)| *held).max().unwrap_or_default();
         let queues = self.qps().map(|(_, q)| &q.rq).chain(self.srqs().map(|(_, srq)| srq));
         let fetched = queues.max_by_key(|rq| rq.fetch_time);
@@ -482,9 +489,9 @@ impl Nic {
         vec![
             most("nic doorbell unit", &mut std::iter::once(&self.doorbell)),
             most("nic processing unit (busiest)", &mut pus()),
-            units("nic processing units (all)", &mut pus(), pu_count),
+            units("nic processing units (all)", &mut pus(), pu_count.into()),
             most("nic receive device", &mut std::iter::once(&self.rx_device)),
-            most("nic receive unit (busiest)", &mut self.rx.iter()),
+            most("nic receive unit (busiest)", &mut rx),
             (RECV_FETCH, fetching, 1, fetches, Span::ZERO),
             most("nic atomic unit", &mut std::iter::once(&self.atomic_unit)),
             ("nic atomic lock bucket (busiest)", bucket, 1, self.atomic_unit.jobs(), Span::ZERO),

@@ -15,7 +15,7 @@ use super::Nic;
 use super::env::{Env, NicEvent, Tag};
 use crate::engine::Class;
 use crate::memory::RegionKind;
-use crate::pcie::{Cause, Kind};
+use crate::pcie::Kind;
 use crate::rc::{Ext, PacketDesc};
 
 /// Pieces of one packet's payload: where, from which address on, how many bytes.
@@ -85,8 +85,8 @@ impl Nic {
             return env.at(at, Class::Stage, NicEvent::PageIn(id));
         }
         let tag = Tag::Payload { qp, seq, response }.pack();
-        for &(space, addr, len) in &pieces[..count] {
-            env.dma(self.node, Kind::Read, space, addr, len, Cause::PayloadRead, tag);
+        for &piece in &pieces[..count] {
+            self.move_payload(env, qp, Kind::Read, piece, tag);
         }
     }
 

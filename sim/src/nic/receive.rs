@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use doorbell_core::transport::WorkQueue;
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{
     AccessFlags, AsyncEventKind, NakCode, Opcode, Psn, QKey, QpState, QpType, Rkey, WcStatus,
 };
@@ -86,7 +86,11 @@ impl Nic {
     /// not drain the buffer fast enough. A link that knows priority flow control pauses the class
     /// of such a packet, and what still comes is the headroom; another link is held back by nobody.
     pub(super) fn rx_buffer(&mut self, env: &mut Env<'_>, packet: PacketId) {
-        if !self.rx_held.is_empty() || self.rx_full() {
+        let inside = || {
+            let qp = Self::qp_index(env.packets[packet.0].desc.dest);
+            qp.is_some_and(|qp| self.goes_inside(qp))
+        };
+        if (!self.rx_held.is_empty() || self.rx_full()) && !inside() {
             self.stats.rx_buffer_waits += 1;
             let sl = env.packets[packet.0].sl;
             env.port.pause_full(env.now, self.port(), sl, env.fabric_out);
@@ -131,10 +135,15 @@ impl Nic {
         if completes && desc.len > 0 {
             service += self.cfg.rx_write;
         }
-        let service = self.clocked(env.now, service);
-        let device = self.clocked(env.now, self.cfg.rx_device);
-        let latency = self.clocked(env.now, self.cfg.pipeline_latency);
-        let (at, _) = self.rx_device.reserve(env.now, device);
+        let (at, service, latency) = match self.goes_inside(qp) {
+            true => (env.now, Span::ZERO, Span::ZERO),
+            false => {
+                let service = self.clocked(env.now, service);
+                let device = self.clocked(env.now, self.cfg.rx_device);
+                let latency = self.clocked(env.now, self.cfg.pipeline_latency);
+                (self.rx_device.reserve(env.now, device).0, service, latency)
+            }
+        };
         let (start, end) = self.rx[unit].reserve(at, service);
         // A clock that speeds up lets no packet overtake an earlier one.
         let done = (end + latency).max(self.last_rx[unit]);
@@ -844,7 +853,6 @@ impl Nic {
     }
 
     fn issue_write(&mut self, env: &mut Env<'_>, write: HostWrite) {
-        let node = self.node;
         match write {
             HostWrite::Inbound(id) | HostWrite::Response(id) | HostWrite::AwaitsWqe(id) => {
                 let w = &mut self.rx_writes[id];
@@ -853,14 +861,15 @@ impl Nic {
                 self.payload_issued(qp, inbound);
                 let space = self.space(env, self.rx_writes[id].region);
                 let tag = Tag::RxWrite(id).pack();
-                env.dma(node, Kind::Write, space, addr, len, Cause::PayloadWrite, tag);
+                self.move_payload(env, qp, Kind::Write, (space, addr, len), tag);
             }
             HostWrite::Cqe(id) => {
                 self.cqes[id].1.follows = self.payload_before(&self.cqes[id].1);
                 let bytes = self.cfg.cqe_bytes;
                 let here = RegionKind::Host { numa: self.numa };
                 let space = self.cq(self.cqes[id].0).map_or(here, |q| q.space);
-                env.dma(node, Kind::Write, space, 0, bytes, Cause::Cqe, Tag::Cqe(id).pack());
+                let tag = Tag::Cqe(id).pack();
+                env.dma(self.node, Kind::Write, space, 0, bytes, Cause::Cqe, tag);
             }
         }
     }

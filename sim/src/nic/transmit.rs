@@ -1,9 +1,10 @@
 //! Processing units, payload fetch, order, transmit port.
 
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{NakCode, OutboundVerdict, QpType, WcStatus, may_transmit};
 
 use super::env::{Env, NicEvent, Tag, kind};
+use super::node::NODE_PORT;
 use super::postmortem::Why;
 use super::qp::{NextPacket, NicQp};
 use super::wqe::WqeData;
@@ -66,7 +67,7 @@ impl Nic {
     fn next_ready(&mut self, env: &mut Env<'_>, unit: usize) -> Option<u32> {
         let mut ready = std::mem::take(&mut self.pus[unit].ready);
         let next = ready.take(|room| {
-            let full = self.tx_full(env, room);
+            let full = !self.is_inside(unit) && self.tx_full(env, room);
             self.tx_blocked |= full;
             full
         });
@@ -150,7 +151,10 @@ impl Nic {
             }
         }
         self.tx_bytes += self.rc.wire_bytes(desc.opcode, desc.len);
-        let service = self.clocked(env.now, service);
+        let service = match self.is_inside(usize::from(pu)) {
+            true => Span::ZERO,
+            false => self.clocked(env.now, service),
+        };
         let unit = &mut self.pus[usize::from(pu)];
         let (start, end) = unit.busy.reserve(env.now, service);
         let (qp, wqe) = (run.qp, desc.wqe);
@@ -276,11 +280,12 @@ impl Nic {
     ) -> PacketId {
         let q = self.qps[qp as usize].as_deref().expect("checked");
         let ud = q.sq.slot(desc.wqe).and_then(|s| s.effective().dest);
+        let peer_port = if self.goes_inside(qp) { NODE_PORT } else { q.peer_port };
         PacketId(env.packets.insert(Packet {
             src: self.host,
             src_port: self.port,
             dst: ud.map_or(q.peer, |d| d.host),
-            dst_port: ud.map_or(q.peer_port, |d| d.port),
+            dst_port: ud.map_or(peer_port, |d| d.port),
             udp_source_port: ud.map_or(q.udp_source_port, |d| d.udp_source_port),
             payload: Payload::None,
             desc: *desc,
@@ -392,13 +397,14 @@ impl Nic {
 
     fn send(&mut self, env: &mut Env<'_>, qp: u32, packet: PacketId) {
         let p = &env.packets[packet.0];
+        let by = self.way_out((p.dst, p.dst_port));
         let (desc, start) = (p.desc, env.now);
         let bytes = self.rc.wire_bytes(desc.opcode, desc.len);
         self.tx_bytes -= bytes;
         self.stats.tx_packets += 1;
         self.stats.tx_payload += u64::from(desc.len);
         env.trace(kind::TX, u64::from(qp) << 8 | desc.opcode as u64, u64::from(desc.psn.value()));
-        let left = env.transmit(packet, bytes);
+        let left = env.transmit(packet, bytes, by);
         if Self::hears_departure(&desc) {
             match left {
                 Some(at) => self.asked_at(env, qp, &desc, at),
@@ -406,7 +412,7 @@ impl Nic {
             }
         }
         if env.timeline.enabled() && desc.opcode.is_request() {
-            let port = env.port.egress(self.port);
+            let port = env.port.egress(by);
             let end = if port.waiting_packets() == 0 { port.free_at() } else { start };
             self.record(env, qp, desc.wqe, "port (serialisation)", start, end);
         }

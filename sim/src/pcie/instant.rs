@@ -1,4 +1,5 @@
-//! A tree without time, for hosts whose inside is not the question.
+//! A tree without time, for hosts whose inside is not the question; and what does not take the
+//! tree.
 //!
 //! A transaction ends where it is submitted: no burst, no order, no tags, no credits, no event.
 //! What crosses which link is counted as ever.
@@ -14,6 +15,16 @@ impl PcieTree {
     /// [`submit`](Self::submit) for those that have [ended](Self::take_ended).
     pub fn make_instant(&mut self) {
         self.instant = true;
+    }
+
+    /// Ends a transaction whose bytes took a way beside the tree: no time here, and no link of it.
+    pub fn end_beside(&mut self, t: Transaction) {
+        self.ended.push_back(t);
+    }
+
+    /// Whether [`take_ended`](Self::take_ended) has one.
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
     }
 
     /// The first transaction that has ended without time and was not taken yet. A read has its

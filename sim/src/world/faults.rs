@@ -253,7 +253,7 @@ impl World {
             Some(sl) => 1 << node.class_of(sl),
             None => u8::MAX,
         };
-        for port in (0..node.ports() as u16).filter(|nic| h.is_of(*nic)).map(PortId) {
+        for port in (0..node.nics() as u16).filter(|nic| h.is_of(*nic)).map(PortId) {
             node.pause(now, port, PauseReason::Storm, classes, &mut s.fabric_out);
         }
         s.schedule_fabric(s.port_ids[host.index()]);

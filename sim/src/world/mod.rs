@@ -64,6 +64,13 @@ pub enum BuildError {
         /// Its links.
         links: usize,
     },
+    /// A host of a node has several NICs.
+    NicsInNode {
+        /// The host.
+        host: u32,
+        /// Its NICs.
+        nics: usize,
+    },
 }
 
 impl std::fmt::Display for BuildError {
@@ -75,6 +82,11 @@ impl std::fmt::Display for BuildError {
                 f,
                 "host {host} has {nics} NICs and {links} links; each NIC needs one, and a host has \
                  1 to {MAX_NICS} NICs"
+            ),
+            Self::NicsInNode { host, nics } => write!(
+                f,
+                "host {host} of a node has {nics} NICs; a host with a link into its node has one: \
+                 make a host of each"
             ),
         }
     }
@@ -145,12 +157,20 @@ impl World {
         let mut hosts = Vec::with_capacity(cfg.hosts.len());
         for (i, host) in cfg.hosts.iter().enumerate() {
             let nics = host.nic_nodes.len();
-            let links = fabric.hosts().get(i).map_or(0, HostNode::ports);
+            let links = fabric.hosts().get(i).map_or(0, HostNode::nics);
             if nics != links || !(1..=MAX_NICS).contains(&nics) {
                 return Err(BuildError::Nics { host: i as u32, nics, links });
             }
+            let in_node = cfg.fabric.node_hosts > 0;
+            if in_node && nics > 1 {
+                return Err(BuildError::NicsInNode { host: i as u32, nics });
+            }
             let host = Host::new(host, HostId(i as u32), cfg.mtu, &mut engine);
-            hosts.push(host.map_err(BuildError::Pcie)?);
+            let mut host = host.map_err(BuildError::Pcie)?;
+            if in_node {
+                host.join_node(cfg.fabric.node_hosts);
+            }
+            hosts.push(host);
         }
         let mut port_ids = Vec::new();
         for i in 0..fabric.hosts().len() {

@@ -5,6 +5,7 @@ use doorbell_core::units::{Span, Time};
 use super::World;
 use crate::fabric::End;
 use crate::host::Host;
+use crate::nic::NODE_PORT;
 use crate::nic::Nic;
 use crate::pcie::{Cause, Direction};
 use crate::wire::{NodeId, PortId};
@@ -158,10 +159,16 @@ impl World {
                     }
                 }
             }
-            for nic in host.nics() {
-                let c = self.shared.fabric.hosts()[h as usize].egress(nic.port()).counters(now);
-                let name = format!("{}port transmit", prefix(host, nic));
+            let node = &self.shared.fabric.hosts()[h as usize];
+            let mut port = |name: String, port| {
+                let c = node.egress(port).counters(now);
                 add(name, c.busy, 1, c.sent.packets, c.blocked);
+            };
+            for nic in host.nics() {
+                port(format!("{}port transmit", prefix(host, nic)), nic.port());
+            }
+            if node.ports() > node.nics() {
+                port("link into the node".to_owned(), NODE_PORT);
             }
         }
         let switch_ports = self.switch_ports(now);

@@ -12,6 +12,9 @@ pub enum When {
     Now,
     /// With the next queue pair: it is fixed when one is made or brought to RTS.
     NextQp,
+    /// With the next plan of an aggregation or exchange: all members must have the same, so none
+    /// can turn it alone.
+    NextPlan,
 }
 
 impl When {
@@ -20,6 +23,7 @@ impl When {
         match self {
             Self::Now => "now",
             Self::NextQp => "at the next QP",
+            Self::NextPlan => "at the next plan",
         }
     }
 }
@@ -33,9 +37,12 @@ pub enum Knob {
     MaxDelay,
     /// Every how many work requests one is signalled.
     SignalEvery,
-    /// Rate at which a lane or a destination is fed, in bits per second.
+    /// Rate at which a lane or a destination is fed, in bits per second: what
+    /// [`Lanes::set_pace`](crate::policy::lanes::Lanes::set_pace) takes. While CNPs, sequence NAKs
+    /// or timeouts come it is only lowered.
     Pace,
-    /// Bytes of a chunk of a long transfer or of an aggregation.
+    /// Bytes of a chunk of an aggregation or exchange
+    /// ([`AggregateConfig::chunk`](crate::policy::aggregate::AggregateConfig::chunk)).
     ChunkBytes,
     /// ACK timeout, as its code (1 to 31; one more doubles it). Code 0, no timer, is none to try.
     Timeout,
@@ -56,9 +63,8 @@ impl Knob {
     /// When a change takes effect.
     pub const fn when(self) -> When {
         match self {
-            Self::MaxWrs | Self::MaxDelay | Self::SignalEvery | Self::Pace | Self::ChunkBytes => {
-                When::Now
-            }
+            Self::MaxWrs | Self::MaxDelay | Self::SignalEvery | Self::Pace => When::Now,
+            Self::ChunkBytes => When::NextPlan,
             Self::Timeout | Self::RetryCnt | Self::RnrTimer => When::NextQp,
             Self::RecvDepth | Self::SendDepth | Self::Inline => When::NextQp,
         }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 pub use config::{MAX_STEPS, MAX_WINDOWS, TunerConfig, TunerError};
 pub use histogram::Histogram;
 pub use knob::{Knob, Ladder, LadderError, MAX_VALUES, When};
-pub use observation::{Meter, Observation};
+pub use observation::{LEAST_MESSAGES, Meter, Observation};
 
 /// Why a [`Step`] was made.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -27,6 +27,8 @@ pub enum Why {
     Timeouts,
     /// The send queue was full, or all but full.
     QueueFull,
+    /// CNPs or sequence NAKs came, or ACK timers ran out: more was sent than the network takes.
+    Congestion,
     /// Messages are small enough to go inline with this, and so far do not.
     FitsInline,
     /// The step before did not pay.
@@ -44,6 +46,7 @@ impl Why {
             Self::RnrNaks => "RNR NAKs",
             Self::Timeouts => "timeouts",
             Self::QueueFull => "the send queue is full",
+            Self::Congestion => "congestion",
             Self::FitsInline => "messages fit inline",
             Self::TakenBack => "did not pay: taken back",
             Self::Withdrawn => "the load changed: withdrawn",
@@ -98,8 +101,35 @@ impl Way {
 struct Dial {
     knob: Knob,
     ladder: Ladder,
-    /// Ways that did not pay, or that it came from, by [`Way`].
-    barred: [bool; 2],
+    /// Places that nothing bars: none beyond one that did not pay, or that a step which paid left.
+    open: (usize, usize),
+    /// The lowest place that no step down was taken back from: what congestion may ask for, though
+    /// a climb barred it.
+    floor: usize,
+}
+
+impl Dial {
+    /// One with every place open.
+    fn new(&(knob, ladder): &(Knob, Ladder)) -> Self {
+        Self { knob, ladder, open: (0, ladder.values().len() - 1), floor: 0 }
+    }
+
+    /// Bars a place, and all that are beyond it in that direction.
+    fn bar(&mut self, way: Way, place: usize) {
+        match way {
+            Way::Up => self.open.1 = place - 1,
+            Way::Down => self.open.0 = place + 1,
+        }
+    }
+
+    /// The neighbour in one direction, if it is open.
+    fn near(&self, way: Way) -> Option<usize> {
+        let at = self.ladder.at();
+        match way {
+            Way::Up => Some(at + 1).filter(|i| *i <= self.open.1),
+            Way::Down => at.checked_sub(1).filter(|i| *i >= self.open.0),
+        }
+    }
 }
 
 /// A step whose effect is not known yet.
@@ -119,7 +149,7 @@ enum Phase {
     Base,
     /// Collects what came of a step.
     Trial(Open),
-    /// A step of a knob that the next QP has: it waits for [`Tuner::renewed`].
+    /// A step of a knob that the next QP or plan has: it waits for [`Tuner::renewed`].
     Proposed(Open),
     /// As before, of a step that was taken back.
     Returned,
@@ -132,25 +162,35 @@ enum Phase {
 /// The program closes a window now and then and gives the [`Observation`]; the tuner answers with a
 /// [`Step`] or nothing. After a step it lets some windows pass and compares the next ones with
 /// those before. A step that paid is followed by another in that direction; one that did not is
-/// *taken back once, and that direction barred* until the load changes, as is the direction that a
-/// step which paid came from. So in a steady load, whatever the response and its noise:
+/// *taken back once, and that direction barred* from there on until the load changes, as is all
+/// from where a step which paid came from. So in a steady load, whatever the response and its
+/// noise:
 ///
 /// - no step is made twice, and each is taken back once at most;
-/// - a knob with n values makes at most n - 1 steps that are kept, and two that are not; then the
-///   tuner stands still;
+/// - a knob with n values makes at most n - 1 steps that are kept, and two that are not (or, where
+///   a step goes past several values, n - 1 in all), and then the tuner stands still;
 /// - each value is one of its ladder's.
 ///
 /// It finds the best where the response of each knob has one peak, with at least `gain_percent`
 /// between neighbours, and the knobs do not change each other's best value much. For all else there
 /// is the search on the simulator, `doorbell tune`.
 ///
-/// Knobs of [`When::Now`] are tried without a reason; those of [`When::NextQp`] only when the
-/// counters name one, behind the others. Such a step is a *proposal*: nothing else is turned until
-/// the program has queue pairs with it and says so by [`renewed`](Tuner::renewed).
+/// Knobs of [`When::Now`] are tried without a reason, save that [`Knob::Pace`] is not raised while
+/// there are signs of congestion, and lowered by half at once, which is kept if they stop (it then
+/// climbs again, below what it left); those of [`When::NextQp`] only when the counters name one,
+/// behind the others; those of [`When::NextPlan`] last, and without a reason. What is not for now
+/// is a *proposal*: nothing else is turned until the program has queue pairs, or a plan, with it
+/// and says so by [`renewed`](Tuner::renewed).
 ///
 /// The load counts as another when the rate, the mean size of messages or the 99th percentile, as
 /// medians of two judgements on end, differ by `load_change_percent` from what they were when the
 /// tuner came to rest. Then every direction is free again.
+///
+/// In an overload a backlog grows, and the latency with it, for ever. So where half of the messages
+/// took longer than the window that they completed in, more of them wait than a window completes,
+/// and their latencies tell of that queue and of settings long ago: between two such windows only
+/// rates and sizes are compared. A window that is shorter than the way there and back is always one
+/// of these.
 ///
 /// ```
 /// use doorbell_core::policy::tuner::{Knob, Ladder, Observation, Tuner, TunerConfig};
@@ -205,10 +245,9 @@ impl Tuner {
                 return Err(TunerError::Twice { knob: *knob });
             }
         }
-        let dial = |&(knob, ladder): &(Knob, Ladder)| Dial { knob, ladder, barred: [false; 2] };
         Ok(Self {
             config,
-            dials: knobs.iter().map(dial).collect(),
+            dials: knobs.iter().map(Dial::new).collect(),
             steps: Vec::with_capacity(config.max_steps.into()),
             phase: Phase::Base,
             skip: config.skip,
@@ -235,7 +274,7 @@ impl Tuner {
         matches!(self.phase, Phase::Settled)
     }
 
-    /// Whether a proposal waits for the next queue pair.
+    /// Whether a proposal waits for the next queue pair or plan.
     pub const fn is_waiting(&self) -> bool {
         matches!(self.phase, Phase::Proposed(_) | Phase::Returned)
     }
@@ -272,7 +311,8 @@ impl Tuner {
         Some(self.turn(dial, way, to, why, *saw))
     }
 
-    /// The program's queue pairs have what was proposed: all of [`value`](Tuner::value).
+    /// The program's queue pairs, or its plan, have what was proposed: all of
+    /// [`value`](Tuner::value).
     pub fn renewed(&mut self) {
         match self.phase {
             Phase::Proposed(open) => self.go_on(Phase::Trial(open)),
@@ -284,9 +324,9 @@ impl Tuner {
     fn judge(&mut self, saw: Observation) -> Option<Step> {
         match self.phase {
             Phase::Base => self.next(saw),
-            Phase::Trial(open) if self.pays(&open.before, &saw) => {
+            Phase::Trial(open) if self.is_kept(&open, &saw) => {
                 // Where it came from was worse.
-                self.dials[open.dial].barred[open.way.back() as usize] = true;
+                self.dials[open.dial].bar(open.way.back(), open.from);
                 match self.target(open.dial, open.way, &saw) {
                     Some((to, _)) if self.has_room() => {
                         Some(self.turn(open.dial, open.way, to, Why::Paid, saw))
@@ -295,11 +335,15 @@ impl Tuner {
                 }
             }
             Phase::Trial(open) => {
-                self.dials[open.dial].barred[open.way as usize] = true;
+                let dial = &mut self.dials[open.dial];
+                dial.bar(open.way, dial.ladder.at());
+                if open.way == Way::Down {
+                    dial.floor = dial.open.0;
+                }
                 let step = self.record(open.dial, open.from, Why::TakenBack, saw);
                 self.go_on(match step.when() {
                     When::Now => Phase::Base,
-                    When::NextQp => Phase::Returned,
+                    When::NextQp | When::NextPlan => Phase::Returned,
                 });
                 Some(step)
             }
@@ -315,7 +359,7 @@ impl Tuner {
         if self.odd < 2 {
             return if self.is_settled() { self.next(saw) } else { None };
         }
-        self.dials.iter_mut().for_each(|d| d.barred = [false; 2]);
+        self.dials.iter_mut().for_each(|d| *d = Dial::new(&(d.knob, d.ladder)));
         match self.phase {
             Phase::Proposed(open) if self.steps.len() < self.config.max_steps.into() => {
                 let step = self.record(open.dial, open.from, Why::Withdrawn, saw);
@@ -334,7 +378,8 @@ impl Tuner {
     /// The first step that nothing bars, or rest.
     fn next(&mut self, saw: Observation) -> Option<Step> {
         let of = |when| self.untried(when, &saw);
-        let found = of(When::Now).or_else(|| of(When::NextQp)).filter(|_| self.has_room());
+        let later = || of(When::NextQp).or_else(|| of(When::NextPlan));
+        let found = of(When::Now).or_else(later).filter(|_| self.has_room());
         if let Some((i, way, to, why)) = found {
             return Some(self.turn(i, way, to, why, saw));
         }
@@ -348,31 +393,33 @@ impl Tuner {
     /// The first direction of these knobs that is not barred and has a place to go to.
     fn untried(&self, when: When, saw: &Observation) -> Option<(usize, Way, usize, Why)> {
         let ways = (0..self.dials.len()).flat_map(|i| Way::BOTH.map(|way| (i, way)));
-        let free = |(i, way): &(usize, Way)| {
-            let dial = &self.dials[*i];
-            dial.knob.when() == when && !dial.barred[*way as usize]
-        };
+        let free = |(i, _): &(usize, Way)| self.dials[*i].knob.when() == when;
         let go = |(i, way)| self.target(i, way, saw).map(|(to, why)| (i, way, to, why));
         ways.filter(free).find_map(go)
     }
 
     /// The place to go to in one direction, and why, if there is a reason.
     fn target(&self, dial: usize, way: Way, saw: &Observation) -> Option<(usize, Why)> {
-        let Dial { knob, ladder, .. } = &self.dials[dial];
-        let near = match way {
-            Way::Up => Some(ladder.at() + 1).filter(|i| *i < ladder.values().len()),
-            Way::Down => ladder.at().checked_sub(1),
-        }?;
+        let Dial { knob, ladder, open, floor } = &self.dials[dial];
+        if (*knob, way) == (Knob::Pace, Way::Down) && congested(saw) {
+            // A little less of what is too much is still too much.
+            let half = |i: &usize| ladder.values()[*i] <= ladder.value() / 2;
+            let lower = *floor..ladder.at();
+            let to = lower.clone().rev().find(half).or(lower.min())?;
+            return Some((to, Why::Congestion));
+        }
+        let near = self.dials[dial].near(way)?;
         let why = match (knob, way) {
             (Knob::RnrTimer, _) | (Knob::RecvDepth, Way::Up) if saw.rnr_naks > 0 => Why::RnrNaks,
             (Knob::Timeout, _) | (Knob::RetryCnt, Way::Up) if saw.timeouts > 0 => Why::Timeouts,
             (Knob::SendDepth, Way::Up) if nearly_full(saw) => Why::QueueFull,
+            (Knob::Pace, Way::Up) if congested(saw) => return None,
             (Knob::Inline, Way::Up) if saw.mean_bytes() > ladder.value() => {
                 // A limit that is still too small changes nothing.
                 let fits = |i: &usize| ladder.values()[*i] >= saw.mean_bytes();
-                return (near..ladder.values().len()).find(fits).map(|i| (i, Why::FitsInline));
+                return (near..=open.1).find(fits).map(|i| (i, Why::FitsInline));
             }
-            _ if knob.when() == When::Now => Why::Trial,
+            _ if knob.when() != When::NextQp => Why::Trial,
             _ => return None,
         };
         Some((near, why))
@@ -388,7 +435,7 @@ impl Tuner {
         let step = self.record(dial, to, why, saw);
         self.go_on(match step.when() {
             When::Now => Phase::Trial(open),
-            When::NextQp => Phase::Proposed(open),
+            When::NextQp | When::NextPlan => Phase::Proposed(open),
         });
         step
     }
@@ -411,16 +458,29 @@ impl Tuner {
         (self.held, self.odd, self.rest) = (0, 0, None);
     }
 
+    /// Whether a step is kept. One that congestion asked for is if it has stopped that, for what is
+    /// lost now and then costs more than medians show; and no pace is raised into it.
+    fn is_kept(&self, step: &Open, after: &Observation) -> bool {
+        let knob = self.dials[step.dial].knob;
+        match (knob, step.way) {
+            (Knob::Pace, Way::Down) if congested(&step.before) && !congested(after) => true,
+            (Knob::Pace, Way::Up) if congested(after) => false,
+            _ => self.pays(&step.before, after),
+        }
+    }
+
     /// Whether `after` is better than `before` by what a step has to give.
     fn pays(&self, before: &Observation, after: &Observation) -> bool {
         let more = |a: u64, b: u64| exceeds(a, b, self.config.gain_percent);
         let keeps = |o: &Observation| self.config.budget.is_none_or(|most| o.p99 <= most);
-        let sooner = more(before.p99.as_ps(), after.p99.as_ps());
+        let behind = before.is_behind() && after.is_behind();
+        let sooner = !behind && more(before.p99.as_ps(), after.p99.as_ps());
         let (was, is) = (before.bits_per_second(), after.bits_per_second());
         match (keeps(before), keeps(after)) {
             (true, false) => false,
             (false, true) => true,
-            (false, false) => sooner,
+            // What works off the backlog soonest is soonest within the budget.
+            (false, false) => sooner || (behind && more(is, was)),
             (true, true) => more(is, was) || (sooner && !more(was, is)),
         }
     }
@@ -434,13 +494,18 @@ impl Tuner {
         };
         apart(Observation::messages_per_second)
             || apart(Observation::mean_bytes)
-            || apart(|o| o.p99.as_ps())
+            || !(a.is_behind() && b.is_behind()) && apart(|o| o.p99.as_ps())
     }
 }
 
 /// Whether `a` is more than `b` by more than so many percent.
 const fn exceeds(a: u64, b: u64, percent: u8) -> bool {
     a as u128 * 100 > b as u128 * (100 + percent as u128)
+}
+
+/// Whether more was sent than the network takes.
+const fn congested(saw: &Observation) -> bool {
+    saw.cnps > 0 || saw.sequence_naks > 0 || saw.timeouts > 0
 }
 
 /// Whether at least seven of eight slots were in use.

@@ -24,6 +24,8 @@ pub struct Observation {
     pub rnr_naks: u64,
     /// Sequence NAKs that came: packets were lost.
     pub sequence_naks: u64,
+    /// CNPs that came: packets of ours were marked.
+    pub cnps: u64,
     /// ACK timers that ran out.
     pub timeouts: u64,
     /// Most slots of the send queue in use.
@@ -48,6 +50,11 @@ impl Observation {
         self.bytes.checked_div(self.messages).unwrap_or(0)
     }
 
+    /// Whether half of the messages took longer than the window: more wait than a window completes.
+    pub(super) fn is_behind(&self) -> bool {
+        self.p50 > self.time
+    }
+
     /// One observation for several windows: the counts of the window whose rate is the median, the
     /// medians of both latencies, the most slots, and the sums of what should not happen at all.
     /// A single window that differs decides nothing.
@@ -64,6 +71,7 @@ impl Observation {
             p99,
             rnr_naks: sum(|w| w.rnr_naks),
             sequence_naks: sum(|w| w.sequence_naks),
+            cnps: sum(|w| w.cnps),
             timeouts: sum(|w| w.timeouts),
             fill: windows.iter().map(|w| w.fill).max().unwrap_or(0),
             ..windows[middle]
@@ -76,7 +84,12 @@ fn per_second(count: u128, time: Span) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// Fills [`Observation`]s, one for each window of a fixed length.
+/// Messages that a [`Meter`]'s window has at least. Of fewer the 99th percentile is one message,
+/// and the rate a matter of where the window happens to end.
+pub const LEAST_MESSAGES: u64 = 32;
+
+/// Fills [`Observation`]s, one for each window of a fixed length, or the longer one in which
+/// [`LEAST_MESSAGES`] complete.
 ///
 /// ```
 /// use doorbell_core::policy::tuner::Meter;
@@ -86,12 +99,15 @@ fn per_second(count: u128, time: Span) -> u64 {
 /// let counters = TransportCounters { local_ack_timeout_err: 3, ..TransportCounters::default() };
 /// let mut meter = Meter::new(Span::from_us(50), Time::ZERO, counters);
 /// meter.rung();
-/// meter.completed(4096, Span::from_us(3));
+/// assert_eq!(meter.due(), Time::MAX, "nothing to judge yet");
+/// for _ in 0..32 {
+///     meter.completed(4096, Span::from_us(3));
+/// }
 /// let end = Time::ZERO + Span::from_us(50);
 /// assert_eq!(meter.due(), end);
 /// let seen = meter.close(end, TransportCounters { local_ack_timeout_err: 5, ..counters }, 64);
-/// assert_eq!((seen.messages, seen.rings, seen.timeouts), (1, 1, 2));
-/// assert_eq!(seen.bits_per_second(), 655_360_000);
+/// assert_eq!((seen.messages, seen.rings, seen.timeouts), (32, 1, 2));
+/// assert_eq!(seen.bits_per_second(), 32 * 655_360_000);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Meter {
@@ -106,8 +122,9 @@ pub struct Meter {
 impl Meter {
     /// Windows of this length, the first from `now` on. Longer: steadier figures, and a tuner that
     /// takes longer. A window should hold some hundred messages, or its 99th percentile is its
-    /// maximum. Zero counts as a picosecond. `counters` are the port's as they stand: what was
-    /// counted before does not concern this program.
+    /// maximum, and be longer than a message takes, or latencies tell nothing of it. Zero counts as
+    /// a picosecond; [`LEAST_MESSAGES`] is then what ends a window. `counters` are the port's as
+    /// they stand: what was counted before does not concern this program.
     pub fn new(window: Span, now: Time, counters: TransportCounters) -> Self {
         Self {
             window: window.max(Span::from_ps(1)),
@@ -118,10 +135,10 @@ impl Meter {
         }
     }
 
-    /// When the window ends.
+    /// When the window ends; [`Time::MAX`] until it has [`LEAST_MESSAGES`].
     #[inline]
     pub fn due(&self) -> Time {
-        self.since + self.window
+        if self.now.messages < LEAST_MESSAGES { Time::MAX } else { self.since + self.window }
     }
 
     /// A message completed.
@@ -158,6 +175,7 @@ impl Meter {
             p99: quantile(99),
             rnr_naks: counted.rnr_nak_retry_err,
             sequence_naks: counted.packet_seq_err,
+            cnps: counted.cnps,
             timeouts: counted.local_ack_timeout_err,
             slots,
             ..self.now
@@ -178,11 +196,12 @@ mod tests {
     fn a_window_has_what_happened_in_it_and_nothing_of_the_one_before() {
         let at = |us| Time::ZERO + Span::from_us(us);
         let counters = |rnr_nak_retry_err, packet_seq_err, local_ack_timeout_err| {
-            TransportCounters { rnr_nak_retry_err, packet_seq_err, local_ack_timeout_err }
+            let cnps = 2 * packet_seq_err;
+            TransportCounters { rnr_nak_retry_err, packet_seq_err, local_ack_timeout_err, cnps }
         };
         // Others had counted before.
         let mut m = Meter::new(Span::from_us(10), at(5), counters(100, 200, 300));
-        assert_eq!(m.due(), at(15));
+        assert_eq!(m.due(), Time::MAX);
         m.completed(100, Span::from_us(1));
         m.completed(50, Span::from_us(4));
         m.rung();
@@ -194,6 +213,7 @@ mod tests {
         assert!(first.p50 >= Span::from_us(1) && first.p50 < Span::from_us(2));
         assert!(first.p99 >= Span::from_us(4) && first.p99 < Span::from_us(5));
         assert_eq!((first.rnr_naks, first.sequence_naks, first.timeouts), (5, 9, 1));
+        assert_eq!(first.cnps, 18);
         let second = m.close(at(35), counters(107, 209, 301), 16);
         let idle = Observation {
             time: Span::from_us(10),
@@ -203,6 +223,22 @@ mod tests {
         };
         assert_eq!(second, idle);
         assert_eq!((second.mean_bytes(), Observation::default().bits_per_second()), (0, 0));
+    }
+
+    /// However short the window is said to be, one of it is not judged by a message or two.
+    #[test]
+    fn a_window_is_due_when_it_has_messages_enough() {
+        let at = |us| Time::ZERO + Span::from_us(us);
+        for (window, due) in [(Span::ZERO, Time::from_ps(1)), (Span::from_us(10), at(10))] {
+            let mut m = Meter::new(window, Time::ZERO, TransportCounters::default());
+            for n in 0..LEAST_MESSAGES {
+                assert_eq!(m.due(), Time::MAX, "{n}");
+                m.completed(8, Span::from_us(1));
+            }
+            assert_eq!(m.due(), due);
+            assert_eq!(m.close(at(40), TransportCounters::default(), 0).messages, LEAST_MESSAGES);
+            assert_eq!(m.due(), Time::MAX, "the next one has none yet");
+        }
     }
 
     #[test]

@@ -141,6 +141,121 @@ fn another_load_frees_what_was_barred_and_a_similar_one_does_not() {
     assert_eq!((t.is_settled(), t.value(Knob::MaxWrs)), (true, Some(4)));
 }
 
+/// More comes than goes, so each window's latencies are longer than those of the one before; the
+/// rate is steady. Behind more than a window of backlog that is no other load, however much it is.
+#[test]
+fn a_backlog_that_grows_is_no_other_load() {
+    let mut t = one(quick(), Knob::MaxWrs, &[1, 2], 1);
+    let mut late = 0;
+    drive(&mut t, 4000, |_| {
+        late += 1;
+        window(1000, 5000 + 20_000 * late)
+    });
+    // p99 is 200 us, and half of it a window, in window 10.
+    let last = t.steps().last().unwrap().window;
+    assert!(t.is_settled() && last < 20 && t.steps().len() <= 8, "{last}: {:?}", t.steps().len());
+    // Another rate is, and a backlog that is gone.
+    assert_eq!(drive(&mut t, 4, |_| window(2000, 80_000_000)), [2, 1]);
+    assert_eq!(drive(&mut t, 4, |_| window(2000, 5000)), [2, 1]);
+}
+
+/// With a backlog only the rate says what pays, even within a budget that nothing keeps.
+#[test]
+fn what_works_off_a_backlog_pays() {
+    for (p99_us, ends) in [(201, 2), (200, 1)] {
+        let config = TunerConfig { budget: Some(Span::from_us(10)), ..quick() };
+        let mut t = one(config, Knob::MaxWrs, &[1, 2], 1);
+        drive(&mut t, 9, |t| window(1000 * t.value(Knob::MaxWrs).unwrap(), 1000 * p99_us));
+        assert_eq!(t.value(Knob::MaxWrs), Some(ends), "{p99_us} us");
+        // A backlog that shrinks looks like a latency that a step has bettered.
+        let (mut t, mut n) = (one(quick(), Knob::MaxWrs, &[1, 2], 1), 10);
+        drive(&mut t, 2, |_| {
+            n -= 1;
+            window(1000, 1000 * p99_us * n / 8)
+        });
+        let kept = t.steps().last().unwrap().why != Why::TakenBack;
+        assert_eq!(kept, p99_us == 200, "{p99_us} us: {:?}", t.steps());
+    }
+}
+
+#[test]
+fn a_pace_is_lowered_for_congestion_and_not_raised() {
+    let base = window(1000, 5000);
+    for saw in [
+        Observation { cnps: 1, ..base },
+        Observation { sequence_naks: 1, ..base },
+        Observation { timeouts: 1, ..base },
+    ] {
+        let first = |values: &[u64], start, saw| {
+            one(quick(), Knob::Pace, values, start).observe(&saw).map(|s| (s.to, s.why))
+        };
+        assert_eq!(first(&[1, 2, 4], 2, saw), Some((1, Why::Congestion)));
+        assert_eq!(first(&[2, 4], 2, saw), None, "there is nothing lower");
+        assert_eq!(first(&[1, 2, 4], 2, base), Some((4, Why::Trial)));
+    }
+    // Above 5 most is lost, and 7 is as bad as 8: half of it, and then up as far as it goes.
+    let mut t = one(quick(), Knob::Pace, &[1, 2, 3, 4, 5, 6, 7, 8], 8);
+    let respond = |t: &Tuner| {
+        let pace = t.value(Knob::Pace).unwrap();
+        match pace > 5 {
+            true => Observation { sequence_naks: 9, ..window(200, 5000) },
+            false => window(100 * pace, 5000),
+        }
+    };
+    assert_eq!(drive(&mut t, 50, respond), [4, 3, 4, 5, 6, 5]);
+    assert!(t.is_settled());
+    let why: Vec<Why> = t.steps().iter().map(|s| s.why).collect();
+    let down = [Why::Congestion, Why::Paid, Why::TakenBack];
+    assert_eq!((&why[..3], &why[3..]), (&down[..], &[Why::Trial, Why::Paid, Why::TakenBack][..]));
+}
+
+/// What is lost now and then is seen when the climb has long barred what is below: the pace goes
+/// down all the same, climbs again less far, and rests.
+#[test]
+fn congestion_that_comes_late_lowers_a_pace_that_paid() {
+    let mut t = one(quick(), Knob::Pace, &[1, 2, 3, 4, 5, 6, 7, 8], 1);
+    let mut n = 0;
+    let respond = |t: &Tuner| {
+        let pace = t.value(Knob::Pace).unwrap();
+        n += 1;
+        // Above 5 some is lost every seventh window, which no median shows.
+        let lost = u64::from(pace > 5 && n % 7 == 0);
+        Observation { sequence_naks: lost, ..window(100 * pace, 5000) }
+    };
+    let steps = drive(&mut t, 300, respond);
+    assert_eq!(steps, [2, 3, 4, 5, 6, 7, 6, 3, 4, 5]);
+    assert!(t.is_settled());
+    // Where going down does not help, it is tried once.
+    let mut t = one(quick(), Knob::Pace, &[1, 2, 3, 4], 4);
+    let lossy = |t: &Tuner| Observation {
+        sequence_naks: 1,
+        ..window(100 * t.value(Knob::Pace).unwrap(), 5000)
+    };
+    assert_eq!(drive(&mut t, 300, lossy), [2, 4, 3, 4]);
+}
+
+/// All members of a plan have the same chunks: the next plan may have others.
+#[test]
+fn a_chunk_is_proposed_for_the_next_plan_last_of_all() {
+    let knobs = [
+        (Knob::ChunkBytes, Ladder::of(&[16, 32, 64], 32).unwrap()),
+        (Knob::MaxWrs, Ladder::of(&[1, 2], 1).unwrap()),
+    ];
+    let mut t = Tuner::new(quick(), &knobs).unwrap();
+    let at = |t: &Tuner| window(if t.value(Knob::ChunkBytes) == Some(16) { 1100 } else { 1000 }, 9);
+    assert_eq!(drive(&mut t, 20, at), [2, 1, 64]);
+    let step = t.steps()[2];
+    assert_eq!((step.when(), step.when().word()), (When::NextPlan, "at the next plan"));
+    assert!(t.is_waiting(), "and nothing more until there is a plan");
+    t.renewed();
+    assert_eq!(drive(&mut t, 20, at), [32], "did not pay");
+    t.renewed();
+    assert_eq!(drive(&mut t, 20, at), [16]);
+    t.renewed();
+    assert_eq!(drive(&mut t, 20, at), [0; 0]);
+    assert!(t.is_settled());
+}
+
 #[test]
 fn one_judgement_of_another_load_is_not_enough() {
     let mut t = one(quick(), Knob::MaxWrs, &[1, 2], 1);
@@ -351,6 +466,33 @@ proptest! {
             let taken = s.why == Why::TakenBack;
             prop_assert!(!taken || (t.steps()[i - 1].to, t.steps()[i - 1].from) == (s.from, s.to));
         }
+    }
+
+    /// Nor does it while a backlog grows without end, once that is more than a window's: whatever
+    /// the rates and their noise, each step is then made once at most in what is left of the search
+    /// that was under way, and once in the one that the backlog's coming may begin.
+    #[test]
+    fn nothing_oscillates_in_a_steady_overload(
+        len in 1..=5usize, start in any::<usize>(), budget in prop::option::of(1..60u64),
+        table in prop::collection::vec(any::<u64>(), 1..9), noise in 0..=15u64,
+        windows in 1..=5u8, us_later in 20..500u64,
+        draws in prop::collection::vec(any::<u64>(), 97),
+    ) {
+        let ladder = Ladder::of(&[0, 1, 2, 3, 4][..len], (start % len) as u64).unwrap();
+        let config = TunerConfig { windows, budget: budget.map(Span::from_us), ..quick() };
+        let mut t = Tuner::new(config, &[(Knob::MaxWrs, ladder)]).unwrap();
+        // Half of the latency of 200 us is more than a window, from the 10th one on at the latest.
+        let (most, behind) = (len - 1 + 4, 10u64);
+        let enough = behind + (2 * most as u64 + 4) * u64::from(windows);
+        for w in 0..3 * enough {
+            let at = respond(&t, 1, &table, draws[w as usize % draws.len()], noise);
+            let late = us_later * (w + 1);
+            let (p50, p99) = (Span::from_us(late / 2), Span::from_us(late));
+            let o = Observation { p50: at.p50 + p50, p99: at.p99 + p99, ..at };
+            let step = t.observe(&o);
+            prop_assert!(step.is_none() || w < enough, "in window {} of {}: {:?}", w, enough, step);
+        }
+        prop_assert!(t.is_settled());
     }
 
     /// Where every knob has one peak with more than the gain between neighbours, it ends there.

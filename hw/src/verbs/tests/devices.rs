@@ -47,7 +47,9 @@ fn counters_of_a_port_have_the_names_of_its_driver() {
     assert_eq!((device("fake0"), device("fake1")), (None, Some(all)), "rxe, and one of three");
     std::fs::write(folder.join("to_retransmits"), "5\n").unwrap();
     std::fs::write(folder.join("packet_seq_err"), "7\n").unwrap();
-    (all.local_ack_timeout_err, all.packet_seq_err) = (5, 7);
+    std::fs::write(folder.join("rp_cnp_handled"), "9\n").unwrap();
+    std::fs::write(folder.join("rp_cnp_ignored"), "2\n").unwrap();
+    (all.local_ack_timeout_err, all.packet_seq_err, all.cnps) = (5, 7, 11);
     assert_eq!(device("fake1"), Some(all));
     std::fs::remove_dir_all(&root).unwrap();
 }

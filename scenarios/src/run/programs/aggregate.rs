@@ -46,37 +46,43 @@ pub(crate) fn plan_of(point: &Point, index: usize) -> Result<Plan, RunError> {
     plan.map_err(|e| bad(index, "aggregate", e.to_string(), "change `hosts` or `lanes`"))
 }
 
-/// Groups of a size, or those of the switches. Of a group that is smaller than others all hosts
-/// add, if need be.
+/// Groups of a size, or those of the nodes or switches. Of a group that is smaller than others all
+/// hosts add, if need be.
 fn groups(point: &Point, index: usize) -> Result<Vec<Group>, RunError> {
     let p = &point.scenario.program[index];
     let a = p.aggregate.as_ref().expect("checked when loaded");
     let (n, sums) = (p.hosts.value() as u32, a.aggregators.value() as u32);
     let groups = match a.group {
         Some(size) => Group::by_place(&vec![0; n as usize], size.value() as u32, sums),
-        None => Group::by_place(&switches(point, p)?, n, sums),
+        None => Group::by_place(&places_of(point, p)?, n, sums),
     };
     let largest = groups.iter().map(|g| g.members.len()).max().unwrap_or(0);
     if sums as usize > largest {
         let text = format!("{sums} aggregators, and no group has more than {largest} hosts");
-        let help = "at most all hosts of a group; without `group` those at one switch are one";
+        let help =
+            "at most all hosts of a group; without `group` those of a node, or at one switch";
         return Err(bad(index, "aggregate.aggregators", text, help));
     }
     Ok(groups)
 }
 
-/// The switch at which the NIC of each member is; 0 on a cable.
-pub(super) fn switches(point: &Point, p: &Program) -> Result<Vec<u32>, RunError> {
+/// The node that each member is in, or, where there are none, the switch at which its NIC is; 0 on
+/// a cable.
+pub(super) fn places_of(point: &Point, p: &Program) -> Result<Vec<u32>, RunError> {
+    let members = p.host.value() as u32..(p.host.value() + p.hosts.value()) as u32;
+    if let Some(node) = point.scenario.topology.node {
+        return Ok(members.map(|host| host / node.value() as u32).collect());
+    }
     let fabric = network::network_of(&point.scenario, &point.profile);
     let fabric = fabric.map_err(|w| RunError::BadInput {
         path: w.path,
         message: w.message,
         help: w.help,
     })?;
-    let (first, nic) = (p.host.value() as u32, p.nic.value());
+    let (first, nic) = (members.start, p.nic.value());
     // Of each member the links that were met, up to that of its NIC, and what is at the last one:
     // one pass, since a large network has many links.
-    let mut met = vec![(0, 0); p.hosts.value() as usize];
+    let mut met = vec![(0, 0); members.len()];
     for (end, other) in fabric.links.iter().flat_map(|l| [(l.a, l.b), (l.b, l.a)]) {
         let End::Host(host) = end else { continue };
         let member = host.checked_sub(first).and_then(|m| met.get_mut(m as usize));

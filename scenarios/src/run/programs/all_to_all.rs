@@ -5,7 +5,7 @@ use std::sync::Arc;
 use doorbell_core::policy::alltoall::{AllToAll, AllToAllConfig, Exchange, Route, Schedule};
 use doorbell_sim::engine::SimRng;
 
-use super::aggregate::switches;
+use super::aggregate::places_of;
 use super::config::contents;
 use super::{Planner, Role, bad};
 use crate::format::{self, Element, ExchangeRoute, Program, Tokens};
@@ -25,7 +25,7 @@ fn plan(point: &Point, index: usize, p: &Program, a: &format::AllToAll) -> Resul
     let n = p.hosts.value() as u32;
     let place_of: Vec<u32> = match a.group {
         Some(size) => (0..n).map(|m| m / size.value() as u32).collect(),
-        None => switches(point, p)?,
+        None => places_of(point, p)?,
     };
     let route = match a.route {
         ExchangeRoute::Direct => Route::Direct,

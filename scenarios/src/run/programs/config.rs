@@ -45,6 +45,14 @@ pub(super) fn ring(mode: RingMode) -> Ring {
     }
 }
 
+fn tuning(p: &Program) -> Option<TuningConfig> {
+    let tuner = |t: &format::TunerTable| TuningConfig {
+        window: t.window.0,
+        tuner: TunerConfig { budget: t.budget.map(|b| b.0), ..TunerConfig::default() },
+    };
+    p.tuner.as_ref().map(tuner)
+}
+
 pub(super) fn contents(p: &Program) -> Contents {
     match p.payload {
         // The answer to a WRITE is seen in its bytes.
@@ -257,7 +265,8 @@ impl Planner<'_> {
             }
             ProgramKind::Bandwidth | ProgramKind::MessageRate if p.is_laned() => {
                 let (lanes, poll_batch) = (self.lanes(p), p.poll_batch.value() as usize);
-                Laned::new(LanedConfig { local, link, lanes, poll_batch }).into()
+                let tuning = tuning(p);
+                Laned::new(LanedConfig { local, link, lanes, poll_batch, tuning }).into()
             }
             ProgramKind::Bandwidth | ProgramKind::MessageRate => {
                 Rate::new(RateConfig { ring, ..self.rate(p, local, link, sharing) }).into()
@@ -313,10 +322,7 @@ impl Planner<'_> {
             arrivals: p.interval.map_or(Arrivals::Saturate, |i| Arrivals::Every(i.0)),
             max_delay: p.batch_delay.map(|d| d.0),
             latencies: !p.share_qp,
-            tuning: p.tuner.as_ref().map(|t| TuningConfig {
-                window: t.window.0,
-                tuner: TunerConfig { budget: t.budget.map(|b| b.0), ..TunerConfig::default() },
-            }),
+            tuning: tuning(p),
             sharing,
         }
     }

@@ -6,7 +6,7 @@ use doorbell_core::policy::aggregate::sparse::SparseConfig;
 use doorbell_core::policy::alltoall::{AllToAllConfig, Route};
 use doorbell_core::units::Span;
 
-use super::aggregate::switches;
+use super::aggregate::places_of;
 use super::{Planner, Role, bad};
 use crate::format::{Aggregate, AggregatePlan, Program};
 use crate::run::RunError;
@@ -36,7 +36,7 @@ impl Planner<'_> {
         let sparse = SparseConfig { exchange, ..sparse_of(p, a, entries) };
         let place_of: Vec<u32> = match a.group {
             Some(size) => (0..n).map(|m| m / size.value() as u32).collect(),
-            None => switches(self.point, p)?,
+            None => places_of(self.point, p)?,
         };
         let route = match a.plan {
             AggregatePlan::TwoHop => Route::TwoHop,
