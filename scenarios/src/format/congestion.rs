@@ -144,7 +144,9 @@ pub struct Congestion {
     /// `integral`: round trip time to hold: that of the empty path and of the queue that is wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Time,
-    /// `integral`: gain. Higher: faster, until it oscillates.
+    /// `integral`: gain, per second, written `"430/s"` or `"1kHz"`: with a deviation of the whole
+    /// target the bytes in flight change by the share gain x t in a short time t. Calm up to 0.37 /
+    /// target, oscillating for ever from 1.57 / target on. Higher: faster, until it oscillates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gain: Option<Positive<Frequency>>,
     /// `integral`: rate to begin with; without it the port's.

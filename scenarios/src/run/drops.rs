@@ -146,7 +146,11 @@ fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
                  first (note `timer-short`); a larger buffer only makes answers slower"
             .to_owned(),
         false => {
+            let named = s.switch.class.get(usize::from(class)).and_then(|c| c.lossless);
             let lossless = match mode {
+                SwitchMode::Pfc if named != Some(false) => {
+                    "it is, but for packets of links that know no pauses: note `mixed-pfc`"
+                }
                 SwitchMode::Pfc => "without `lossless = false` in its `[[switch.class]]`",
                 _ => "`topology.switch = \"pfc\"`",
             };
