@@ -90,8 +90,8 @@ pub struct Program {
     /// Longer: fuller batches, and the first message of each waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_delay: Option<Positive<Span>>,
-    /// Time between two messages of a thread, in `produce` between two rounds; without it, as fast
-    /// as it can.
+    /// Time between two messages of a thread, in `produce` between two rounds, in `latency` between
+    /// a completion and the next post; without it, as fast as it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Positive<Span>>,
     /// Each thread starts at a moment of its own within this time, drawn from the seed: bursts that

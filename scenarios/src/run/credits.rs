@@ -192,10 +192,11 @@ fn alarm(
                     port_name(fabric, port.0, port.1)
                 ),
             };
-            let (by, c) = (port_name(fabric, peer, at), &s.topology.credits);
-            let all = c.as_ref().and_then(|c| if to_host { c.host_blocks } else { c.blocks });
-            let all = all.is_none_or(|n| n.value() >= MAX_GRANTED);
-            if all && c.as_ref().is_none_or(|c| c.return_delay.is_none()) {
+            let (by, c) = (port_name(fabric, peer, at), s.topology.credits.as_ref());
+            // Without a word it is what the buffer holds.
+            let own = c.and_then(|c| if to_host { c.host_blocks.or(c.blocks) } else { c.blocks });
+            let all = own.is_some_and(|n| n.value() >= MAX_GRANTED);
+            if all && c.is_none_or(|c| c.return_delay.is_none()) {
                 return format!(
                     "{who}: {why}, and {by} grants what InfiniBand can, {MAX_GRANTED} blocks at \
                      once, without delay: only a shorter cable, or traffic on another lane \

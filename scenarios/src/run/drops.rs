@@ -125,9 +125,15 @@ fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
     let marked = match marks {
         None => String::new(),
         Some(kmin) => {
+            // A mark needs a packet that waits, so little more can be had by lowering it.
+            let early_enough = kmin <= 4 * u64::from(s.qp.mtu.0.0);
             let kmin = Metric::bytes(kmin).text();
             let why = match s.congestion.control.word() {
                 "none" => "and nobody slows down for marks: set `congestion.control`".to_owned(),
+                word if early_enough => format!(
+                    "which is early: what senders had under way at their first rate came before \
+                     `{word}` could act, whatever the marks"
+                ),
                 word => format!(
                     "and `{word}` had no room above that until it acted: lower `switch.ecn.kmin` \
                      and `kmax`"
@@ -137,9 +143,9 @@ fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
         }
     };
     let mode = s.topology.switch_mode();
-    let size = match s.switch.buffer {
-        Some(_) => "`switch.buffer` or `switch.alpha`",
-        None => "`topology.buffer`, or `switch.buffer` of shared ones",
+    let size = match mode {
+        SwitchMode::Pfc => "`switch.buffer` or `switch.alpha`",
+        _ => "`topology.buffer`",
     };
     let cure = match early {
         true => "Ack timers filled them with packets that had come already: raise `qp.timeout` \

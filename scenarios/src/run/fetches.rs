@@ -21,14 +21,14 @@ pub(super) fn collect(world: &World, point: &Point, duration: Span, out: &mut Ou
     }
     let each = Span::from_ps(queue.fetch_time.as_ps() / queue.fetches);
     let at_once = point.profile.nic.rq_fetch;
-    let more = match is_srq {
-        true => {
-            "an SRQ has one fetch at a time for all of its queue pairs: without `[srq]` each \
-                 has a receive queue and fetches of its own"
+    let more = match (is_srq, point.scenario.srq.is_some()) {
+        (true, true) => {
+            "an SRQ has one fetch at a time for all of its queue pairs: without `[srq]` each has a \
+             receive queue and fetches of its own"
         }
-        false => {
-            "each queue pair has a receive queue and fetches of its own: use more of them \
-                  (`qps`)"
+        (true, false) => "an SRQ has one fetch at a time for all of its queue pairs",
+        (false, _) => {
+            "each queue pair has a receive queue and fetches of its own: use more of them (`qps`)"
         }
     };
     let text = format!(

@@ -227,6 +227,8 @@ pub struct Tuner {
     rest: Option<Observation>,
     /// Judgements on end that differ from it.
     odd: u8,
+    /// Judgements that were put off since the last step.
+    waits: u8,
 }
 
 impl Tuner {
@@ -256,6 +258,7 @@ impl Tuner {
             window: 0,
             rest: None,
             odd: 0,
+            waits: 0,
         })
     }
 
@@ -333,6 +336,10 @@ impl Tuner {
                     }
                     _ => self.next(saw),
                 }
+            }
+            Phase::Trial(open) if self.is_early(&open, &saw) => {
+                self.waits += 1;
+                None
             }
             Phase::Trial(open) => {
                 let dial = &mut self.dials[open.dial];
@@ -455,7 +462,7 @@ impl Tuner {
         // At rest nothing changed, so every window counts.
         self.skip = if matches!(phase, Phase::Settled) { 0 } else { self.config.skip };
         self.phase = phase;
-        (self.held, self.odd, self.rest) = (0, 0, None);
+        (self.held, self.odd, self.waits, self.rest) = (0, 0, 0, None);
     }
 
     /// Whether a step is kept. One that congestion asked for is if it has stopped that, for what is
@@ -467,6 +474,14 @@ impl Tuner {
             (Knob::Pace, Way::Up) if congested(after) => false,
             _ => self.pays(&step.before, after),
         }
+    }
+
+    /// Whether it is too early to judge a step that congestion asked for: what was lost before it
+    /// may take many windows of timers to be made good. Losses that last beyond that have another
+    /// cause than the pace.
+    fn is_early(&self, step: &Open, after: &Observation) -> bool {
+        let cut = self.dials[step.dial].knob == Knob::Pace && step.way == Way::Down;
+        cut && congested(&step.before) && congested(after) && self.waits < PATIENCE
     }
 
     /// Whether `after` is better than `before` by what a step has to give.
@@ -497,6 +512,10 @@ impl Tuner {
             || !(a.is_behind() && b.is_behind()) && apart(|o| o.p99.as_ps())
     }
 }
+
+/// Judgements for which a lower pace waits for the end of what was lost before it. Fewer: it is taken
+/// back while timers run for that.
+const PATIENCE: u8 = 8;
 
 /// Whether `a` is more than `b` by more than so many percent.
 const fn exceeds(a: u64, b: u64, percent: u8) -> bool {
