@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::table::{Align, Table};
 use crate::quantity::Unit;
-use crate::run::{DeathRow, OtherSetting, Outcome, QpRow};
+use crate::run::{DeathRow, OtherRnrSetting, OtherSetting, Outcome, QpRow};
 use doorbell_core::units::Span;
 
 /// Queue pairs that are explained in full, of each cause; the rest is counted, and in the JSON.
@@ -48,6 +48,7 @@ fn paragraph(d: &DeathRow) -> String {
         }
     }
     out.push_str(&settings(&d.other_settings));
+    out.push_str(&rnr_settings(&d.other_rnr_settings));
     out
 }
 
@@ -74,23 +75,38 @@ pub(super) fn wrapped(head: &str, text: &str, indent: usize) -> String {
 
 /// When a queue pair without an answer dies, over timeout codes and retry counts.
 fn settings(all: &[OtherSetting]) -> String {
+    let end = |(least, most): (u64, u64)| match least == most {
+        true => print(least),
+        false => format!("{} to {}", print(least), print(most)),
+    };
+    let cell = |s: &OtherSetting| ((s.timeout, s.retry_cnt), s.dies_after_ps.map(end));
+    grid(["dies without an answer after", "timeout", "retry_cnt"], all.iter().map(cell).collect())
+}
+
+/// When a queue pair without a receive dies, over the receiver's timers and the sender's counts.
+fn rnr_settings(all: &[OtherRnrSetting]) -> String {
+    let cell = |s: &OtherRnrSetting| ((s.min_rnr_timer, s.rnr_retry), s.dies_after_ps.map(print));
+    let words = ["dies of RNR NAKs after", "min_rnr_timer", "rnr_retry"];
+    grid(words, all.iter().map(cell).collect())
+}
+
+/// A row for each of the first codes, a column for each of the second; nothing without cells.
+fn grid([what, row, column]: [&str; 3], all: Vec<((u8, u8), Option<String>)>) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let mut counts: Vec<u8> = all.iter().map(|s| s.retry_cnt).collect();
+    let mut counts: Vec<u8> = all.iter().map(|((_, n), _)| *n).collect();
     counts.sort_unstable();
     counts.dedup();
-    let heads: Vec<String> = counts.iter().map(|n| format!("retry_cnt {n}")).collect();
-    let mut columns = vec![("  dies without an answer after", Align::Left)];
+    let head = format!("  {what}");
+    let heads: Vec<String> = counts.iter().map(|n| format!("{column} {n}")).collect();
+    let mut columns = vec![(head.as_str(), Align::Left)];
     columns.extend(heads.iter().map(|h| (h.as_str(), Align::Right)));
     let mut table = Table::new(&columns);
-    for of in all.chunk_by(|a, b| a.timeout == b.timeout) {
-        let mut cells = vec![format!("    timeout {}", of[0].timeout)];
-        cells.extend(of.iter().map(|s| match s.dies_after_ps {
-            None => "never".to_owned(),
-            Some((least, most)) if least == most => print(least),
-            Some((least, most)) => format!("{} to {}", print(least), print(most)),
-        }));
+    for of in all.chunk_by(|((a, _), _), ((b, _), _)| a == b) {
+        let mut cells = vec![format!("    {row} {}", of[0].0.0)];
+        let end = |(_, end): &(_, Option<String>)| end.clone().unwrap_or("never".to_owned());
+        cells.extend(of.iter().map(end));
         table.row(cells);
     }
     table.render(0)

@@ -52,7 +52,7 @@ fn lookup(o: &Json, name: &str) -> Option<String> {
             Some(("death", "at")) => own(&row["death"], "at_ps"),
             Some(("death", of)) => own(&row["death"], of),
             Some(("counter", of)) => own(&row["counters"], of).or(Some("0".to_owned())),
-            _ => own(row, what),
+            _ => own(row, what).or_else(|| own(row, &format!("{what}_ps"))),
         };
     }
     if let Some((of, counter)) = name.split_once(".counter.") {

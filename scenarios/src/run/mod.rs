@@ -83,7 +83,7 @@ use std::sync::Arc;
 
 pub(crate) use batch::at_setting;
 pub use batch::{Run, run_points};
-pub use deaths::{DeathRow, OtherSetting, PortRow, QpRow};
+pub use deaths::{DeathRow, OtherRnrSetting, OtherSetting, PortRow, QpRow};
 pub use error::RunError;
 #[cfg(feature = "hw")]
 pub(crate) use figures::{by_name, group_metrics};

@@ -23,6 +23,7 @@
 //! | `receive_waste` | bytes | of receive buffers that messages took and did not fill |
 //! | `hostN.receive_memory`, `.receives_posted`, `.receive_waste` | | the same of one host |
 //! | `rnr_qps_hit` | count | queue pairs that got an RNR NAK |
+//! | `rnr_waited`, `ack_timer_waited` | time | for which queue pairs stood still in waits of RNR NAKs, and in waits that an expiry of the ack timer ended: sums of all, `qp.H.N.rnr_waited` and `qp.H.N.ack_timer_waited` of one |
 //! | `srq_low`, `hostN.srqM.low` | count | fewest receives in any SRQ, and in one, after one was taken |
 //! | `srq_left` | count | receives in all SRQs at the end |
 //! | `srq_limit_events` | count | limit events that programs have taken |

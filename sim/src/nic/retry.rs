@@ -141,7 +141,11 @@ impl NicQp {
         (rnr, again): (bool, bool),
         received: &Received,
     ) {
-        let timeout = matches!(received, Received::Recover { cause: RecoverCause::Timeout, .. });
+        // One that finds no retry left has been waited for as well.
+        let timeout = matches!(
+            received,
+            Received::Recover { cause: RecoverCause::Timeout, .. } | Received::Error { .. }
+        );
         let since = std::mem::replace(&mut self.stats.stood_until, now);
         let since = since.max(self.last_progress).max(began).min(now);
         let s = &mut self.stats;

@@ -6,8 +6,10 @@ use super::*;
 use doorbell_core::units::Ratio;
 use doorbell_core::verbs::QpType;
 use doorbell_sim::fault::{
-    Chance, FaultPlan, HostAction, Matcher, PacketClass, PacketFault, PacketVerdict, What, Window,
+    Chance, FaultPlan, Hold, HostAction, HostFault, Matcher, PacketClass, PacketFault,
+    PacketVerdict, What, Window,
 };
+use doorbell_sim::host::PollMode;
 use doorbell_sim::rc::{Recovery, RetrySeven, SelectiveRepeat, TimeoutMode};
 
 /// Copies that a duplicating fault makes.
@@ -38,7 +40,7 @@ fn matcher() -> impl Strategy<Value = Matcher> {
 }
 
 /// The n-th packet that matches, or some of them by chance.
-fn packets() -> impl Strategy<Value = What> {
+pub(super) fn packets() -> impl Strategy<Value = What> {
     let listed = (1..30u64).prop_map(|n| (Some(n), Chance::Always));
     let by_chance =
         (1..120u64).prop_map(|n| (None, Chance::Ratio(Ratio::new(n, 1000).expect("a thousand"))));
@@ -48,13 +50,47 @@ fn packets() -> impl Strategy<Value = What> {
     })
 }
 
+/// Some time of the work, which begins after about 100 us.
+fn windows() -> impl Strategy<Value = Window> {
+    let at = |us| Time::ZERO + Span::from_us(us);
+    (0..150u64, 1..100u64)
+        .prop_map(move |(from, long)| Window { after: at(from), before: at(from + long) })
+}
+
 fn no_receives() -> impl Strategy<Value = What> {
-    (0..2u32, 0..150u64, 1..100u64).prop_map(|(host, from, long)| {
-        let at = |us| Time::ZERO + Span::from_us(us);
-        let window = Window { after: at(from), before: at(from + long) };
+    (0..2u32, windows()).prop_map(|(host, window)| {
         let (host, action) = (HostId(host), HostAction::Rnr { qp: None });
-        What::Host(doorbell_sim::fault::HostFault { host, nic: None, window, action })
+        What::Host(HostFault { host, nic: None, window, action })
     })
+}
+
+/// What stands still or is cut for a time: links, packets at the end of one, NICs, programs, and
+/// what hides completions and receives.
+pub(super) fn harsh() -> impl Strategy<Value = What> {
+    let host = (0..2u32, windows(), 0..3usize).prop_map(|(host, window, which)| {
+        let stalls = [
+            HostAction::ProgramStall { rank: None },
+            HostAction::NicStall,
+            HostAction::CqNotPolled { cq: None },
+        ];
+        let (host, action) = (HostId(host), stalls[which]);
+        What::Host(HostFault { host, nic: None, window, action })
+    });
+    let cut = (matcher(), windows(), any::<bool>()).prop_map(|(m, window, down)| {
+        let (matcher, verdict) = match down {
+            // A link that is down takes all.
+            true => (Matcher { source: m.source, ..Matcher::default() }, PacketVerdict::LinkDown),
+            false => (m, PacketVerdict::Hold(Hold::Until(window.before))),
+        };
+        let matcher = Matcher { window, ..matcher };
+        What::Packets(PacketFault { matcher, chance: Chance::Always, verdict })
+    });
+    prop_oneof![3 => host, 2 => cut, 1 => no_receives()]
+}
+
+fn harsh_plans() -> impl Strategy<Value = FaultPlan> {
+    let what = prop_oneof![4 => packets(), 3 => harsh()];
+    proptest::collection::vec(what, 0..10).prop_map(machine::perhaps)
 }
 
 pub(super) fn fault_plans() -> impl Strategy<Value = FaultPlan> {
@@ -66,11 +102,20 @@ fn reliable_plans() -> impl Strategy<Value = Plan> {
     plans().prop_filter("not RC", |plan| plan.ty == QpType::Rc)
 }
 
-pub(super) fn run_under(plan: &Arc<Plan>, faults: &FaultPlan, selective: bool) -> World {
-    let mut host = machine::quiet_host();
-    if selective {
-        host.rc.recovery = Recovery::SelectiveRepeat(SelectiveRepeat { hold: 256, cap: 64 });
+pub(super) fn recovery(selective: bool) -> Recovery {
+    match selective {
+        true => Recovery::SelectiveRepeat(SelectiveRepeat { hold: 256, cap: 64 }),
+        false => Recovery::GoBackN,
     }
+}
+
+pub(super) fn run_under(plan: &Arc<Plan>, faults: &FaultPlan, selective: bool) -> World {
+    run_waiting(plan, faults, selective, PollMode::Busy)
+}
+
+fn run_waiting(plan: &Arc<Plan>, faults: &FaultPlan, selective: bool, poll: PollMode) -> World {
+    let mut host = machine::quiet_host();
+    host.rc.recovery = recovery(selective);
     host.rc.rules.retry_seven = RetrySeven::Infinite;
     host.rc.timeout_mode =
         TimeoutMode::Adaptive { first: Span::from_us(30), most: Span::from_ms(1) };
@@ -78,7 +123,8 @@ pub(super) fn run_under(plan: &Arc<Plan>, faults: &FaultPlan, selective: bool) -
     let mut world = World::new(&config).unwrap();
     for rank in 0..2 {
         let program = Player::new(plan.clone(), rank);
-        world.add_program(HostId(rank as u32), machine::core(0), Time::ZERO, program);
+        let on = InitiatorConfig { poll, ..machine::core(0) };
+        world.add_program(HostId(rank as u32), on, Time::ZERO, program);
     }
     world.set_faults(faults).unwrap();
     assert_eq!(world.run(LIMIT), RunEnd::Done);
@@ -91,7 +137,9 @@ fn counters_agree(world: &World, faults: &FaultPlan) -> Result<(), TestCaseError
     for (used, fault) in world.fault_uses().iter().zip(&faults.faults) {
         match &fault.what {
             What::Packets(PacketFault { verdict, .. }) => match verdict {
-                PacketVerdict::Drop | PacketVerdict::Corrupt => taken += used.fired,
+                PacketVerdict::Drop | PacketVerdict::Corrupt | PacketVerdict::LinkDown => {
+                    taken += used.fired;
+                }
                 PacketVerdict::Duplicate(n) => copies += used.fired * u64::from(*n),
                 _ => {}
             },
@@ -136,6 +184,24 @@ proptest! {
     ) {
         let plan = Arc::new(plan);
         let world = run_under(&plan, &faults, selective);
+        same(&world, idealise(&plan))?;
+        prop_assert_eq!(world.left_over(), []);
+        counters_agree(&world, &faults)?;
+    }
+}
+
+proptest! {
+    /// Nor do faults that let links, NICs or programs stand still, however programs wait.
+    #[test]
+    fn what_stands_still_changes_no_result_and_wakes_all(
+        plan in reliable_plans(),
+        faults in harsh_plans(),
+        selective: bool,
+        event: bool,
+    ) {
+        let plan = Arc::new(plan);
+        let poll = if event { PollMode::Event } else { PollMode::Busy };
+        let world = run_waiting(&plan, &faults, selective, poll);
         same(&world, idealise(&plan))?;
         prop_assert_eq!(world.left_over(), []);
         counters_agree(&world, &faults)?;

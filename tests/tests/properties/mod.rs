@@ -1,5 +1,6 @@
 //! Properties of whole runs over random programs.
 
+mod endings;
 mod faults;
 mod found;
 mod loss;

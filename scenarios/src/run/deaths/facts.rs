@@ -111,6 +111,10 @@ pub(super) struct Facts {
     pub standing: Option<Standing>,
     /// Whether an answer was asked for that has not come: else no timer runs.
     pub asked: bool,
+    /// When the last packet left that asked for an answer,
+    pub left: Time,
+    /// and when the next timer expires, of one that lives.
+    pub due: Option<Time>,
     /// Whether packets of a message that has begun were never given to the NIC's port.
     pub amid_message: bool,
     /// What its packets in the network wait for, if none of the ports there sends.
@@ -152,8 +156,12 @@ impl Facts {
         self.standing.map_or(Time::ZERO, |s| s.began)
     }
 
-    /// The first transmission since the last progress or NAK: expiries count from there.
+    /// The first transmission since the last progress or NAK: expiries count from there. Without a
+    /// timer nothing is sent again, and it is the only one.
     pub fn row(&self) -> Time {
+        if self.attr.timeout.code() == 0 {
+            return self.left;
+        }
         self.standing.map_or(Time::ZERO, |s| s.resumed)
     }
 
@@ -163,6 +171,16 @@ impl Facts {
             How::Died { at, .. } => at,
             How::Stalled { .. } => self.end,
         }
+    }
+
+    /// Whether it waits, and has not died.
+    pub const fn has_stalled(&self) -> bool {
+        matches!(self.how, How::Stalled { .. })
+    }
+
+    /// Whether packets of it, or answers to them, did not arrive.
+    pub fn hurt(&self) -> bool {
+        !self.requests.is_empty() || !self.answers.is_empty()
     }
 
     pub fn status(&self) -> Option<WcStatus> {
@@ -315,6 +333,8 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         seven: rc.rules.retry_seven,
         standing,
         asked: q.requester.as_ref().is_some_and(Requester::awaits_response),
+        left: q.requester.as_ref().map_or(Time::ZERO, Requester::last_departure),
+        due: q.requester.as_ref().and_then(Requester::next_deadline),
         amid_message: q.requester.as_ref().is_some_and(Requester::amid_message),
         stands: None,
         acknowledged: q.acknowledged,

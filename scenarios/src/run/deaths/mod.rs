@@ -8,12 +8,14 @@
 //! | `verdict.rs` | the cause, by status |
 //! | `silence.rs` | of these, why nobody answered |
 //! | `notes.rs` | what kills no queue pair and goes wrong all the same |
-//! | `settings.rs` | when it would have died under other settings |
+//! | `settings.rs` | when it would have died under other settings, by the ack timer |
+//! | `rnr.rs` | the same for want of a receive |
 //! | `words.rs` | the words for it |
 
 mod facts;
 mod fates;
 mod notes;
+mod rnr;
 mod settings;
 mod silence;
 mod small_link;
@@ -24,7 +26,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::QpState;
 use doorbell_sim::nic::Nic;
 use doorbell_sim::world::World;
@@ -32,6 +34,7 @@ use serde::Serialize;
 
 use super::{Metric, Outcome, Point};
 use facts::{Facts, How};
+pub use rnr::OtherRnrSetting;
 pub use settings::OtherSetting;
 pub(super) use silence::trouble_words;
 use words::gap;
@@ -48,6 +51,11 @@ pub struct QpRow {
     pub state: String,
     /// Counters under the names of Linux, those that are not zero.
     pub counters: BTreeMap<&'static str, u64>,
+    /// Time in picoseconds for which it stood still in waits of RNR NAKs, of those that had passed
+    /// when the run ended or the queue pair died.
+    pub rnr_waited_ps: u64,
+    /// The same of waits that an expiry of the ack timer ended.
+    pub ack_timer_waited_ps: u64,
     /// How it died or stalled, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub death: Option<DeathRow>,
@@ -108,8 +116,10 @@ pub struct DeathRow {
     pub own_side: Vec<String>,
     /// What the peer and the network saw: what no counter of this side shows.
     pub other_side: Vec<String>,
-    /// When it would have died under other settings.
+    /// When it would have died under other settings, if the ack timer decides.
     pub other_settings: Vec<OtherSetting>,
+    /// The same for want of a receive, if RNR NAKs decide.
+    pub other_rnr_settings: Vec<OtherRnrSetting>,
     /// The smallest settings that would have lasted.
     pub remedy: Vec<String>,
 }
@@ -121,7 +131,7 @@ impl DeathRow {
 
     fn number(&self, name: &str) -> Option<Metric> {
         Some(match name {
-            "at" => Metric::time(doorbell_core::units::Span::from_ps(self.at_ps)),
+            "at" => Metric::time(Span::from_ps(self.at_ps)),
             "vendor_err" => Metric::count(self.vendor_err.into()),
             "timeouts" => Metric::count(self.timeouts.into()),
             "retries" => Metric::count(self.retries.into()),
@@ -143,6 +153,13 @@ impl DeathRow {
 }
 
 impl QpRow {
+    /// How long it stood still, by what it waited for.
+    fn waits(&self) -> [(&'static str, Span); 2] {
+        let waits =
+            [("rnr_waited", self.rnr_waited_ps), ("ack_timer_waited", self.ack_timer_waited_ps)];
+        waits.map(|(name, ps)| (name, Span::from_ps(ps)))
+    }
+
     /// Names of its figures and words, behind `qp.HOST.NUMBER.`.
     pub(super) fn names(&self) -> Vec<String> {
         let before = format!("qp.{}.{}", self.host, self.qpn);
@@ -151,6 +168,7 @@ impl QpRow {
         names.extend(DeathRow::WORDS.iter().map(|w| format!("{before}.death.{w}")));
         names.extend(death.map(|n| format!("{before}.death.{n}")));
         names.extend(self.counters.keys().map(|c| format!("{before}.counter.{c}")));
+        names.extend(self.waits().map(|(wait, _)| format!("{before}.{wait}")));
         names
     }
 
@@ -167,13 +185,17 @@ impl QpRow {
         }
     }
 
-    /// A figure of it: a counter, 0 if it never moved, or one of its death.
+    /// A figure of it: a counter, 0 if it never moved, a time that it stood still, or one of its
+    /// death.
     pub(super) fn number(&self, name: &str) -> Option<Metric> {
         if let Some(counter) = name.strip_prefix("counter.") {
             let known = doorbell_sim::rc::HwCounters::default();
             let known = known.iter().any(|(n, _)| n == counter);
             let n = self.counters.get(counter).copied();
             return n.or(known.then_some(0)).map(Metric::count);
+        }
+        if let Some((_, waited)) = self.waits().into_iter().find(|(wait, _)| *wait == name) {
+            return Some(Metric::time(waited));
         }
         self.death.as_ref()?.number(name.strip_prefix("death.")?)
     }
@@ -214,6 +236,8 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
                 qpn: q.qpn.value(),
                 state: q.state.to_string(),
                 counters: counters.iter().filter(|(_, n)| *n > 0).collect(),
+                rnr_waited_ps: q.stats.rnr_waited.as_ps(),
+                ack_timer_waited_ps: q.stats.ack_timer_waited.as_ps(),
                 death: None,
             });
         }
@@ -224,6 +248,7 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
             out.ports.push(PortRow { host: h as u32, nic: number, counters });
         }
     }
+    waited(out);
     notes::psn_mismatch(world, out);
     notes::unreliable_drops(world, out);
     notes::receives_too_few(world, &point.scenario, !stalled, out);
@@ -239,6 +264,18 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
     }
     if stalled {
         notes::explain_exit(world, out);
+    }
+}
+
+/// Adds up how long queue pairs stood still.
+fn waited(out: &mut Outcome) {
+    let sum = |of: fn(&QpRow) -> u64| out.qps.iter().map(of).fold(0, u64::saturating_add);
+    let all = [
+        ("rnr_waited", sum(|r| r.rnr_waited_ps)),
+        ("ack_timer_waited", sum(|r| r.ack_timer_waited_ps)),
+    ];
+    for (name, ps) in all {
+        out.metrics.insert(name.to_owned(), Metric::time(Span::from_ps(ps)));
     }
 }
 
@@ -269,6 +306,7 @@ fn death(f: &Facts) -> DeathRow {
         own_side: words::own_side(f),
         other_side: words::other_side(f),
         other_settings: settings::table(f, verdict.need),
+        other_rnr_settings: rnr::table(f),
         remedy: settings::remedy(f, verdict.need),
     }
 }

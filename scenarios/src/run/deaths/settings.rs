@@ -1,15 +1,17 @@
 //! When it would have died under other settings, by the one rule [`time_to_retry_exc`], and the
 //! smallest settings that would have lasted.
 
-use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{AckTimeout, RetryCnt, RnrTimer, WcStatus};
-use doorbell_sim::rc::{AckTimeoutMode, Interval, RecoverCause, TimeoutMode, time_to_retry_exc};
+use doorbell_core::units::Span;
+use doorbell_core::verbs::{AckTimeout, RetryCnt, WcStatus};
+use doorbell_sim::rc::{AckTimeoutMode, Interval, TimeoutMode, time_to_retry_exc};
 use serde::Serialize;
 
+use super::super::early::code_above;
 use super::super::faults::ToCome;
 use super::facts::Facts;
+use super::rnr;
 use super::verdict::Need;
-use super::words::{at, gap, interval, since_nak, time};
+use super::words::{at, interval, since_nak, time};
 
 /// One setting, and after which time without an answer a queue pair dies with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -25,7 +27,8 @@ pub struct OtherSetting {
 /// Codes around the actual one.
 const AROUND: u8 = 2;
 
-/// The table: timeout codes around the actual one, `retry_cnt` 1, 3, 7 and the actual one.
+/// The table: timeout codes around the actual one, `retry_cnt` 1, 3, 7 and the actual one. Where
+/// there is no timer, that, and the codes from the least that is longer than an answer takes.
 pub(super) fn table(f: &Facts, need: Option<Need>) -> Vec<OtherSetting> {
     if !applies(f) || f.died_of_nak() || matches!(need, Some(Need::PathMtu(_))) {
         return Vec::new();
@@ -33,11 +36,18 @@ pub(super) fn table(f: &Facts, need: Option<Need>) -> Vec<OtherSetting> {
     let (code, retries) = (f.attr.timeout.code(), f.attr.retry_cnt.code());
     // One mode ignores the code.
     let around = if matches!(f.mode, TimeoutMode::Adaptive { .. }) { 0 } else { AROUND };
-    let from = code.saturating_sub(around).max(1);
-    let codes = from..=(code + around).min(AckTimeout::MAX_CODE);
+    let codes: Vec<u8> = match code {
+        0 => {
+            let from = least_code(f).map_or(1, AckTimeout::code);
+            [0].into_iter().chain(from..=(from + 2 * around).min(AckTimeout::MAX_CODE)).collect()
+        }
+        _ => (code.saturating_sub(around).max(1)..=(code + around).min(AckTimeout::MAX_CODE))
+            .collect(),
+    };
     let counts = (0..=RetryCnt::MAX_CODE).filter(|n| [1, 3, 7, retries].contains(n));
     let counts: Vec<u8> = counts.collect();
     codes
+        .into_iter()
         .flat_map(|timeout| counts.iter().map(move |&retry_cnt| (timeout, retry_cnt)))
         .map(|(timeout, retry_cnt)| {
             let end = dies(f, timeout, retry_cnt);
@@ -47,9 +57,21 @@ pub(super) fn table(f: &Facts, need: Option<Need>) -> Vec<OtherSetting> {
         .collect()
 }
 
-/// Whether no answer in time was what decided.
+/// Whether no answer in time was what decided, or is what it waits for.
 fn applies(f: &Facts) -> bool {
-    f.status() == Some(WcStatus::RetryExcErr)
+    f.status() == Some(WcStatus::RetryExcErr) || awaits(f)
+}
+
+/// Whether it waits for an answer that it asked for, and that no receive holds back.
+fn awaits(f: &Facts) -> bool {
+    let awaited = f.standing.is_some_and(|s| s.una != s.next);
+    f.has_stalled() && awaited && f.asked && !f.waits_for_receive()
+}
+
+/// The least code whose timer is longer than any answer took, or where none came under a timer,
+/// than the links alone take.
+fn least_code(f: &Facts) -> Option<AckTimeout> {
+    code_above(&f.mode, f.longest_answer.max(f.round_trip))
 }
 
 fn dies(f: &Facts, timeout: u8, retry_cnt: u8) -> Option<Interval> {
@@ -97,6 +119,21 @@ fn lasts(f: &Facts, need: Need, timeout: u8, retry_cnt: u8) -> bool {
     }
 }
 
+/// How long after the first transmission a timer has sent again, at the latest, what gets through
+/// when it is sent after `after`; nothing if that takes more retries than there are.
+fn goes_on(f: &Facts, timeout: u8, after: Span) -> Option<Span> {
+    let code = AckTimeout::new(timeout)?;
+    let mut sum = Interval::exactly(Span::ZERO);
+    for expired in 0..RetryCnt::MAX_CODE {
+        let one = f.mode.interval(code, expired.into())?;
+        sum = Interval { least: sum.least + one.least, most: sum.most + one.most };
+        if sum.least > after {
+            return Some(sum.most);
+        }
+    }
+    None
+}
+
 /// Whether it stays as it is with one retry more.
 const fn outlives_retries(need: Need) -> bool {
     use Need::{LongTimer, NakRepeat, Never, PathMtu};
@@ -108,16 +145,18 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
     if f.died_of_nak() && !need.is_some_and(outlives_retries) {
         return vec![one_more(f)];
     }
-    let Some(need) = need else { return Vec::new() };
-    let (code, retries) = (f.attr.timeout.code(), f.attr.retry_cnt.code());
+    let timerless = awaits(f) && f.attr.timeout.code() == 0;
+    let Some(need) = need else { return lost_for_once(f, timerless).into_iter().collect() };
+    let retries = f.attr.retry_cnt.code();
     let what = match need {
-        Need::Receive(from) => return vec![receive(f, from)],
+        Need::Receive(from) => return vec![rnr::receive(f, from)],
         _ if !applies(f) => return Vec::new(),
         Need::Never => return vec!["no timeout and no retry_cnt would have helped".to_owned()],
         Need::PathMtu(path) => {
             let path = path.map_or("that the link takes".to_owned(), |m| format!("<= {m} B"));
             return vec![format!("path MTU {path}; no timeout would have helped")];
         }
+        Need::Chance(_) if timerless => return vec![any_timer(f)],
         Need::Chance(c) => {
             let more = match retries {
                 RetryCnt::MAX_CODE => "retry_cnt 7 is the most".to_owned(),
@@ -129,6 +168,9 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
         Need::NakRepeat(least) => {
             let text = "raise rc.nak_repeat above the round trip, of which links alone take";
             return vec![format!("{text} {}, or set it to 0ns", time(least))];
+        }
+        Need::Answer { after, .. } if f.has_stalled() => {
+            format!("an answer may come {} after the first transmission", time(after))
         }
         Need::Answer { after, .. } => format!("the answer took {}", time(after)),
         Need::NoExpiry(after) => {
@@ -145,14 +187,24 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
         Need::Transmission(after) => {
             let (then, since) = (at(f.row() + after), since_nak(f));
             let after = time(after);
-            format!(
-                "a transmission after {then}, {after} after the first{since}, would have got \
-                 through"
-            )
+            let would = if f.has_stalled() { "gets" } else { "would have got" };
+            format!("a transmission after {then}, {after} after the first{since}, {would} through")
         }
     };
+    vec![format!("{what}; {}", least_that_lasts(f, need, timerless))]
+}
+
+/// The least of each setting that is sure to last, each with its end.
+fn least_that_lasts(f: &Facts, need: Need, timerless: bool) -> String {
+    let (code, retries) = (f.attr.timeout.code(), f.attr.retry_cnt.code());
+    // Without a timer an answer may come, and nothing is sent again.
+    let resends = matches!(need, Need::Transmission(_));
+    if awaits(f) && !(timerless && resends) && lasts(f, need, code, retries) {
+        let due = f.due.map_or(String::new(), |t| format!(" (its timer expires at {})", at(t)));
+        return format!("its own settings last until then{due}: raise `run.limit`");
+    }
     let by_timeout = (1..=AckTimeout::MAX_CODE).find(|&t| lasts(f, need, t, retries));
-    let by_count = (0..=RetryCnt::MAX_CODE).find(|&n| lasts(f, need, code, n));
+    let by_count = (0..=RetryCnt::MAX_CODE).find(|&n| !timerless && lasts(f, need, code, n));
     // No number of retries keeps a timer from expiring.
     let anew = matches!(need, Need::NoExpiry(_) | Need::LongTimer(_));
     let ends = |t, n| if anew { dies(f, t, n) } else { row_ends(f, t, n) };
@@ -161,7 +213,13 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
     let all: Vec<_> = by_timeout.into_iter().chain(by_count).collect();
     let lived = |(what, n, end): &(&str, u8, Option<Interval>)| {
         let end = end.map_or("never dies".to_owned(), |i| format!("dies after {}", interval(i)));
-        format!("{what} {n} ({end})")
+        let timeout = if *what == "timeout" { *n } else { code };
+        let on = match need {
+            Need::Transmission(after) if f.has_stalled() => goes_on(f, timeout, after),
+            _ => None,
+        };
+        let on = on.map_or(String::new(), |t| format!("goes on by {}, ", at(f.row() + t)));
+        format!("{what} {n} ({on}{end})")
     };
     let ways = match all.is_empty() {
         true => "nothing short of no timer at all".to_owned(),
@@ -171,7 +229,35 @@ pub(super) fn remedy(f: &Facts, need: Option<Need>) -> Vec<String> {
         }
     };
     let (least, more) = bound(need);
-    vec![format!("{what}; {least}: {ways}{more}")]
+    format!("{least}: {ways}{more}")
+}
+
+/// What comes of a loss of which nobody knows how long it lasts, where a queue pair waits.
+fn lost_for_once(f: &Facts, timerless: bool) -> Option<String> {
+    let words = "its timer sends again what was lost";
+    match f.due {
+        _ if !awaits(f) || !f.hurt() => None,
+        _ if timerless => Some(any_timer(f)),
+        Some(due) => Some(format!("{words} at {}: raise `run.limit`, or lower `timeout`", at(due))),
+        None => None,
+    }
+}
+
+/// What any timer would have done about something that was lost without one.
+fn any_timer(f: &Facts) -> String {
+    let Some(least) = least_code(f) else { return "any timer sends again what was lost".into() };
+    let first = f.mode.interval(least, 0).map_or("none".to_owned(), interval);
+    let end = dies(f, least.code(), f.attr.retry_cnt.code());
+    let end = end.map_or("never dies".to_owned(), |i| format!("dies after {}", interval(i)));
+    let than = match f.longest_answer > f.round_trip {
+        true => format!("any answer took, {}", time(f.longest_answer)),
+        false => format!("the links alone take, {}", time(f.round_trip)),
+    };
+    format!(
+        "any timer sends again what was lost; timeout {} is the least that is longer than {than}: \
+         it sends again after {first}, and without an answer {end}",
+        least.code()
+    )
 }
 
 /// How sure it is: nobody can promise that no queue will be longer than it was.
@@ -226,30 +312,4 @@ fn unless(f: &Facts, need: Need, ends: &[Option<Interval>]) -> String {
             format!(", unless {some}{more} meets it too, which was not tried")
         }
     }
-}
-
-/// What would have waited for a receive. The tries were spaced by the timer at least, so `n` more
-/// of them, or longer ones, outlast what was left from the death on.
-fn receive(f: &Facts, from: Option<Time>) -> String {
-    const FOREVER: &str = "rnr_retry 7 goes on without limit";
-    let used = f.standing.map_or(0, |s| s.rnr_retries);
-    let timer = f.standing.and_then(|s| match s.last_cause {
-        Some(RecoverCause::Rnr(timer)) => Some(timer),
-        _ => None,
-    });
-    let (Some(end), Some(timer)) = (from, timer) else {
-        return format!("{FOREVER}; post receives before the peer sends");
-    };
-    let (left, each) = (gap(end, f.at()).as_ps(), timer.duration().as_ps());
-    let mut ways = Vec::new();
-    let longer = left.checked_div(used.into()).map(|more| Span::from_ps(each + more + 1));
-    if let Some(t) = longer.and_then(RnrTimer::at_least) {
-        ways.push(format!("min_rnr_timer {t}"));
-    }
-    let more = u64::from(used) + left / each.max(1) + 1;
-    if more < 7 {
-        ways.push(format!("rnr_retry {more}"));
-    }
-    ways.push(FOREVER.to_owned());
-    format!("a try after {} may find a receive: {}", at(end), ways.join(", or "))
 }

@@ -3,6 +3,7 @@
 mod late;
 mod most;
 mod naks;
+mod others;
 mod waits;
 
 use super::*;
@@ -457,6 +458,7 @@ fn no_receive_for_all_tries_and_one_in_time() {
         d.verdict
     );
     assert!(d.other_settings.is_empty(), "the ack timer had no part in it");
+    assert!(!d.other_rnr_settings.is_empty());
     let in_time = "'post send 8B', 'ring', 'compute 1ms', 'recv 8B', 'wait'";
     lives(&run(in_time, "", &["qp.rnr_retry=3"]));
 }

@@ -320,22 +320,25 @@ fn judge_stall(f: &Facts) -> Verdict {
         return verdict(Cause::Unexplained, "", String::new());
     };
     let awaits = f.standing.is_some_and(|s| s.una != s.next);
-    let hurt = !f.requests.is_empty() || !f.answers.is_empty();
     if f.waits_for_receive() {
+        let on = match f.attr.rnr_retry.is_infinite() {
+            true => "goes on until it has",
+            false => "was not used up when the run ended",
+        };
         let text = format!(
-            "the peer has no receive posted{}; `rnr_retry` {} goes on until it has{}{}",
+            "the peer has no receive posted{}; `rnr_retry` {} {on}{}{}",
             rnr_code(f),
             f.attr.rnr_retry,
             withheld(f),
             receiver_faults(f)
         );
-        return verdict(Cause::NoReceive, "rnr_retry", text);
+        return verdict(Cause::NoReceive, "rnr_retry", text).needs(receive_from(f));
     }
     if f.state == QpState::Sqd {
         let text = format!("it is in SQD: {waiting} posted entries are not started");
         return verdict(Cause::Draining, "SQD", text);
     }
-    if awaits && hurt {
+    if awaits && f.hurt() {
         return judge_waiting(f);
     }
     if let Some(why) = f.stands.as_ref().filter(|_| awaits && !f.host_dead()) {

@@ -91,7 +91,8 @@ pub(super) fn headline(f: &Facts) -> String {
 /// Behind "the first transmission", where its expiries count from a NAK on.
 pub(super) fn since_nak(f: &Facts) -> &'static str {
     let rnr = f.standing.is_some_and(|s| s.rnr_retries > 0);
-    if rnr || f.row() > f.since() { " since the last NAK" } else { "" }
+    let timer = f.attr.timeout.code() != 0;
+    if rnr || timer && f.row() > f.since() { " since the last NAK" } else { "" }
 }
 
 /// Which timer decided, requested and effective.
