@@ -110,6 +110,7 @@ pub(super) fn timer(f: &Facts) -> String {
         TimeoutMode::Adaptive { first, most } => {
             format!(" (adaptive, {} doubling up to {})", time(*first), time(*most))
         }
+        TimeoutMode::Ticks { tick } => format!(" (whole ticks of {})", time(*tick)),
         TimeoutMode::Custom(_) => " (a mode of its own)".to_owned(),
     };
     let first = f.mode.interval(code, 0).map_or("none".to_owned(), interval);
