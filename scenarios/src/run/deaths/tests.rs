@@ -3,6 +3,7 @@
 mod late;
 mod most;
 mod naks;
+mod reasons;
 mod waits;
 
 use super::*;

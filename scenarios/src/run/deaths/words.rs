@@ -11,6 +11,7 @@ use doorbell_sim::wire::{HostId, PortId};
 
 use super::facts::{Facts, How, PeerQp};
 use super::fates::{Fates, Loss};
+use super::silence::pkey_words;
 use crate::quantity::Unit;
 use crate::run::Metric;
 
@@ -282,7 +283,7 @@ pub(super) fn refused_word(why: &Refused) -> String {
         Refused::Icrc => "wrong ICRC".to_owned(),
         Refused::UnknownQp(qpn) => format!("dest QPN {:#x} unknown", qpn.value()),
         Refused::Service { packet, qp } => format!("{packet} packet for {qp} QP"),
-        Refused::PKey { sent, expected } => format!("P_Key {sent}, expected {expected}"),
+        Refused::PKey { sent, expected } => pkey_words(sent, expected),
         Refused::Address { from, expected } => {
             format!("from {}, expected {}", port_name(from), port_name(expected))
         }
