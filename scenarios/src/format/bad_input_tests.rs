@@ -579,6 +579,9 @@ fn timers_that_contradict_their_mode() {
             "set the mode to \"adaptive\"",
         ),
         (&["timeout_most=4"], ""),
+        (&["timeout_mode=ticks", "timer_tick=1ms"], ""),
+        (&["timer_tick=1ms"], "set the mode to \"ticks\""),
+        (&["timeout_mode=ticks", "timeout_least=2ms"], "set the mode to \"floor\" or"),
         (&["timeout_least=1ms"], "set the mode to \"floor\" or \"adaptive\""),
     ] {
         let set: Vec<String> = set.iter().map(|s| format!("settings.rc.{s}")).collect();

@@ -68,11 +68,12 @@ pub(crate) fn unused_timer(
     p: &Profile,
     base: impl FnOnce() -> Option<Profile>,
 ) -> Option<Contradiction> {
-    use TimeoutKind::{Adaptive, Fixed, Floor};
-    let users: [(&'static str, &[TimeoutKind], &str); 3] = [
+    use TimeoutKind::{Adaptive, Fixed, Floor, Ticks};
+    let users: [(&'static str, &[TimeoutKind], &str); 4] = [
         ("rc.timeout_most", &[Fixed], "\"fixed\""),
         ("rc.timeout_least", &[Floor, Adaptive], "\"floor\" or \"adaptive\""),
         ("rc.timeout_ceiling", &[Adaptive], "\"adaptive\""),
+        ("rc.timer_tick", &[Ticks], "\"ticks\""),
     ];
     let set = |path: &str| p.provenance.get(path).is_some_and(|f| f.confidence == Confidence::Set);
     let base = LazyCell::new(base);

@@ -230,6 +230,8 @@ choice! {
         Floor = "floor",
         /// Doubles from a first value, whatever T is.
         Adaptive = "adaptive",
+        /// T in whole ticks of a clock.
+        Ticks = "ticks",
     }
 }
 

@@ -450,6 +450,9 @@ parameters! {
         timeout_least: Span => [positive],
         /// Adaptive: the timer doubles up to this.
         timeout_ceiling: Span => [positive],
+        /// Ticks: T and the wait after an RNR NAK are rounded up to whole ones of these, so neither
+        /// is ever less than one. Higher: short waits take longer, and losses cost more.
+        timer_tick: Span => [positive],
         /// From a NAK to the first packet that is sent again. Higher: a loss costs more.
         nak_reaction: Span => [short],
         /// From a sequence NAK to its repetition by a packet that finds the same gap. 0: one

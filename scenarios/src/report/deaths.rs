@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::table::{Align, Table};
 use crate::quantity::Unit;
+use crate::run::port_counters::TRAFFIC;
 use crate::run::{DeathRow, OtherRnrSetting, OtherSetting, Outcome, QpRow};
 use doorbell_core::units::Span;
 
@@ -120,7 +121,8 @@ fn print(ps: u64) -> String {
 fn ports(outcome: &Outcome) -> String {
     let mut out = String::new();
     for port in &outcome.ports {
-        let all: Vec<String> = port.counters.iter().map(|(c, n)| format!("{c} {n}")).collect();
+        let told = port.counters.iter().filter(|(c, _)| !TRAFFIC.contains(c));
+        let all: Vec<String> = told.map(|(c, n)| format!("{c} {n}")).collect();
         if !all.is_empty() {
             let nic = port.nic.map_or(String::new(), |n| format!(", NIC {n}"));
             let head = format!("port of host {}{nic}: ", port.host);

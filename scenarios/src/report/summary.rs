@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use super::Report;
 use super::table::{Align, Table};
+use crate::run::port_counters::TRAFFIC;
 use crate::run::{ExitKind, Run, SIGNS};
 
 /// Figures shown when they differ and no expectation names others.
@@ -130,7 +131,8 @@ impl Columns {
         let errors = ERRORS.map(|name| format!("counter.{name}"));
         let usual = USUAL.map(str::to_owned);
         let all: BTreeSet<&String> = runs.iter().flat_map(|r| r.outcome.counters.keys()).collect();
-        let others = all.into_iter().filter(|name| !ERRORS.contains(&name.as_str()));
+        let named = |name: &str| ERRORS.contains(&name) || TRAFFIC.contains(&name);
+        let others = all.into_iter().filter(|name| !named(name));
         let others = others.map(|name| format!("counter.{name}"));
         let first = errors.iter().filter(|name| differs(name)).take(FIRST_ERRORS);
         let names = first.cloned().chain(usual).chain(errors.iter().cloned()).chain(others);

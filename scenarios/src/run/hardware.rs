@@ -377,6 +377,7 @@ fn rc(p: &Profile) -> RcConfig {
         TimeoutKind::Adaptive => {
             TimeoutMode::Adaptive { first: p.rc.timeout_least, most: p.rc.timeout_ceiling }
         }
+        TimeoutKind::Ticks => TimeoutMode::Ticks { tick: p.rc.timer_tick },
     };
     let recovery = match p.rc.recovery {
         RecoveryKind::GoBackN => Recovery::GoBackN,

@@ -54,6 +54,7 @@ mod node_tests;
 mod outcome;
 mod pauses;
 mod places;
+pub(crate) mod port_counters;
 mod ports;
 #[cfg(test)]
 mod poster_tests;

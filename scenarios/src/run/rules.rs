@@ -72,6 +72,8 @@ pub(super) fn rules(rc: &Rc) -> Rules {
 
 #[cfg(test)]
 mod tests {
+    use super::super::simulate_tests::number;
+    use super::super::{Outcome, Runner, Simulator};
     use super::*;
     use crate::testing::expanded;
 
@@ -107,6 +109,54 @@ mod tests {
             assert_eq!(with(&[set]), rules, "{set}");
             let row = set.split_once('=').map(|(row, _)| format!("{row}=by-rules")).unwrap();
             assert_eq!(with(&[&row]), d, "{row}");
+        }
+    }
+
+    fn run(steps: &str, set: &[&str]) -> Outcome {
+        let text = format!(
+            "title = 't'\nprofile = 'rxe'\n[run]\nnoise = 'off'\n[qp]\nmtu = '1KiB'\n\
+             [[program]]\nkind = 'script'\nreceives = 'none'\nsteps = [{steps}, 'wait']\n\
+             [[fault]]\nid = 'f'\nkind = 'drop'\nclass = 'write'\nbudget = 1\nmaybe = true\n\
+             nth = 1\n"
+        );
+        let points = expanded(&text, set).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
+        Simulator.run(&points[0].point).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Row 10: the 66th packet asks, since the driver counts to more than 64 of them without.
+    #[test]
+    fn rxe_asks_with_the_66th_packet_and_the_last() {
+        for (packets, acks) in [(1, 1), (65, 1), (66, 1), (67, 2), (127, 2)] {
+            let steps = format!("'post write {packets}KiB', 'ring'");
+            let o = run(&steps, &["fault.f.nth=1000"]);
+            assert_eq!(o.counters["tx_acks"], acks, "{packets} packets");
+        }
+    }
+
+    /// Row 17: no wait is shorter than a jiffy, neither for an answer nor for a receive.
+    #[test]
+    fn rxe_waits_for_whole_jiffies() {
+        let ended = |o: &Outcome| {
+            assert_eq!(o.exit.reason, "");
+            number(o, "sim_time") / 1e9
+        };
+        let set = |code: &str| [format!("qp.timeout={code}"), format!("qp.min_rnr_timer={code}")];
+        for (code, ms) in [("1", 4.0..4.3), ("10", 8.0..8.3)] {
+            let set = set(code);
+            let o = run("'post write 8B', 'ring'", &[&set[0]]);
+            assert_eq!(o.counters["local_ack_timeout_err"], 1);
+            let took = ended(&o);
+            assert!(ms.contains(&took), "timeout {code}: {took} ms");
+            let fixed = ended(&run("'post write 8B', 'ring'", &[&set[0], "rc.timeout_mode=fixed"]));
+            assert!(fixed < took - 1.0, "timeout {code}: {fixed} ms");
+        }
+        for (code, ms) in [("1", 4.0..4.3), ("18", 8.0..8.3)] {
+            let set = set(code);
+            let late = "'post send 8B', 'ring', 'compute 20us', 'recv 64B'";
+            let o = run(late, &[&set[1], "qp.timeout=20"]);
+            assert_eq!(o.counters["rnr_nak_retry_err"], 1);
+            let took = ended(&o);
+            assert!(ms.contains(&took), "RNR timer {code}: {took} ms");
         }
     }
 

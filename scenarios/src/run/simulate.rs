@@ -17,6 +17,7 @@ use doorbell_sim::world::{BuildError, Recorder, RunEnd, SwitchPortUse, World, Wo
 
 use super::figures::{Member, by_name, group_metrics};
 use super::mistakes::mistake;
+use super::port_counters::port_counters;
 use super::programs::{Placed, Role, place};
 use super::{
     Direction, Exit, ExitKind, LatencyRecorder, Metric, Note, NoteKind, Outcome, PcieBytes, Point,
@@ -492,7 +493,7 @@ fn host_metrics(world: &World, out: &mut Outcome) {
             blueflames += s.blueflames;
             wqes += s.wqes;
             posted += nic.wqes_posted();
-            deaths::port_counters(nic).into_iter().for_each(|(name, n)| sum(name, n));
+            port_counters(world, HostId(h as u32), nic).for_each(|(name, n)| sum(name, n));
             sum("wqe_fetches", s.wqe_fetches);
             sum("wqe_refetches", s.wqe_refetches);
             sum("wqe_blocks_fetched", s.wqe_blocks);

@@ -635,6 +635,7 @@ impl Builder<'_> {
             occupied: 0,
             received: Tally::default(),
             lost: Box::default(),
+            refused: Tally::default(),
             copied: Tally::default(),
             owed: 0,
             last_stored: Time::ZERO,

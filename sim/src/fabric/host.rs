@@ -263,6 +263,7 @@ impl HostNode {
                     p.ingress.give_back(now, (wire_bytes, class), out);
                     let cause = DropCause::Oversize;
                     self.dropped.add(cause, wire_bytes);
+                    p.ingress.refused.add(wire_bytes);
                     let node = self.id;
                     return Outcome::Dropped(Dropped { node, port, packet, wire_bytes, cause });
                 }

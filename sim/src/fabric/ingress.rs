@@ -27,6 +27,8 @@ pub struct Ingress {
     /// Packets that faults took from the link just before it ended here. Boxed: two cache lines
     /// that hardly any packet touches.
     pub(super) lost: Box<Drops>,
+    /// Packets that a host dropped because they were larger than the link takes.
+    pub(super) refused: Tally,
     /// Packets that a fault added to those that were sent.
     pub(super) copied: Tally,
     /// Bytes of copies whose room nobody granted: what leaves the buffer pays for them before it
@@ -50,6 +52,12 @@ impl Ingress {
     /// Packets that faults took from the link that ends here.
     pub fn lost(&self) -> &Drops {
         &self.lost
+    }
+
+    /// Packets that arrived and were larger than the link takes, at a host; a switch has them among
+    /// its drops.
+    pub const fn refused(&self) -> Tally {
+        self.refused
     }
 
     /// Packets that faults added on the link that ends here.

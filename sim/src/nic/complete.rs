@@ -320,6 +320,7 @@ impl Nic {
 
     /// The port of the device has come up or gone down: everybody who uses it hears of it.
     pub(crate) fn port_event(&mut self, env: &mut Env<'_>, users: &[u16], up: bool) {
+        self.stats.link_downed += u64::from(!up);
         let kind = if up { AsyncEventKind::PortActive } else { AsyncEventKind::PortErr };
         users.iter().for_each(|user| self.raise(env, *user, kind, 0));
     }

@@ -167,6 +167,8 @@ pub struct NicStats {
     pub cq_overruns: u64,
     /// Packets with a wrong ICRC.
     pub rx_icrc_encapsulated: u64,
+    /// Times that a planned fault took the link of the port down, or the switch at its other end.
+    pub link_downed: u64,
     /// Doorbells that the doorbell unit found damaged.
     pub doorbell_check_errors: u64,
     /// Work requests that named a region when it was deregistered.

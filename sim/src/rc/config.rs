@@ -56,7 +56,7 @@ pub struct RequesterConfig {
     pub max_outstanding_packets: u32,
     /// A packet asks for an ACK when this many have gone since the last that did; 0: never for
     /// this reason. Lower: more ACKs, earlier completions, less to resend after a loss.
-    /// rxe 64, hfi1 16, mlx5 256, IBGDA 1 (`protocol.md` §10 row 10). RC only.
+    /// rxe 66, hfi1 16, mlx5 256, IBGDA 1 (`protocol.md` §10 row 10). RC only.
     pub ack_req_every: u32,
     /// Which messages ask at their end. RC only.
     pub ack_req_last: AckReqLast,

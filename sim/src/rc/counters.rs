@@ -54,6 +54,12 @@ counters! {
     implied_nak_seq_err,
     /// Requester: expiries of the ack timer, limit not exceeded.
     local_ack_timeout_err,
+    /// Requester: of these, those of an adaptive timer (`TimeoutMode::Adaptive`): each begins a
+    /// retransmission.
+    roce_adp_retrans,
+    /// Requester: expiries of an adaptive timer, one that ends the QP included. The vendor's two
+    /// sentences do not say more exactly what it counts apart; this is our reading.
+    roce_adp_retrans_to,
     /// Requester: RNR NAKs received, limit not exceeded. Those included that come during a wait.
     rnr_nak_retry_err,
     /// Requester: the QP ended with `RETRY_EXC_ERR`.

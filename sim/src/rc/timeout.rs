@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use doorbell_core::units::{Ratio, Span};
-use doorbell_core::verbs::{AckTimeout, RetryCnt};
+use doorbell_core::verbs::{AckTimeout, RetryCnt, RnrTimer};
 
 use super::rules::RetrySeven;
 
@@ -31,6 +31,11 @@ pub trait AckTimeoutMode: Debug + Send + Sync {
     /// Interval of the timer that is armed when it has expired `expired` times since the last
     /// progress. `None`: no timer. It must be more than zero.
     fn interval(&self, timeout: AckTimeout, expired: u32) -> Option<Interval>;
+
+    /// How long the device waits after an RNR NAK that carries this code: at least the code's time.
+    fn rnr_wait(&self, timer: RnrTimer) -> Span {
+        timer.duration()
+    }
 }
 
 /// The intervals of the ack timer (`protocol.md` §2.5, §9, §10 row 17).
@@ -57,6 +62,13 @@ pub enum TimeoutMode {
         first: Span,
         /// Largest interval.
         most: Span,
+    },
+    /// T rounded up to whole ticks of the clock that drives the device's timers, and so never less
+    /// than one; the wait after an RNR NAK as well. Software does so: rxe counts in jiffies of the
+    /// kernel (`protocol.md` §9).
+    Ticks {
+        /// One tick, more than zero. Twice of it: waits far shorter take twice the time.
+        tick: Span,
     },
     /// Somebody else's.
     Custom(Arc<dyn AckTimeoutMode>),
@@ -85,9 +97,23 @@ impl AckTimeoutMode for TimeoutMode {
                 let ps = first.as_ps().saturating_mul(factor);
                 Some(Interval::exactly(Span::from_ps(ps).min(*most)))
             }
+            Self::Ticks { tick } => Some(Interval::exactly(whole_ticks(t, *tick))),
             Self::Custom(mode) => mode.interval(timeout, expired),
         }
     }
+
+    fn rnr_wait(&self, timer: RnrTimer) -> Span {
+        match self {
+            Self::Ticks { tick } => whole_ticks(timer.duration(), *tick),
+            Self::Custom(mode) => mode.rnr_wait(timer),
+            _ => timer.duration(),
+        }
+    }
+}
+
+/// The least number of whole ticks that is no shorter.
+fn whole_ticks(span: Span, tick: Span) -> Span {
+    tick * span.as_ps().div_ceil(tick.as_ps())
 }
 
 /// Least and greatest time from the first transmission of a packet that is never answered to
@@ -199,6 +225,24 @@ mod tests {
     }
 
     #[test]
+    fn ticks_round_up_and_never_to_less_than_one() {
+        let tick = MS(4);
+        let mode = TimeoutMode::Ticks { tick };
+        // 4.096 us * 2^9 and 2^10: 2.1 ms are one tick, 4.19 ms are two; 67.1 ms are 17.
+        for (c, ticks) in [(1, 1), (9, 1), (10, 2), (14, 17)] {
+            assert_eq!(mode.interval(code(c), 7), Some(Interval::exactly(tick * ticks)), "{c}");
+        }
+        let rnr = |code| mode.rnr_wait(RnrTimer::new(code).unwrap());
+        // 0.01 ms; 3.84 and 5.12 ms; 655.36 ms.
+        assert_eq!([1, 17, 18, 0].map(rnr), [4, 4, 8, 656].map(MS));
+        let whole = TimeoutMode::Ticks { tick: code(3).duration().unwrap() };
+        assert_eq!(whole.interval(code(3), 0).unwrap().most, code(3).duration().unwrap());
+        let other = TimeoutMode::Custom(Arc::new(mode));
+        assert_eq!(other.rnr_wait(RnrTimer::new(1).unwrap()), tick);
+        assert_eq!(TimeoutMode::T.rnr_wait(RnrTimer::new(1).unwrap()), Span::from_us(10));
+    }
+
+    #[test]
     fn adaptive_doubles_and_stops_doubling() {
         let mode = TimeoutMode::Adaptive { first: MS(4), most: MS(100) };
         let all: Vec<_> = (0..7).map(|n| mode.interval(code(14), n).unwrap().least).collect();
@@ -212,6 +256,7 @@ mod tests {
             TimeoutMode::T,
             TimeoutMode::Floor { min: MS(1) },
             TimeoutMode::Adaptive { first: MS(1), most: MS(9) },
+            TimeoutMode::Ticks { tick: MS(4) },
         ];
         for mode in modes {
             assert_eq!(mode.interval(code(0), 0), None, "{mode:?}");

@@ -346,7 +346,9 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         answers_under_way: them.map_or(0, |them| world.under_way_of(them, false)),
         requests_under_way: world.under_way_of(me, true),
         peer: peer(world, s, (host, q), at),
-        troubles: troubles(s, world, &[host, q.peer.0], (began, at)),
+        // A run may end at its limit while a fault puts all events off: it has fired after the
+        // last one that came.
+        troubles: troubles(s, world, &[host, q.peer.0], (began, died.unwrap_or(Time::MAX))),
         to_come: to_come(s, world, &[host, q.peer.0]),
         device_fault: fault_of_device(s, world, (host, q, at), why),
         early: early(world, host, q),

@@ -1,5 +1,5 @@
 //! Why queue pairs died or stalled, one paragraph each, and the counters of every queue pair and
-//! port.
+//! port at the end.
 //!
 //! | File | What |
 //! |---|---|
@@ -28,10 +28,11 @@ use std::collections::BTreeMap;
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::QpState;
-use doorbell_sim::nic::Nic;
+use doorbell_sim::wire::HostId;
 use doorbell_sim::world::World;
 use serde::Serialize;
 
+use super::port_counters::port_counters;
 use super::{Metric, Outcome, Point};
 use facts::{Facts, How};
 pub use rnr::OtherRnrSetting;
@@ -201,30 +202,6 @@ impl QpRow {
     }
 }
 
-/// Counters of a port: of its queue pairs, and those of the device that no queue pair has.
-pub(super) fn port_counters(nic: &Nic) -> Vec<(&'static str, u64)> {
-    let s = nic.stats;
-    let mut all: Vec<_> = nic.hw_counters().iter().collect();
-    all.extend([
-        ("rx_dropped", s.rx_dropped),
-        ("rx_unknown_qp", s.rx_unknown_qp),
-        ("rx_wrong_service", s.rx_wrong_service),
-        ("bad_pkey_cntr", s.bad_pkey_cntr),
-        ("rx_wrong_address", s.rx_wrong_address),
-        ("rx_wrong_state", s.rx_wrong_state),
-        ("qkey_viol_cntr", s.qkey_viol_cntr),
-        ("rx_unused", s.rx_unused),
-        ("rx_buffer_waits", s.rx_buffer_waits),
-        ("placed_on_arrival", s.placed_on_arrival),
-        ("seen_early", s.seen_early),
-        ("cq_overruns", s.cq_overruns),
-        ("rx_icrc_encapsulated", s.rx_icrc_encapsulated),
-        ("doorbell_check_errors", s.doorbell_check_errors),
-        ("regions_in_use", s.regions_in_use),
-    ]);
-    all
-}
-
 /// Fills in the queue pairs and the ports of a run. `stalled`: it could not go on, so queue pairs
 /// that wait are explained too.
 pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Outcome) {
@@ -243,7 +220,8 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
         }
         let several = host.nics().count() > 1;
         for nic in host.nics() {
-            let counters = port_counters(nic).into_iter().filter(|(_, n)| *n > 0).collect();
+            let all = port_counters(world, HostId(h as u32), nic);
+            let counters = all.filter(|(_, n)| *n > 0).collect();
             let number = several.then_some(nic.port().0);
             out.ports.push(PortRow { host: h as u32, nic: number, counters });
         }

@@ -11,11 +11,12 @@ use doorbell_sim::rc::BadRequest;
 use doorbell_sim::wire::{HostId, PortId};
 use doorbell_sim::world::World;
 
+use super::QpRow;
 use super::facts::round_trip;
 use super::verdict::receive_status;
 use super::words::{between, counter_of, plural, qp_name, refused_word, time};
-use super::{QpRow, port_counters};
 use crate::format::{Receives, Scenario};
+use crate::run::port_counters::port_counters;
 use crate::run::{ExitKind, Note, NoteKind, Outcome, receives};
 
 /// Notes of one kind in full; the rest is counted.
@@ -85,7 +86,7 @@ pub(super) fn unreliable_drops(world: &World, out: &mut Outcome) {
             let nics = (0..).zip(world.hosts()).flat_map(|(h, o)| o.nics().map(move |n| (h, n)));
             for (to, there) in nics {
                 for d in there.dropped_of(from) {
-                    let counters = port_counters(there);
+                    let counters: Vec<_> = port_counters(world, HostId(to), there).collect();
                     let who = (qp_name(h, q.qpn), qp_name(to, d.dest), q.ty);
                     all.push((dropped_text(&who, to, d, &counters), d.packets));
                 }

@@ -1,7 +1,7 @@
 //! Why nobody answered: status 12, and requests that wait for an answer at the end of a run.
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{Psn, QpState, WcStatus};
+use doorbell_core::verbs::{PKey, Psn, QpState, WcStatus};
 use doorbell_sim::fabric::DropCause;
 use doorbell_sim::nic::{Dropped, Refused, Why};
 use doorbell_sim::rc::RecoverCause;
@@ -141,6 +141,23 @@ fn against(v: Verdict, f: &Facts, l: &Loss) -> Verdict {
     }
 }
 
+/// Why two P_Keys of one partition do not match.
+fn limited(sent: PKey, expected: PKey) -> Option<String> {
+    (sent.partition() == expected.partition()).then(|| {
+        format!(
+            "the P_Keys are of one partition (sent {sent}, expected {expected}), and both are \
+             those of limited members (bit 15 is 0), which never match: one side has to be a full \
+             member"
+        )
+    })
+}
+
+/// The P_Key of a packet that a port dropped, and the one that it should have had.
+pub(super) fn pkey_words(sent: PKey, expected: PKey) -> String {
+    let differ = || format!("P_Key {sent}, expected {expected}");
+    limited(sent, expected).unwrap_or_else(differ)
+}
+
 /// The port of `host` dropped the requests, and says why.
 fn judge_refused(f: &Facts, host: u32, d: &Dropped) -> Verdict {
     let all = least(d.at_least, plural(d.packets, "packet"));
@@ -151,7 +168,12 @@ fn judge_refused(f: &Facts, host: u32, d: &Dropped) -> Verdict {
     match d.why {
         Refused::PKey { sent, expected } => wrong(
             "pkey",
-            format!("{port}: the P_Key does not match (sent {sent}, expected {expected})"),
+            match limited(sent, expected) {
+                Some(why) => format!("{port}: {why}"),
+                None => {
+                    format!("{port}: the P_Key does not match (sent {sent}, expected {expected})")
+                }
+            },
         ),
         Refused::UnknownQp(qpn) => unknown_qp(f, host, &port, qpn.value()),
         Refused::Address { from, expected } => {
@@ -378,7 +400,7 @@ fn answers_refused(host: u32, d: &Dropped) -> Verdict {
             wrong("dest_qp", format!("{port}: the peer sends them to QPN {:#x}", qpn.value()))
         }
         Refused::PKey { sent, expected } => {
-            wrong("pkey", format!("{port}: P_Key {sent}, expected {expected}"))
+            wrong("pkey", format!("{port}: {}", pkey_words(sent, expected)))
         }
         Refused::Address { from, expected } => {
             let (from, expected) = (port_name(from), port_name(expected));

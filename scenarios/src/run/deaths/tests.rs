@@ -4,6 +4,7 @@ mod late;
 mod most;
 mod naks;
 mod others;
+mod reasons;
 mod waits;
 
 use super::*;

@@ -11,6 +11,7 @@ use doorbell_sim::wire::{HostId, PortId};
 
 use super::facts::{Facts, How, PeerQp};
 use super::fates::{Fates, Loss};
+use super::silence::pkey_words;
 use crate::quantity::Unit;
 use crate::run::Metric;
 
@@ -111,6 +112,7 @@ pub(super) fn timer(f: &Facts) -> String {
         TimeoutMode::Adaptive { first, most } => {
             format!(" (adaptive, {} doubling up to {})", time(*first), time(*most))
         }
+        TimeoutMode::Ticks { tick } => format!(" (whole ticks of {})", time(*tick)),
         TimeoutMode::Custom(_) => " (a mode of its own)".to_owned(),
     };
     let first = f.mode.interval(code, 0).map_or("none".to_owned(), interval);
@@ -282,7 +284,7 @@ pub(super) fn refused_word(why: &Refused) -> String {
         Refused::Icrc => "wrong ICRC".to_owned(),
         Refused::UnknownQp(qpn) => format!("dest QPN {:#x} unknown", qpn.value()),
         Refused::Service { packet, qp } => format!("{packet} packet for {qp} QP"),
-        Refused::PKey { sent, expected } => format!("P_Key {sent}, expected {expected}"),
+        Refused::PKey { sent, expected } => pkey_words(sent, expected),
         Refused::Address { from, expected } => {
             format!("from {}, expected {}", port_name(from), port_name(expected))
         }

@@ -7,7 +7,7 @@ use super::super::config::packets_for;
 use super::super::packet::{Ext, PacketDesc, distance};
 use super::super::recovery::LossRecovery;
 use super::super::rules::SequenceNak;
-use super::super::timeout::{AckTimeoutMode, retry_limit};
+use super::super::timeout::{AckTimeoutMode, TimeoutMode, retry_limit};
 use super::{Received, RecoverCause, Requester, Round, Stall, Timer};
 
 /// RNR NAKs in a row without an expiry of the ack timer after which none is expected any more,
@@ -89,6 +89,7 @@ impl Requester {
             Timer::Ack(due) if due <= now => {
                 self.timer = Timer::Idle;
                 self.expired = self.expired.saturating_add(1);
+                self.counters.roce_adp_retrans_to += u64::from(self.is_adaptive());
                 self.gap_seen = false;
                 self.lose(now, RecoverCause::Timeout)
             }
@@ -162,6 +163,10 @@ impl Requester {
             self.asked.left_again = self.una;
         }
         self.arm(now);
+    }
+
+    const fn is_adaptive(&self) -> bool {
+        matches!(self.cfg.timeout_mode, TimeoutMode::Adaptive { .. })
     }
 
     fn ack_interval(&mut self) -> Option<Span> {
@@ -287,11 +292,15 @@ impl Requester {
 
     /// An event that the QP survives.
     pub(super) const fn count(&mut self, cause: RecoverCause) {
+        let adaptive = self.is_adaptive() as u64;
         let c = &mut self.counters;
         match cause {
             RecoverCause::SequenceNak => c.packet_seq_err += 1,
             RecoverCause::ImpliedNak | RecoverCause::ReadGap => c.implied_nak_seq_err += 1,
-            RecoverCause::Timeout => c.local_ack_timeout_err += 1,
+            RecoverCause::Timeout => {
+                c.local_ack_timeout_err += 1;
+                c.roce_adp_retrans += adaptive;
+            }
             RecoverCause::Rnr(_) => c.rnr_nak_retry_err += 1,
         }
     }
@@ -334,7 +343,8 @@ impl Requester {
         self.count(cause);
         self.recovery.on_loss(self.flight(), cause);
         let wrong = mutant!(RnrTimerEntryWrong) && timer.code() == 17;
-        let wait = timer.duration() * if wrong { 2 } else { u64::from(!mutant!(NoRnrWait)) };
+        let wait = self.cfg.timeout_mode.rnr_wait(timer);
+        let wait = wait * if wrong { 2 } else { u64::from(!mutant!(NoRnrWait)) };
         self.retries += u32::from(mutant!(RnrUsesTransportRetry));
         self.resumes = true;
         self.count_departures_anew();

@@ -166,8 +166,8 @@ fn a_local_error_stops_its_message_and_waits_for_those_before_it() {
 #[test]
 fn an_idle_requester_is_small() {
     let requester = rc();
-    // 248 of it are counters.
-    assert!(size_of::<Requester>() <= 616, "{}", size_of::<Requester>());
+    // 264 of it are counters.
+    assert!(size_of::<Requester>() <= 632, "{}", size_of::<Requester>());
     assert!(requester.idle());
     assert_eq!(requester.next_deadline(), None);
     assert_eq!(requester.unacked_psn(), requester.next_psn());

@@ -35,6 +35,51 @@ fn it_starts_when_the_last_bit_has_left_and_not_when_the_packet_is_polled() {
     assert_eq!(requester.next_deadline(), Some(us(100) + T));
 }
 
+/// A peer that never answers: every expiry but the last resends, and all of them are the timer's.
+#[test]
+fn expiries_of_an_adaptive_timer_have_counters_of_their_own() {
+    let adaptive = TimeoutMode::Adaptive { first: Span::from_us(5), most: Span::from_us(40) };
+    for (mode, counted) in [(adaptive, 1), (TimeoutMode::T, 0)] {
+        for retries in [0, 3] {
+            let mut requester = rc_with(|cfg| {
+                cfg.timeout = AckTimeout::new(1).unwrap();
+                cfg.timeout_mode = mode.clone();
+                cfg.retry_cnt = RetryCnt::new(retries).unwrap();
+            });
+            requester.push(job(0, WrOpcode::Send, 1));
+            for _ in 0..=retries {
+                let now = requester.next_deadline().unwrap_or(NOW);
+                for packet in poll(&mut requester) {
+                    requester.on_departure(&packet, now);
+                }
+                let due = requester.next_deadline().expect("it waits for an answer");
+                requester.on_timer(due);
+            }
+            let (c, n) = (requester.counters(), u64::from(retries));
+            assert_eq!((c.local_ack_timeout_err, c.req_transport_retries_exceeded), (n, 1));
+            let adaptive = (c.roce_adp_retrans, c.roce_adp_retrans_to);
+            assert_eq!(adaptive, (counted * n, counted * (n + 1)), "{mode:?}");
+        }
+    }
+}
+
+/// A device that counts in ticks keeps to them when it waits for the receiver too.
+#[test]
+fn the_wait_for_a_receiver_is_rounded_up_to_ticks() {
+    for (mode, wait) in [
+        (TimeoutMode::Ticks { tick: Span::from_ms(4) }, Span::from_ms(4)),
+        (TimeoutMode::T, Span::from_us(10)),
+    ] {
+        let mut requester = rc_with(|cfg| cfg.timeout_mode = mode.clone());
+        requester.push(job(0, WrOpcode::Send, 1));
+        let packets = poll(&mut requester);
+        requester.on_departure(&packets[0], us(1));
+        let refused = Syndrome::RnrNak { timer: RnrTimer::new(1).unwrap() };
+        requester.on_packet(us(7), &ack(0, refused));
+        assert_eq!(requester.next_deadline(), Some(us(7) + wait), "{mode:?}");
+    }
+}
+
 #[test]
 fn packets_that_ask_for_nothing_do_not_start_it() {
     // 16 packets of one message: only the last asks.
