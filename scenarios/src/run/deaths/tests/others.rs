@@ -64,11 +64,11 @@ fn one_that_waits_for_a_receive_at_the_limit_says_what_lasts() {
     let cut = |n: &str| died(&with(&["run.limit=2ms", n]), "no-receive", "rnr_retry");
     let d = cut("qp.rnr_retry=4");
     assert!(!d.died && d.verdict.contains("`rnr_retry` 4 was not used up"), "{}", d.verdict);
-    says(&d.remedy, "a try after 6 ms may find a receive: min_rnr_timer 16 (");
+    says(&d.remedy, "a try after 6 ms may find a receive: min_rnr_timer 15 (");
     says(&d.remedy, "or rnr_retry 7 goes on without limit");
     // As it is it dies, and with the timer that was named it lives.
     assert!(died(&with(&["qp.rnr_retry=4"]), "no-receive", "rnr_retry").died);
-    lives(&with(&["qp.rnr_retry=4", "qp.min_rnr_timer=16"]));
+    lives(&with(&["qp.rnr_retry=4", "qp.min_rnr_timer=15"]));
     let d = cut("qp.rnr_retry=7");
     says(&d.remedy, "rnr_retry 7 (infinite) lasts until then (the next try is at 2.");
     says(&d.remedy, "raise `run.limit`");
@@ -162,7 +162,7 @@ fn waits_are_times_of_their_queue_pair() {
     let text = |o: &Outcome, name: &str| o.find(name).map(|f| f.text());
     let o = run(SEND, "", &["qp.rnr_retry=3"]);
     for name in ["qp.0.16.rnr_waited", "rnr_waited"] {
-        assert_eq!(text(&o, name).as_deref(), Some("1.92 ms"), "three of 640 us");
+        assert_eq!(text(&o, name).as_deref(), Some("1.920 ms"), "three of 640 us");
     }
     assert_eq!(text(&o, "qp.0.16.ack_timer_waited").as_deref(), Some("0 ps"));
     // The eighth expiry finds no retry, and was waited for as well: 8 T, and the ways between.
