@@ -105,7 +105,8 @@ impl Ways {
         self.follow(world, (port, class), next)
     }
 
-    /// From `port` over `next`, which holds it back, to the last of those that hold each other back.
+    /// From `port` over `next`, which holds it back, to the last of those that hold each other
+    /// back.
     fn follow(&self, world: &World, (port, class): (Port, u8), mut next: Option<Port>) -> Reason {
         let (mut here, mut seen) = (port, BTreeSet::from([port]));
         while seen.len() < MAX_STEPS

@@ -169,46 +169,55 @@ fn alarm(
                 bottleneck::name(world, port)
             )
         }
-        Reason::Room(port) => {
-            let egress = fabric.egress_of(port.0, port.1);
-            let (peer, at) = egress.peer();
-            if let Some(Outage { id, kind, lasted }) = down {
-                let (word, lasted) = (kind.word(), Metric::time(*lasted).text());
-                return format!(
-                    "{who}: fault \"{id}\" ({word}) kept {} from taking anything for {lasted}, \
-                     and says nothing of its credits",
-                    port_name(fabric, peer, at)
-                );
-            }
-            let to_host = peer.index() < fabric.hosts().len();
-            let key = if to_host { "host_blocks" } else { "blocks" };
-            let why = match port == worst.at {
-                true => format!(
-                    "for {} % of that time the far end had nothing of theirs to send on",
-                    percent(late, starved)
-                ),
-                false => format!(
-                    "what they wait for waits at {} for link credit",
-                    port_name(fabric, port.0, port.1)
-                ),
-            };
-            let (by, c) = (port_name(fabric, peer, at), s.topology.credits.as_ref());
-            // Without a word it is what the buffer holds.
-            let own = c.and_then(|c| if to_host { c.host_blocks.or(c.blocks) } else { c.blocks });
-            let all = own.is_some_and(|n| n.value() >= MAX_GRANTED);
-            if all && c.is_none_or(|c| c.return_delay.is_none()) {
-                return format!(
-                    "{who}: {why}, and {by} grants what InfiniBand can, {MAX_GRANTED} blocks at \
-                     once, without delay: only a shorter cable, or traffic on another lane \
-                     (`[[switch.class]]`), brings more"
-                );
-            }
-            format!(
-                "{who}: {why}, so {by} grants too few credits or grants them too late: raise \
-                 `topology.credits.{key}`, or lower `topology.credits.return_delay`"
-            )
-        }
+        Reason::Room(port) => format!("{who}: {}", too_little_room(s, world, (port, down), worst)),
     }
+}
+
+/// What lanes suffer from a far end without room, and what helps.
+fn too_little_room(
+    s: &Scenario,
+    world: &World,
+    (port, down): (Port, Option<&Outage>),
+    worst: &Lane,
+) -> String {
+    let fabric = world.fabric();
+    let (peer, at) = fabric.egress_of(port.0, port.1).peer();
+    let by = port_name(fabric, peer, at);
+    if let Some(Outage { id, kind, lasted }) = down {
+        let (word, lasted) = (kind.word(), Metric::time(*lasted).text());
+        return format!(
+            "fault \"{id}\" ({word}) kept {by} from taking anything for {lasted}, and says nothing \
+             of its credits"
+        );
+    }
+    let to_host = peer.index() < fabric.hosts().len();
+    let key = if to_host { "host_blocks" } else { "blocks" };
+    let Starvation { starved, late, .. } = worst.suffered;
+    let why = match port == worst.at {
+        true => format!(
+            "for {} % of that time the far end had nothing of theirs to send on",
+            percent(late, starved)
+        ),
+        false => format!(
+            "what they wait for waits at {} for link credit",
+            port_name(fabric, port.0, port.1)
+        ),
+    };
+    let c = s.topology.credits.as_ref();
+    // Without a word it is what the buffer holds.
+    let own = c.and_then(|c| if to_host { c.host_blocks.or(c.blocks) } else { c.blocks });
+    let all = own.is_some_and(|n| n.value() >= MAX_GRANTED);
+    if all && c.is_none_or(|c| c.return_delay.is_none()) {
+        return format!(
+            "{why}, and {by} grants what InfiniBand can, {MAX_GRANTED} blocks at once, without \
+             delay: only a shorter cable, or traffic on another lane (`[[switch.class]]`), brings \
+             more"
+        );
+    }
+    format!(
+        "{why}, so {by} grants too few credits or grants them too late: raise \
+         `topology.credits.{key}`, or lower `topology.credits.return_delay`"
+    )
 }
 
 #[cfg(test)]

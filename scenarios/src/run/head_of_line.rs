@@ -80,8 +80,8 @@ pub(super) fn collect(world: &World, all: &[(&Placed, &Results)], out: &mut Outc
     out.notes.push(Note { kind: NoteKind::Info, name, text, count });
 }
 
-/// Of the time for which a line stood, the part that must have fallen into the life of a queue pair:
-/// it did not send before its first request, nor after the last packet that was for it.
+/// Of the time for which a line stood, the part that must have fallen into the life of a queue
+/// pair: it did not send before its first request, nor after the last packet that was for it.
 fn met(world: &World, qp: &NicQp, stood: Span) -> Span {
     let run = world.now().since(Time::ZERO);
     let life = qp.stats.first_sent.map_or(Span::ZERO, |first| qp.last_progress.since(first));
@@ -97,8 +97,8 @@ fn text(world: &World, worst: &Behind<'_>, count: usize) -> String {
         n => format!("; {n} more queue pairs are like it"),
     };
     format!(
-        "{} to host {} stood behind packets for others: {} was held back for {percent} % of the run \
-         by {}, which is not on its way{more}. Give it a traffic class of its own \
+        "{} to host {} stood behind packets for others: {} was held back for {percent} % of the \
+         run by {}, which is not on its way{more}. Give it a traffic class of its own \
          (`[[switch.class]]` and the program's `sl`), or slow down those who fill that link \
          (`[congestion]`)",
         qp_name(*host, qp.qpn),

@@ -191,7 +191,7 @@ fn a_paused_class_holds_no_other_class_back_in_the_nic() {
         format!(
             "host = 'ideal'\n[qp]\ntimeout = 0\n[topology]\nkind = 'switch'\nhosts = 3\n\
              rate = '100Gbps'\nswitch = 'pfc'\n[switch]\nxoff = '20KB'\n[[switch.class]]\n\
-             [[switch.class]]\n             {held}{free}[[fault]]\nid = 'storm'\nkind = 'pause-storm'\n\
+             [[switch.class]]\n{held}{free}[[fault]]\nid = 'storm'\nkind = 'pause-storm'\n\
              host = 1\nsl = 0\nbefore = '5ms'\n"
         )
     };

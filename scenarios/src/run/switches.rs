@@ -319,8 +319,8 @@ fn storm_note(point: &Point, world: &World, count: u64, out: &mut Outcome) {
              routes that go up and then down, or let `switch.storm = \"ignore\"` break it"
         }
         (false, true) => {
-            "Each of them is paused itself by another, in a circle that has no beginning, which was \
-             broken after `switch.watchdog`: take routes that go up and then down"
+            "Each of them is paused itself by another, in a circle that has no beginning, which \
+             was broken after `switch.watchdog`: take routes that go up and then down"
         }
     };
     let text = format!(

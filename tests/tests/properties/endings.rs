@@ -261,7 +261,8 @@ impl Ender {
         true
     }
 
-    /// Stages all and rings it: in the order of the operations, some of several queue pairs at once.
+    /// Stages all and rings it: in the order of the operations, some of several queue pairs at
+    /// once.
     fn post<T: Control>(&mut self, t: &mut T) {
         let (o, case) = (self.objects.clone().unwrap(), self.case.clone());
         let mut staged = vec![Vec::new(); case.qps];

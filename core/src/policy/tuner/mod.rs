@@ -513,8 +513,8 @@ impl Tuner {
     }
 }
 
-/// Judgements for which a lower pace waits for the end of what was lost before it. Fewer: it is taken
-/// back while timers run for that.
+/// Judgements for which a lower pace waits for the end of what was lost before it. Fewer: it is
+/// taken back while timers run for that.
 const PATIENCE: u8 = 8;
 
 /// Whether `a` is more than `b` by more than so many percent.

@@ -43,6 +43,14 @@ impl How {
             Self::Stalled { .. } => None,
         }
     }
+
+    /// The status with which it died, if that is its own and not of a flush.
+    fn status(&self) -> Option<WcStatus> {
+        match self {
+            Self::Died { status, .. } => status.filter(|s| *s != WcStatus::WrFlushErr),
+            Self::Stalled { .. } => None,
+        }
+    }
 }
 
 /// A work request.
@@ -308,12 +316,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         Some(d) => d.wr_id,
         None => q.sq.slot(wqe).map(|slot| slot.wqe.wr_id),
     };
-    let rc = nic.rc_config();
-    let status = match how {
-        How::Died { status, .. } => status.filter(|s| *s != WcStatus::WrFlushErr),
-        How::Stalled { .. } => None,
-    };
-    let why = how.why();
+    let (rc, status, why) = (nic.rc_config(), how.status(), how.why());
     let began = standing.map_or(Time::ZERO, |s| s.began);
     let died = q.death.as_ref().map(|d| d.at);
     let at = died.unwrap_or(world.now());
