@@ -126,7 +126,7 @@ fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
         None => String::new(),
         Some(kmin) => {
             // A mark needs a packet that waits, so little more can be had by lowering it.
-            let early_enough = kmin <= 4 * u64::from(s.qp.mtu.0.0);
+            let early_enough = kmin <= 4 * s.qp.mtu.0.0;
             let kmin = Metric::bytes(kmin).text();
             let why = match s.congestion.control.word() {
                 "none" => "and nobody slows down for marks: set `congestion.control`".to_owned(),
