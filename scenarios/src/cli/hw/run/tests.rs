@@ -317,7 +317,6 @@ title = 't'
 profile = 'generic-400g'
 [qp]
 mtu = '1024B'
-max_inline = '0B'
 [topology]
 kind = 'switch'
 hosts = 4
