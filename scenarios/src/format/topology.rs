@@ -347,6 +347,17 @@ pub enum RoutingMode {
     Adaptive,
 }
 
+impl RoutingMode {
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ecmp => "ecmp",
+            Self::Destination => "destination",
+            Self::Adaptive => "adaptive",
+        }
+    }
+}
+
 /// What switches mix into their hash.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

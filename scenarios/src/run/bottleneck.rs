@@ -199,6 +199,11 @@ pub(super) fn work(world: &World, port: Port) -> Span {
     sends + held
 }
 
+/// A part of a time in whole percent.
+pub(super) fn percent(part: Span, of: Span) -> u64 {
+    (u128::from(part.as_ps()) * 100 / u128::from(of.as_ps().max(1))) as u64
+}
+
 /// Whether a port worked for as long as `time`, but for the beginning and the end.
 pub(super) fn lasted(world: &World, port: Port, time: Span) -> bool {
     u128::from(work(world, port).as_ps()) * 100
@@ -208,11 +213,9 @@ pub(super) fn lasted(world: &World, port: Port, time: Span) -> bool {
 /// The one of these ports that works most for a class. Of those that work alike, the last one
 /// before which packets wait: a link behind the bottleneck is as busy, and has no queue.
 pub(super) fn busiest(world: &World, ports: &[Port], class: u8) -> Option<Port> {
-    let percent = |part: Span, of: Span| u128::from(part.as_ps()) * 100 / u128::from(of.as_ps());
     let work = |p: Port| work_in(world, p, class);
     let most = ports.iter().map(|p| work(*p)).max()?.max(Span::from_ps(1));
-    let mut alike =
-        ports.iter().filter(|p| percent(work(**p), most) >= u128::from(EXPLAINS_PERCENT));
+    let mut alike = ports.iter().filter(|p| percent(work(**p), most) >= EXPLAINS_PERCENT);
     let waited =
         |(node, port): Port| world.fabric().egress_of(node, port).counters(world.now()).waited;
     let longest = alike.clone().map(|p| waited(*p)).max()?;
@@ -237,10 +240,10 @@ pub(super) fn name(world: &World, (node, port): Port) -> String {
     let (fabric, now) = (world.fabric(), world.now());
     let egress = fabric.egress_of(node, port);
     let (peer, peer_port) = egress.peer();
-    let percent = u128::from(egress.busy(now).as_ps()) * 100 / u128::from(now.as_ps().max(1));
     format!(
-        "{} to {}, which sent for {percent} % of the run",
+        "{} to {}, which sent for {} % of the run",
         port_name(fabric, node, port),
-        port_name(fabric, peer, peer_port)
+        port_name(fabric, peer, peer_port),
+        percent(egress.busy(now), now.since(Time::ZERO))
     )
 }

@@ -7,7 +7,7 @@ use doorbell_sim::fabric::Starvation;
 use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 
-use super::bottleneck::{self, Port, Reason, Ways};
+use super::bottleneck::{self, Port, Reason, Ways, percent};
 use super::faults::{Outage, outage};
 use super::{ExitKind, Metric, Note, NoteKind, Outcome};
 use crate::format::Scenario;
@@ -94,11 +94,6 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
         out.notes.push(Note { kind, name, text, count });
     }
     unexplained
-}
-
-/// A part of a time in whole percent.
-fn percent(part: Span, of: Span) -> u64 {
-    (u128::from(part.as_ps()) * 100 / u128::from(of.as_ps().max(1))) as u64
 }
 
 /// Whether ports wait for each other in a circle: then nobody grants too few credits, and the exit

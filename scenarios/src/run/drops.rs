@@ -7,11 +7,11 @@ use doorbell_sim::fabric::{
 use doorbell_sim::world::{World, port_name};
 
 use super::early;
-use super::network::network_of;
+use super::network::{network_of, usual_routing};
 use super::switches::shared;
 use super::{Metric, Note, NoteKind, Outcome, Point};
 use crate::format::{QpKind, RoutingMode, SwitchMode};
-use crate::profile::{LinkKind, RecoveryKind};
+use crate::profile::RecoveryKind;
 
 /// Name of the note about drops of a lossless class.
 const LOSSLESS: &str = "lossless-drops";
@@ -185,10 +185,7 @@ fn out_of_order(point: &Point, world: &World, out: &Outcome) -> Option<(String, 
     let of = |name: &str| out.counters.get(name).copied().unwrap_or(0);
     let lost = world.fabric().dropped().total().packets;
     let (naks, again) = (of("packet_seq_err"), of("retransmitted_packets"));
-    let routing = match point.profile.port.link {
-        LinkKind::InfiniBand => "destination",
-        LinkKind::RoceV2 => "ecmp",
-    };
+    let routing = usual_routing(&point.profile).word();
     if let Some(found) = without_recovery(point, lost, routing, of("rx_unused")) {
         return Some(found);
     }

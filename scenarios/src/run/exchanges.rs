@@ -22,10 +22,12 @@ pub(crate) fn collect<'a>(
 fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
     let done = || group.iter().filter_map(|(_, r)| r.exchanged.as_ref());
     let sum = |f: fn(&Exchanged) -> u64| -> u64 { done().map(f).sum() };
-    let (mut planned, tokens) = (Traffic::default(), sum(|d| d.share.tokens));
-    done().for_each(|d| planned += d.share.traffic);
-    let mut back = Traffic::default();
-    done().for_each(|d| back += d.share.back);
+    let (mut planned, mut back) = (Traffic::default(), Traffic::default());
+    let tokens = sum(|d| d.share.tokens);
+    for d in done() {
+        planned += d.share.traffic;
+        back += d.share.back;
+    }
     let failed = group.iter().filter(|(_, r)| r.failure.is_some()).count() as u64;
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}{name}"), m);
     let ends = group.iter().filter(|(_, r)| r.failure.is_some()).filter_map(|(_, r)| r.last);
@@ -38,23 +40,23 @@ fn counts(prefix: &str, group: &[Member<'_>], out: &mut Outcome) {
     put("sent_messages", Metric::count(sum(|d| d.sent)));
     put("passed_messages", Metric::count(sum(|d| d.passed)));
     put("passed_bytes", Metric::bytes(sum(|d| d.passed_bytes)));
-    put("between_messages", Metric::count(planned.between));
-    put("between_bytes", Metric::bytes(planned.between_bytes));
-    put("inside_messages", Metric::count(planned.inside));
-    put("inside_bytes", Metric::bytes(planned.inside_bytes));
+    let combines = back != Traffic::default();
+    let both = std::iter::once(("", planned)).chain(combines.then_some(("combine_", back)));
+    for (way, t) in both {
+        put(&format!("{way}between_messages"), Metric::count(t.between));
+        put(&format!("{way}between_bytes"), Metric::bytes(t.between_bytes));
+        put(&format!("{way}inside_messages"), Metric::count(t.inside));
+        put(&format!("{way}inside_bytes"), Metric::bytes(t.inside_bytes));
+    }
     if tokens > 0 {
         put("between_per_token", Metric::ratio(planned.between, tokens));
         put("inside_per_token", Metric::ratio(planned.inside, tokens));
     }
-    if back == Traffic::default() {
+    if !combines {
         return;
     }
     put("combined", Metric::count(sum(|d| d.combined)));
     put("combined_wrong", Metric::count(sum(|d| d.combined_wrong)));
     put("added_bytes", Metric::bytes(sum(|d| d.added_bytes)));
-    put("combine_between_messages", Metric::count(back.between));
-    put("combine_between_bytes", Metric::bytes(back.between_bytes));
-    put("combine_inside_messages", Metric::count(back.inside));
-    put("combine_inside_bytes", Metric::bytes(back.inside_bytes));
     put("combine_between_per_token", Metric::ratio(back.between, tokens));
 }

@@ -10,9 +10,9 @@ use doorbell_core::units::{Span, Time};
 use doorbell_sim::nic::NicQp;
 use doorbell_sim::world::{World, port_name};
 
-use super::bottleneck::{Port, Reason, Ways, class_of, lasted, name, stood, way_of};
+use super::bottleneck::{Port, Reason, Ways, class_of, lasted, name, percent, stood, way_of};
 use super::deaths::qp_name;
-use super::limits::{own_port, sent};
+use super::early::peer_of;
 use super::programs::Placed;
 use super::{ExitKind, Note, NoteKind, Outcome};
 use crate::workloads::Results;
@@ -21,7 +21,7 @@ use crate::workloads::Results;
 const NAME: &str = "head-of-line";
 
 /// Share of the run, in percent, for which the line must have stood to be worth a note.
-const STOOD_PERCENT: u128 = 10;
+const STOOD_PERCENT: u64 = 10;
 
 /// A queue pair, the port in front of which its packets stood, for how long, and the link behind
 /// which that one stood.
@@ -46,10 +46,8 @@ pub(super) fn collect(world: &World, all: &[(&Placed, &Results)], out: &mut Outc
     // What works as long as the line stood may be the reason: a link of the queue pair's own first.
     for (h, host) in (0..).zip(world.hosts()) {
         for (_, qp) in host.qps() {
-            let sends = || {
-                let datagrams = qp.stats.last_datagram.is_some();
-                datagrams || sent(world, own_port(h as usize, qp), qp) > 0
-            };
+            let taken = || peer_of(world, h, qp).is_some_and(|p| p.stats.rx_payload > 0);
+            let sends = || qp.stats.last_datagram.is_some() || taken();
             if flows.contains(&(h, qp.qpn)) || !sends() {
                 continue;
             }
@@ -59,9 +57,9 @@ pub(super) fn collect(world: &World, all: &[(&Placed, &Results)], out: &mut Outc
             else {
                 continue;
             };
-            let run = u128::from(world.now().as_ps()) * STOOD_PERCENT;
+            let run = world.now().since(Time::ZERO);
             let own = way.get(i + 1).is_some_and(|next| lasted(world, *next, stood));
-            if own || u128::from(met(world, qp, stood).as_ps()) * 100 < run {
+            if own || percent(met(world, qp, stood), run) < STOOD_PERCENT {
                 continue;
             }
             let ways = ways.get_or_insert_with(|| Ways::of(world));
@@ -90,7 +88,7 @@ fn met(world: &World, qp: &NicQp, stood: Span) -> Span {
 
 fn text(world: &World, worst: &Behind<'_>, count: usize) -> String {
     let Behind { host, qp, at, stood, link } = worst;
-    let percent = u128::from(stood.as_ps()) * 100 / u128::from(world.now().as_ps().max(1));
+    let percent = percent(*stood, world.now().since(Time::ZERO));
     let more = match count - 1 {
         0 => String::new(),
         1 => "; 1 more queue pair is like it".to_owned(),

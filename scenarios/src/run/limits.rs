@@ -75,16 +75,13 @@ pub(super) fn collect(
 }
 
 /// A queue pair's port.
-pub(super) fn own_port(host: usize, q: &NicQp) -> (HostId, PortId) {
+fn own_port(host: usize, q: &NicQp) -> (HostId, PortId) {
     (HostId(host as u32), Nic::port_of(q.qpn))
 }
 
 /// Payload that a queue pair has sent, requests and answers: what its peer has taken.
-pub(super) fn sent(world: &World, from: (HostId, PortId), q: &NicQp) -> u64 {
-    let there = world.hosts()[q.peer.index()].nic(q.peer_port.index());
-    let peer = there.own_qp_index(q.attr.dest_qpn).and_then(|i| there.qp(i));
-    let mutual = |p: &&NicQp| p.attr.dest_qpn == q.qpn && (p.peer, p.peer_port) == from;
-    peer.filter(mutual).map_or(0, |p| p.stats.rx_payload)
+fn sent(world: &World, host: u32, q: &NicQp) -> u64 {
+    early::peer_of(world, host, q).map_or(0, |p| p.stats.rx_payload)
 }
 
 /// Names the flows that the switches' choice has put on one link, with the largest first.
@@ -93,7 +90,7 @@ fn shared(world: &World, point: &Point, link: &SwitchPortUse, out: &mut Outcome)
     for (h, host) in world.hosts().iter().enumerate() {
         for (_, q) in host.qps() {
             let from = own_port(h, q);
-            let bytes = sent(world, from, q);
+            let bytes = sent(world, h as u32, q);
             if bytes == 0 {
                 continue;
             }

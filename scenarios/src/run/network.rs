@@ -51,10 +51,15 @@ impl Wrong {
 /// How switches choose among equally short ways: without a word, links of Ethernet by hash, and
 /// InfiniBand by a table.
 pub(super) fn routing_mode(t: &Topology, profile: &Profile) -> RoutingMode {
-    t.routing.unwrap_or(match profile.port.link {
+    t.routing.unwrap_or(usual_routing(profile))
+}
+
+/// The choice without a word.
+pub(super) fn usual_routing(profile: &Profile) -> RoutingMode {
+    match profile.port.link {
         LinkKind::RoceV2 => RoutingMode::Ecmp,
         LinkKind::InfiniBand => RoutingMode::Destination,
-    })
+    }
 }
 
 /// The network that the topology describes, without noise. What it leaves open is the profile's.

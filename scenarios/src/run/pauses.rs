@@ -7,7 +7,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_sim::fabric::{End, MAX_CLASSES};
 use doorbell_sim::world::{World, port_name};
 
-use super::bottleneck::{Port, stood};
+use super::bottleneck::{Port, percent, stood};
 use super::faults::{Outage, outage};
 use super::{Metric, Note, NoteKind, Outcome};
 use crate::format::Scenario;
@@ -16,11 +16,11 @@ use crate::format::Scenario;
 const NAME: &str = "paused-by-host";
 
 /// Share of the run, in percent, for which a port must have stood to be worth a note.
-const STOOD_PERCENT: u128 = 10;
+const STOOD_PERCENT: u64 = 10;
 
 /// Share of the measured time, in percent, from which the pauses are what limits: with less, a
 /// sender was free for most of it.
-const LIMITS_PERCENT: u128 = 50;
+const LIMITS_PERCENT: u64 = 50;
 
 /// Names the port of a switch that stood longest because a host paused it. `duration`: the measured
 /// time.
@@ -37,8 +37,6 @@ pub(super) fn collect(s: &Scenario, world: &World, duration: Span, out: &mut Out
         classes.map(|class| stood(world, at, class)).max().unwrap_or(Span::ZERO)
     };
     let run = world.now().since(Time::ZERO);
-    let percent =
-        |part: Span, of: Span| u128::from(part.as_ps()) * 100 / u128::from(of.as_ps().max(1));
     let all = fabric.ports().filter(by_host).filter(|at| waited(*at));
     let mut all: Vec<_> = all.map(|at| (longest(at), at)).collect();
     all.retain(|(stood, _)| percent(*stood, run) >= STOOD_PERCENT);

@@ -94,7 +94,7 @@ pub(super) fn collect(world: &World, scenario: &Scenario, out: &mut Outcome) {
     for setting in &SETTINGS {
         out.oracles.push(setting.note.to_owned());
         let fabric = world.fabric();
-        let odd = odd_ones(scenario, fabric, setting).filter(|_| (setting.applies)(scenario));
+        let odd = odd_ones(fabric, setting).filter(|_| (setting.applies)(scenario));
         let Some((text, count)) = odd else { continue };
         warn(setting.note, text, count, out);
     }
@@ -202,15 +202,13 @@ fn unmarked(s: &Scenario, fabric: &Fabric) -> Option<(String, u64)> {
 
 /// The ports whose value is not that of most, or not the one that is wanted; `None` when all have
 /// the same.
-fn odd_ones(s: &Scenario, fabric: &Fabric, setting: &Setting) -> Option<(String, u64)> {
-    // Links inside nodes are no file's, and hold nobody back: one node behind all other switches
-    // for so many hosts, and the last port of each host leads into it.
-    let in_node = s.topology.node.as_ref().map_or(0, |n| fabric.hosts().len() / n.value() as usize);
-    let switches = fabric.hosts().len() + fabric.switches().len() - in_node;
-    let outside = |(node, port): &(NodeId, PortId)| {
-        let peer = fabric.egress_of(*node, *port).peer().0;
-        node.index().max(peer.index()) < switches
+fn odd_ones(fabric: &Fabric, setting: &Setting) -> Option<(String, u64)> {
+    // Links inside nodes are no file's: they lead from the ports of hosts that are no NIC's.
+    let in_node = |(node, port): (NodeId, PortId)| {
+        fabric.hosts().get(node.index()).is_some_and(|host| port.index() >= host.nics())
     };
+    let outside =
+        |at: &(NodeId, PortId)| !in_node(*at) && !in_node(fabric.egress_of(at.0, at.1).peer());
     let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let hosts = fabric.hosts().len();
     let of = |(node, _): &(NodeId, PortId)| !setting.of_switches || node.index() >= hosts;

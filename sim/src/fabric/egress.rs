@@ -503,17 +503,13 @@ impl EgressPort {
         out: &mut Out<FabricEvent>,
     ) {
         let p = self.wiring.pauses.as_mut().expect("the link knows pauses");
-        let c = &mut p.counters[usize::from(class)];
-        let count = |quanta: u16, c: &mut PauseCounters, by: u64| {
-            let n = if quanta == 0 { &mut c.xon_sent } else { &mut c.xoff_sent };
-            *n = n.wrapping_add(by);
-        };
-        count(quanta, c, 1);
+        let counters = &mut p.counters[usize::from(class)];
+        *counters.sent(quanta) += 1;
         // One frame of a class waits at most, and says what holds when it leaves: an input that
         // crosses its threshold with each small packet would queue so many that the one that
         // counts comes too late for the headroom.
         if let Some(waiting) = p.frames.iter_mut().find(|f| f.class == class) {
-            count(waiting.quanta, c, u64::MAX);
+            *counters.sent(waiting.quanta) -= 1;
             waiting.quanta = quanta;
             return;
         }

@@ -179,6 +179,13 @@ pub struct PauseCounters {
     pub restores: u64,
 }
 
+impl PauseCounters {
+    /// The count of frames that say so many quanta; 0 lets the sender go on.
+    pub(super) const fn sent(&mut self, quanta: u16) -> &mut u64 {
+        if quanta == 0 { &mut self.xon_sent } else { &mut self.xoff_sent }
+    }
+}
+
 /// A pause frame that waits for its turn at a port.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct PauseFrame {

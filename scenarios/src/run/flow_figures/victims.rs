@@ -8,6 +8,7 @@ use doorbell_sim::world::{World, port_name};
 use super::super::bottleneck::{
     Port, Reason, Ways, busiest, class_of, name, stands, way_of, work_in,
 };
+use super::super::early::peer_of;
 use super::super::faults::outage;
 use super::super::programs::Placed;
 use super::super::{Note, NoteKind, Outcome, Point};
@@ -113,9 +114,10 @@ fn fault_on(
     row: &FlowRow,
     (way, q): (&[Port], &NicQp),
 ) -> Option<Cause> {
-    let there = &world.hosts()[row.dst as usize];
-    let back = there.nic(q.peer_port.index()).own_qp_index(q.attr.dest_qpn);
-    let peer = back.and_then(|i| there.nic(q.peer_port.index()).qp(i));
+    if point.scenario.fault.is_empty() {
+        return None;
+    }
+    let peer = peer_of(world, row.src, q);
     let back = peer.map_or(Vec::new(), |peer| way_of(world, row.dst as usize, peer));
     let faults = way.iter().chain(&back).filter_map(|at| outage(&point.scenario, world, *at));
     let worst = faults.max_by_key(|o| o.lasted)?;
