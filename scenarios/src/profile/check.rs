@@ -43,7 +43,12 @@ pub(crate) fn positive<T: Unit>(value: &T) -> Result<(), String> {
 
 /// At most one millisecond: a longer latency of a host component is a slip of the unit.
 pub(crate) fn short(span: &Span) -> Result<(), String> {
-    wanted(*span <= Span::from_ms(1), || "at most 1ms".to_owned())
+    up_to(Span::from_ms(1))(span)
+}
+
+/// At most so long.
+pub(crate) fn up_to(most: Span) -> impl Fn(&Span) -> Result<(), String> {
+    move |span| wanted(*span <= most, || format!("at most {most}"))
 }
 
 fn wanted(holds: bool, what: impl Fn() -> String) -> Result<(), String> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use doorbell_core::units::{BitRate, Bytes, Ratio, Span};
 
-use super::check::{at_least, one_of, positive, short, size_of, size_within, within};
+use super::check::{at_least, one_of, positive, short, size_of, size_within, up_to, within};
 use super::param::{
     AckAsk, AckMode, ClockSteps, ForwardMode, LinkKind, MemoryModel, Param, Quantiles, ReclaimKind,
     RecoveryKind, RelaxedKind, RuleSet, TimeoutKind, VendorKind,
@@ -453,8 +453,11 @@ parameters! {
         /// Ticks: T and the wait after an RNR NAK are rounded up to whole ones of these, so neither
         /// is ever less than one. Higher: short waits take longer, and losses cost more.
         timer_tick: Span => [positive],
-        /// From a NAK to the first packet that is sent again. Higher: a loss costs more.
+        /// From a sequence NAK to the first packet that is sent again. Higher: a loss costs more.
         nak_reaction: Span => [short],
+        /// From a response that implies a NAK, one beyond a gap or beyond an unanswered READ or
+        /// ATOMIC, to the first request that is made again. Higher: a loss among READs costs more.
+        implied_nak_reaction: Span => [up_to(Span::from_ms(1000))],
         /// From a sequence NAK to its repetition by a packet that finds the same gap. 0: one
         /// NAK per gap. A retransmission that is lost too no longer waits for the ack timer. Lower
         /// than the round trip: the requester goes back several times for one loss; lower than a

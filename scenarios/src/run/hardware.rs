@@ -392,6 +392,7 @@ fn rc(p: &Profile) -> RcConfig {
         framing: p.port.framing.0 as u32,
         timeout_mode,
         nak_reaction: p.rc.nak_reaction,
+        implied_nak_reaction: p.rc.implied_nak_reaction,
         nak_repeat: (p.rc.nak_repeat > Span::ZERO).then_some(p.rc.nak_repeat),
         recovery,
         place_on_arrival: p.rc.place_on_arrival,

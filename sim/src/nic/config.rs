@@ -152,6 +152,8 @@ pub struct RcConfig {
     pub timeout_mode: TimeoutMode,
     /// From a NAK at the requester to the first retransmission.
     pub nak_reaction: Span,
+    /// From a response that implies a NAK to the first request that is made again.
+    pub implied_nak_reaction: Span,
     /// From a sequence NAK to its repetition while the gap stands; `None`: one per gap.
     pub nak_repeat: Option<Span>,
     /// What goes out again after a loss. The peers of a QP have to agree.
@@ -190,6 +192,7 @@ impl RcConfig {
             ack,
             timeout_mode: TimeoutMode::T,
             nak_reaction: Span::ZERO,
+            implied_nak_reaction: Span::ZERO,
             nak_repeat: None,
             recovery: Recovery::GoBackN,
             place_on_arrival: false,

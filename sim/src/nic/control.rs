@@ -408,6 +408,7 @@ fn requester(q: &NicQp, rc: &RcConfig, psn: Psn, seed: u64) -> Requester {
         timeout_mode: rc.timeout_mode.clone(),
         timer_seed: seed ^ u64::from(q.qpn.value()),
         nak_reaction: rc.nak_reaction,
+        implied_nak_reaction: rc.implied_nak_reaction,
         recovery: rc.recovery.clone(),
         rules: rc.rules,
     })

@@ -71,9 +71,13 @@ pub struct RequesterConfig {
     pub timeout_mode: TimeoutMode,
     /// Names the draws of the ack timer.
     pub timer_seed: u64,
-    /// From a NAK, or a response that implies one, to the first retransmission. Higher: a loss
-    /// costs more, as on NICs whose firmware handles it.
+    /// From a sequence NAK to the first retransmission. Higher: a loss costs more, as on NICs whose
+    /// firmware handles it.
     pub nak_reaction: Span,
+    /// From a response that implies a NAK, one beyond a gap or beyond an unanswered READ or ATOMIC,
+    /// to the first request that is made again. Higher: a loss among READs costs more; of some NICs
+    /// far more than one among WRITEs (`protocol.md` §9).
+    pub implied_nak_reaction: Span,
     /// What goes out again after a loss.
     pub recovery: Recovery,
     /// Where implementations differ.
@@ -159,6 +163,7 @@ impl RequesterConfig {
             timeout_mode: TimeoutMode::T,
             timer_seed: 0,
             nak_reaction: Span::ZERO,
+            implied_nak_reaction: Span::ZERO,
             recovery: Recovery::GoBackN,
             rules: Rules::DEFAULT,
         }

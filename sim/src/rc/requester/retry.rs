@@ -310,8 +310,13 @@ impl Requester {
     fn pause(&mut self, now: Time, cause: RecoverCause) {
         self.timer = Timer::Idle;
         self.count_departures_anew();
-        if cause != RecoverCause::Timeout && self.cfg.nak_reaction > Span::ZERO {
-            self.timer = Timer::Wait(now + self.cfg.nak_reaction, Stall::NakReaction);
+        let reaction = match cause {
+            RecoverCause::SequenceNak => self.cfg.nak_reaction,
+            RecoverCause::ImpliedNak | RecoverCause::ReadGap => self.cfg.implied_nak_reaction,
+            RecoverCause::Timeout | RecoverCause::Rnr(_) => Span::ZERO,
+        };
+        if reaction > Span::ZERO {
+            self.timer = Timer::Wait(now + reaction, Stall::NakReaction);
         } else {
             self.arm(now);
         }

@@ -126,9 +126,11 @@ pub enum Stall {
     Doomed,
     /// The peer had no receive: its RNR timer runs.
     Rnr,
-    /// A NAK is being reacted to ([`RequesterConfig::nak_reaction`]).
+    /// A NAK, or a response that implies one, is being reacted to ([`nak_reaction`],
+    /// [`implied_nak_reaction`]).
     ///
-    /// [`RequesterConfig::nak_reaction`]: super::super::RequesterConfig::nak_reaction
+    /// [`nak_reaction`]: super::super::RequesterConfig::nak_reaction
+    /// [`implied_nak_reaction`]: super::super::RequesterConfig::implied_nak_reaction
     NakReaction,
     /// The peer has given no end-to-end credit for another message that takes a receive.
     Credits,

@@ -245,6 +245,21 @@ fn a_nak_is_reacted_to_after_the_time_that_the_device_takes() {
     assert_eq!(psns(&transmit_all(&mut requester)), [1, 2]);
 }
 
+#[test]
+fn a_gap_among_read_responses_has_a_reaction_of_its_own() {
+    let mut requester = rc_with(|cfg| {
+        cfg.nak_reaction = Span::from_us(3);
+        cfg.implied_nak_reaction = Span::from_us(83);
+    });
+    requester.push(job(0, WrOpcode::RdmaRead, 900));
+    transmit_all(&mut requester);
+    requester.on_packet(us(1), &read_response(Opcode::RcRdmaReadResponseMiddle, 1, 256));
+    assert_eq!(requester.blocked_by(), Some(Stall::NakReaction));
+    assert_eq!(requester.next_deadline(), Some(us(84)));
+    requester.on_timer(us(84));
+    assert_eq!(psns(&transmit_all(&mut requester)), [0]);
+}
+
 // ---- what goes out again -------------------------------------------------------------------
 
 #[test]

@@ -106,6 +106,7 @@ fn requester() -> impl Strategy<Value = RequesterConfig> {
             retry_cnt: RetryCnt::new(retries.1).unwrap(),
             rnr_retry: RnrRetry::new(retries.2).unwrap(),
             nak_reaction: Span::from_us(retries.3),
+            implied_nak_reaction: Span::from_us(2 - retries.3),
             timeout_mode,
             recovery,
             rules,
