@@ -68,6 +68,7 @@ const fn keys(kind: ProgramKind) -> &'static [&'static [&'static str]] {
     match kind {
         ProgramKind::Latency => &[SIDES, VERBS, MESSAGES, LOOP, &["interval", "handshake"]],
         ProgramKind::PingPong => &[SIDES, VERBS, MESSAGES, LOOP],
+        ProgramKind::RequestReply => &[SIDES, VERBS, MESSAGES, LOOP, &["window", "reply_size"]],
         ProgramKind::Bandwidth | ProgramKind::MessageRate => {
             &[SIDES, VERBS, MESSAGES, LOOP, MANY, LANES, &["handshake"]]
         }
@@ -91,6 +92,7 @@ impl ProgramKind {
         match self {
             Self::Latency => "latency",
             Self::PingPong => "ping-pong",
+            Self::RequestReply => "request-reply",
             Self::Bandwidth => "bandwidth",
             Self::MessageRate => "message-rate",
             Self::Script => "script",
@@ -124,7 +126,9 @@ impl ProgramKind {
             }
             _ if key == "flows" => "write `kind = \"flows\"` for it",
             _ if key == "handshake" => "its two sides come up together; a script has it",
+            _ if key == "reply_size" => "write `kind = \"request-reply\"` for it",
             _ if key == "steps" => "write `kind = \"script\"` for steps",
+            Self::RequestReply => "it posts what is due and has no pace of its own: leave it out",
             Self::Produce => "a producer posts what is ready, when it is ready",
             _ if PRODUCE.contains(&key) => "write `kind = \"produce\"` for messages in rounds",
             _ => "it has one message at a time; `bandwidth` and `message-rate` have more",
@@ -150,6 +154,7 @@ pub(super) fn check_kind_limits(
     }
     match p.kind {
         ProgramKind::PingPong => check_ping_pong(p, path),
+        ProgramKind::RequestReply => check_requests(s, p, path),
         ProgramKind::Produce => check_produce(s, p, path),
         _ => Ok(()),
     }
@@ -200,6 +205,28 @@ fn check_ping_pong(p: &Program, path: impl Fn(&str) -> String) -> Checked {
     if p.receives != Receives::Refill {
         let text = "`receives` has no use in `ping-pong`".to_owned();
         return refuse(path("receives"), text, "each side posts the receive that it waits for");
+    }
+    Ok(())
+}
+
+fn check_requests(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Checked {
+    if p.op != Op::Send {
+        let text = format!("`request-reply` by `{}`", p.op.word());
+        return refuse(path("op"), text, "write `op = \"send\"`");
+    }
+    if p.receives != Receives::Refill {
+        let text = "`receives` has no use in `request-reply`".to_owned();
+        return refuse(path("receives"), text, "each side posts its receives again");
+    }
+    if s.srq.as_ref().is_some_and(|srq| srq.limit.value() > 0) {
+        let text = "`srq.limit` with `request-reply`".to_owned();
+        return refuse("srq.limit", text, "it posts by `repost_batch`: leave it out");
+    }
+    let depth = s.qp.sq_depth.value();
+    if p.signal_every.value() > depth {
+        let text =
+            format!("`signal_every` is {}, and `qp.sq_depth` {depth}", p.signal_every.value());
+        return refuse(path("signal_every"), text, format!("at most {depth}"));
     }
     Ok(())
 }
@@ -260,9 +287,10 @@ mod tests {
 
     use super::*;
 
-    const KINDS: [ProgramKind; 10] = [
+    const KINDS: [ProgramKind; 11] = [
         ProgramKind::Latency,
         ProgramKind::PingPong,
+        ProgramKind::RequestReply,
         ProgramKind::Bandwidth,
         ProgramKind::MessageRate,
         ProgramKind::Script,

@@ -26,7 +26,7 @@ impl Program {
     /// that measures or checks.
     pub fn has_responder(&self) -> bool {
         match self.kind {
-            ProgramKind::PingPong => false,
+            ProgramKind::PingPong | ProgramKind::RequestReply => false,
             ProgramKind::Produce => {
                 self.payload == Payload::Virtual && self.initiator != Initiator::CpuProxy
             }
@@ -124,7 +124,7 @@ pub(super) fn check_receiver(
     path: impl Fn(&str) -> String,
 ) -> Checked {
     let Some(key) = RECEIVER.into_iter().find(|k| has(k)) else { return Ok(()) };
-    if !p.has_responder() {
+    if !p.has_responder() && p.kind != ProgramKind::RequestReply {
         let text = format!("`{key}` has no use in `{}`", p.kind.word());
         return refuse(path(key), text, "its other side posts each receive again at once");
     }

@@ -71,6 +71,8 @@ mod lane_tests;
 #[cfg(test)]
 mod link_tests;
 #[cfg(test)]
+mod requests_tests;
+#[cfg(test)]
 mod switch_tests;
 #[cfg(test)]
 mod topology_tests;

@@ -73,6 +73,9 @@ pub struct Program {
     /// Bytes of a message. Atomics have 8.
     #[serde(default = "default_size")]
     pub size: Quantity<Bytes>,
+    /// Bytes of a reply (`request-reply` only); without it as many as of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_size: Option<Quantity<Bytes>>,
     /// Messages per thread that are measured.
     #[serde(default = "default_iterations")]
     pub iterations: Count<1, { u32::MAX as u64 }>,
@@ -245,6 +248,7 @@ impl Program {
             bypass: Count::default(),
             op: Op::default(),
             size: default_size(),
+            reply_size: None,
             iterations: default_iterations(),
             warmup: Count::default(),
             window: None,
@@ -348,6 +352,9 @@ pub enum ProgramKind {
     Latency,
     /// Half of the round trip of a message and its answer.
     PingPong,
+    /// Requests by SEND and their replies, `window` of them outstanding per queue pair. Time from
+    /// the hand-over of a request to its reply; bytes are those of both.
+    RequestReply,
     /// Payload per second with a full window.
     Bandwidth,
     /// Messages per second with a full window.

@@ -254,7 +254,7 @@ fn unpolled(s: &Scenario, p: &Program) -> Option<u64> {
 
 /// Whether the program deals messages to its queue pairs in turn.
 const fn is_dealt(p: &Program) -> bool {
-    matches!(p.kind, ProgramKind::Bandwidth | ProgramKind::MessageRate)
+    matches!(p.kind, ProgramKind::Bandwidth | ProgramKind::MessageRate | ProgramKind::RequestReply)
 }
 
 /// Most messages of a queue pair of the program.

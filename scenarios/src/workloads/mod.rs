@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`Latency`], [`Rate`], [`Laned`], [`Script`] | [`Responder`], which may serve several |
 //! | [`PingPong`] | itself, with `starts` turned |
+//! | [`RequestReply`] | itself, with `asks` turned |
 //! | [`Transfer`] | itself, with `starts` turned |
 //! | [`Flows`] | [`Flows`] on each host that it has flows with |
 //! | [`Summand`], [`SparseSummand`] | the same on each other member |
@@ -37,6 +38,7 @@ mod proxy;
 mod rate;
 #[cfg(test)]
 mod rate_tests;
+mod requests;
 mod responder;
 pub mod script;
 #[cfg(test)]
@@ -61,6 +63,7 @@ pub use produce::{Produce, ProduceConfig, ProducePath};
 pub use protect::{Aim, Buffer, Origin, PeerKey};
 pub use proxy::{Proxy, ProxyConfig};
 pub use rate::{Arrivals, Rate, RateConfig, Stop};
+pub use requests::{RequestReply, RequestReplyConfig};
 pub use responder::{Responder, ResponderConfig, ResponderLink, SrqRepost, SrqUse};
 pub use script::{LogEntry, Outcome, Script, ScriptConfig, ScriptStep};
 pub use sharing::Sharing;
@@ -80,6 +83,8 @@ pub enum Workload {
     Latency(Box<Latency>),
     /// A message and its answer.
     PingPong(Box<PingPong>),
+    /// Requests and their replies, many outstanding.
+    RequestReply(Box<RequestReply>),
     /// Many messages outstanding.
     Rate(Box<Rate>),
     /// A list of verbs calls.
@@ -112,6 +117,7 @@ impl Workload {
         match self {
             Self::Latency(p) => p.results(),
             Self::PingPong(p) => p.results(),
+            Self::RequestReply(p) => p.results(),
             Self::Rate(p) => p.results(),
             Self::Script(p) => p.results(),
             Self::Responder(p) => p.results(),
@@ -133,6 +139,7 @@ impl Program for Workload {
         match self {
             Self::Latency(p) => p.step(t),
             Self::PingPong(p) => p.step(t),
+            Self::RequestReply(p) => p.step(t),
             Self::Rate(p) => p.step(t),
             Self::Script(p) => p.step(t),
             Self::Responder(p) => p.step(t),
@@ -157,6 +164,7 @@ impl Program for Workload {
             Self::Latency(_) | Self::PingPong(_) | Self::Script(_) | Self::Produce(_) => None,
             Self::Proxy(_) | Self::Verify(_) | Self::Flows(_) | Self::Summand(_) => None,
             Self::SparseSummand(_) | Self::Exchanger(_) | Self::Transfer(_) => None,
+            Self::RequestReply(_) => None,
         }
     }
 }
@@ -174,6 +182,7 @@ macro_rules! from {
 from!(
     Latency,
     PingPong,
+    RequestReply,
     Rate,
     Script,
     Responder,

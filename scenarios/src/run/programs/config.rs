@@ -18,8 +18,9 @@ use crate::workloads::connect::Levels;
 use crate::workloads::{
     Arrivals, Laned, LanedConfig, Latency, LatencyConfig, LinkConfig, LocalConfig, Op, PingPong,
     PingPongBy, PingPongConfig, Produce, ProduceConfig, ProducePath, ProxyConfig, Rate, RateConfig,
-    Responder, ResponderConfig, ResponderLink, Script, ScriptConfig, Shape, Sharing, SrqRepost,
-    SrqUse, Stop, TuningConfig, Verify, VerifyConfig, Workload,
+    RequestReply, RequestReplyConfig, Responder, ResponderConfig, ResponderLink, Script,
+    ScriptConfig, Shape, Sharing, SrqRepost, SrqUse, Stop, TuningConfig, Verify, VerifyConfig,
+    Workload,
 };
 
 pub(super) fn op(op: format::Op) -> Op {
@@ -101,6 +102,9 @@ fn labels(p: &Program, peer: u32) -> FlowLabels {
     }
 }
 
+/// Completions that the receiving side takes by one poll.
+const PEER_POLL_BATCH: usize = 32;
+
 impl Planner<'_> {
     fn sq_depth(&self) -> u32 {
         self.point.scenario.qp.sq_depth.value() as u32
@@ -113,9 +117,13 @@ impl Planner<'_> {
         }
     }
 
+    /// Largest message that goes into its WQE.
+    fn inline_limit(&self, p: &Program) -> u64 {
+        p.inline.as_ref().map_or(self.point.scenario.qp.max_inline.0.0, |q| q.0.0)
+    }
+
     pub(super) fn shape(&self, p: &Program) -> Shape {
-        let size = p.size.0.0 as u32;
-        let limit = p.inline.as_ref().map_or(self.point.scenario.qp.max_inline.0.0, |q| q.0.0);
+        let (size, limit) = (p.size.0.0 as u32, self.inline_limit(p));
         // A proxy never reads the payload.
         let can = p.op.takes_inline() && p.initiator != format::Initiator::CpuProxy;
         Shape { op: op(p.op), size, inline: can && u64::from(size) <= limit && size > 0 }
@@ -280,6 +288,7 @@ impl Planner<'_> {
                 Script::new(ScriptConfig { local, link, receives: 0, steps }).into()
             }
             ProgramKind::PingPong => self.ping_pong(p, local, link, true).into(),
+            ProgramKind::RequestReply => self.requests(p, local, link, true).into(),
             ProgramKind::Produce => {
                 let group = match p.ring_by {
                     RingBy::Block => 0,
@@ -351,6 +360,43 @@ impl Planner<'_> {
         })
     }
 
+    /// Either side of requests and replies.
+    fn requests(
+        &self,
+        p: &Program,
+        local: LocalConfig,
+        link: LinkConfig,
+        asks: bool,
+    ) -> RequestReply {
+        let shape = self.shape(p);
+        let reply_bytes = p.reply_size.map_or(shape.size, |s| s.0.0 as u32);
+        let own = if asks { shape.size } else { reply_bytes };
+        let mut c = RequestReplyConfig {
+            local: self.receiving(local),
+            link,
+            asks,
+            request_bytes: shape.size,
+            reply_bytes,
+            inline: own > 0 && u64::from(own) <= self.inline_limit(p),
+            ring: ring(p.ring),
+            fence: p.fence.scope(),
+            window: self.window(p),
+            signal_every: p.signal_every.value() as u32,
+            repost_batch: p.repost_batch.value() as u32,
+            repost_time: p.repost_time.map_or(Span::ZERO, |t| t.0),
+            poll_batch: if asks { p.poll_batch.value() as usize } else { PEER_POLL_BATCH },
+            poll_interval: p.peer_poll_interval.filter(|_| !asks).map(|i| i.0),
+            iterations: p.iterations.value(),
+            warm_up: p.warmup.value(),
+        };
+        c.local.region_bytes = c.region_bytes();
+        if self.point.scenario.qp.cq_depth.is_none() {
+            let most = self.point.profile.nic.max_cq_depth as u32;
+            c.local.cq_depth = c.local.cq_depth.max(c.local.srq_depth.unwrap_or(0)).min(most);
+        }
+        RequestReply::new(c)
+    }
+
     fn produce(&self, p: &Program, path: ProducePath, source: u16) -> ProduceConfig {
         ProduceConfig {
             path,
@@ -418,6 +464,9 @@ impl Planner<'_> {
             return Ok(self.ping_pong(p, local, link, false).into());
         }
         let link = self.peer_link(index, p, sender)?;
+        if p.kind == ProgramKind::RequestReply {
+            return Ok(self.requests(p, local, link, false).into());
+        }
         if p.kind == ProgramKind::Produce && p.payload == Payload::Data {
             return Ok(Verify::new(VerifyConfig {
                 local: self.receiving(local),
@@ -452,7 +501,7 @@ impl Planner<'_> {
             receive_bytes: receive_bytes(p),
             receive_contents: contents(p),
             repost_batch: p.repost_batch.value() as u32,
-            poll_batch: 32,
+            poll_batch: PEER_POLL_BATCH,
             poll_interval: p.peer_poll_interval.map(|i| i.0),
             solicited_only: p.peer_poll == PeerPoll::Solicited,
             for_script: p.kind == ProgramKind::Script,
