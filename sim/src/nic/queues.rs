@@ -351,17 +351,17 @@ impl RecvQueue {
             self.fetched += read.wqes;
         }
         debug_assert!(self.fetched + self.reading <= self.len());
-        if self.fetched > 0
-            && let Some(since) = self.starved_since.take()
-        {
-            self.starved += now.since(since);
+        if self.fetched > 0 {
+            self.ends_starving(now);
         }
         true
     }
 
-    /// Those whose turn came were served, and the others wait for the next read.
+    /// Those whose turn came were served or refused, and the others wait for the next read.
     pub fn still_waits(&mut self, now: Time) {
-        if !self.waiting.is_empty() {
+        if self.waiting.is_empty() {
+            self.ends_starving(now);
+        } else {
             self.starved_since.get_or_insert(now);
         }
     }
@@ -386,8 +386,16 @@ impl RecvQueue {
     }
 
     /// That packet waits no more.
-    pub fn forget(&mut self, turn: Turn, qp: u32) {
-        self.waiting.remove(&(turn, qp));
+    pub fn forget(&mut self, now: Time, turn: Turn, qp: u32) {
+        if self.waiting.remove(&(turn, qp)) && self.waiting.is_empty() {
+            self.ends_starving(now);
+        }
+    }
+
+    fn ends_starving(&mut self, now: Time) {
+        if let Some(since) = self.starved_since.take() {
+            self.starved += now.since(since);
+        }
     }
 
     /// How many of them name the region of `lkey`.
@@ -761,7 +769,7 @@ mod tests {
         assert!(q.holds_back(7), "6 came earlier");
         q.take();
         assert_eq!(q.next_served(), None, "the next one is not read");
-        q.forget(6, 3);
+        q.forget(Time::ZERO, 6, 3);
         assert!(q.waiting().eq([1]));
         q.flush_one();
         assert_eq!(q.next_served(), Some(1), "it is refused");
@@ -870,7 +878,7 @@ mod tests {
             q.wait(Time::ZERO, 1, 7);
             assert_eq!(q.read_needed(how), Some((0, 4)));
             empty(&mut q);
-            q.forget(1, 7);
+            q.forget(Time::ZERO, 1, 7);
             (4..8).for_each(|wr_id| q.push(RqWqe { wr_id, sge: Default::default() }));
             assert!(!q.read_ended(Time::from_ps(9), 0, Span::ZERO));
             assert_eq!((q.fetched, q.fetches, q.starved), (0, 0, Span::ZERO));
@@ -897,9 +905,15 @@ mod tests {
         q.read_needed(how).unwrap();
         assert!(q.read_ended(at(51), 1, Span::from_ps(20)));
         assert_eq!((q.next_served(), q.starved), (Some(2), Span::from_ps(40)));
+        // A third one comes, finds none posted when its turn is there, and is refused.
+        q.wait(at(52), 3, 3);
+        q.take();
+        assert_eq!(q.next_served(), Some(3));
         q.still_waits(at(52));
-        q.read_needed(how);
-        assert_eq!(q.starved, Span::from_ps(40), "nobody waits");
+        q.push(RqWqe { wr_id: 2, sge: Default::default() });
+        q.read_needed(how).unwrap();
+        assert!(q.read_ended(at(90), 2, Span::from_ps(20)));
+        assert_eq!(q.starved, Span::from_ps(40), "nobody waited");
     }
 
     #[test]

@@ -219,7 +219,7 @@ impl Nic {
         let rq = self.recv_queue(qp);
         let unread = desc.opcode.consumes_recv() && rq.holds_back(arrival.turn);
         if !unread {
-            rq.forget(arrival.turn, qp);
+            rq.forget(env.now, arrival.turn, qp);
         }
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         // On PCIe a write passes a read, so the payload of a later request waits until the word

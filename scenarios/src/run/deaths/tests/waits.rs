@@ -54,7 +54,7 @@ fn a_dead_host_is_named_where_a_program_fails_for_want_of_it() {
     let points = expanded(text, &[]).expect("it is sound");
     let o = Simulator.run(&points[0].point).expect("it runs");
     assert!(
-        o.exit.reason.contains("fault \"gone\" (peer-dead) killed a host at 0 ps"),
+        o.exit.reason.contains("fault \"gone\" (peer-dead) killed host 1 at 0 ps, before it had sent any packet"),
         "{:?}",
         o.exit
     );
