@@ -52,7 +52,17 @@ fn cure(queue: &RecvQueue, is_srq: bool, point: &Point) -> String {
         (true, false) => "an SRQ is read for all of its queue pairs together",
         (false, _) => "each queue pair has a receive queue of its own: use more of them (`qps`)",
     };
-    format!("{queues}, or raise `nic.rq_ahead` where the device reads more")
+    // Messages that have their receives sooner may find none left.
+    let low = match u64::from(queue.low_water) * 4 < u64::from(queue.depth()) {
+        true => format!(
+            ". Of {} receives {} were left at the fewest: without more of them, RNR NAKs may cost \
+             what that gains",
+            queue.depth(),
+            queue.low_water
+        ),
+        false => String::new(),
+    };
+    format!("{queues}, or raise `nic.rq_ahead` where the device reads more{low}")
 }
 
 /// The host whose fetches of receives are the limit.
