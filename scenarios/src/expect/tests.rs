@@ -1,6 +1,8 @@
 //! Every kind of expectation, on both sides.
 
 use super::{Status, Verdict, judge};
+use crate::report::verdict_lines;
+use crate::run::{Exit, ExitKind};
 use crate::testing::{loaded, runs};
 
 const SWEPT: &str = "title = 't'\nprofile = 'generic-400g'\n\
@@ -199,8 +201,25 @@ fn exits_are_expected_or_named() {
     assert_eq!(exit("reason='13 WQEs'")[0].status, Status::Failed);
     let half = exit("in='doorbell'");
     assert_eq!((half.len(), half[0].status), (2, Status::Passed));
-    assert_eq!((half[1].status, half[1].checks.len()), (Status::Failed, 1));
-    assert_eq!(half[1].checks[0].at, "blueflame");
+    let bad: Vec<&str> = half[1].checks.iter().filter(|c| !c.ok).map(|c| &*c.at).collect();
+    assert_eq!((half[1].status, half[1].checks.len(), bad), (Status::Failed, 2, vec!["blueflame"]));
     fails("kind='exit'\nstatus='no-progress'");
     passes("kind='exit'\nstatus='ok'");
+}
+
+/// A sweep of which some points end badly says of how many points they are.
+#[test]
+fn bad_ends_are_counted_among_all_points() {
+    let mut runs = runs(SWEPT, &[]);
+    let all = runs.len();
+    for run in &mut runs[1..3] {
+        run.outcome.exit = Exit { kind: ExitKind::NoProgress, reason: "r".to_owned() };
+    }
+    let verdicts = judge(&[], &runs, &[]);
+    let [v] = &verdicts[..] else { panic!("{verdicts:?}") };
+    assert_eq!((v.status, v.checks.len()), (Status::Failed, all));
+    assert_eq!(v.checks.iter().filter(|c| !c.ok).count(), 2);
+    let text = verdict_lines(v);
+    assert!(text.contains(&format!("2 of {all} points are not as expected")), "{text}");
+    assert_eq!(text.matches("found no-progress: r").count(), 2, "{text}");
 }

@@ -239,9 +239,12 @@ parameters! {
         cqe: Bytes => [size_of(&[32, 64, 128])],
         /// Size of a receive WQE.
         rq_wqe: Bytes => [size_within(16, 1024)],
-        /// Receive WQEs that one fetch reads. A receive queue has one fetch at a time: double, and
-        /// it gives twice as many receives in the time of a PCIe read.
+        /// Receive WQEs that one fetch reads. Higher: fewer PCIe reads.
         rq_fetch: u64 => [within(1, 1024)],
+        /// Receive WQEs of a queue in use that are on the chip or on their way; below it the next
+        /// fetch starts. Double, and a queue gives twice as many in the time of a PCIe read. 0: a
+        /// fetch starts when a message needs a receive and none is left.
+        rq_ahead: u64 => [within(0, 1024)],
         /// QP contexts in the cache. More active QPs than this: contexts are fetched.
         qp_cache: u64 => [at_least(1)],
         /// Bytes that a QP context fetch reads.

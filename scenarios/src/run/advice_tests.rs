@@ -261,6 +261,57 @@ fn an_ack_timer_that_waits_is_told_with_the_least_code_that_is_longer_than_answe
     assert!(text.contains("lost once more") && !text.contains("keep more"), "{text}");
 }
 
+/// Rows of expiries with progress between them use up their tries apart: what a shorter timer must
+/// outlast is the longest of them, and not all together.
+#[test]
+fn a_shorter_timer_has_to_outlast_the_longest_row_of_expiries() {
+    let lost = |all: &[u32], timeout: u8| {
+        let fault = |nth: &u32| {
+            format!("[[fault]]\nid = 'f{nth}'\nkind = 'drop'\nclass = 'request'\nnth = {nth}\n")
+        };
+        let faults: String = all.iter().map(fault).collect();
+        let text = format!(
+            "[qp]\ntimeout = {timeout}\nretry_cnt = 7\n[[program]]\nkind = 'latency'\n\
+             op = 'write'\nsize = '64B'\niterations = 60\n{faults}"
+        );
+        outcome(&text, &[])
+    };
+    // Six expiries, at most two in a row: eight tries of half the time outlast two.
+    let rows = [5, 6, 16, 27, 38, 49];
+    let told = note(&lost(&rows, 12), "timer-waits").to_owned();
+    assert!(told.contains("lower `qp.timeout` (12 (") && told.contains("11 (8.388 ms)"), "{told}");
+    assert_eq!(number(&lost(&rows, 11), "qps_in_error"), 0.0);
+    // Six in one row: eight of half the time are four.
+    let told = note(&lost(&[5, 6, 7, 8, 9, 10], 12), "timer-waits").to_owned();
+    assert!(told.contains("is not to be lowered"), "{told}");
+    // Three in a row, and four: of eight halves just not enough.
+    let told = note(&lost(&[5, 6, 7, 20], 12), "timer-waits").to_owned();
+    assert!(told.contains("11 (8.388 ms)"), "{told}");
+    let told = note(&lost(&[5, 6, 7, 8], 12), "timer-waits").to_owned();
+    assert!(told.contains("is not to be lowered"), "{told}");
+}
+
+/// A device that counts in ticks waits after an RNR NAK for a whole one, whatever shorter code it
+/// carries.
+#[test]
+fn an_rnr_timer_below_a_tick_is_not_to_be_lowered() {
+    let text = "[qp]\nrnr_retry = 7\n[[program]]\nkind = 'script'\nreceives = 'none'\n\
+                steps = ['recv 64B x4', 'post send 64B x4', 'ring', 'wait']\n\
+                [[fault]]\nid = 'f'\nkind = 'rnr'\nhost = 1\nbefore = '2ms'\n";
+    let told = |code: u8| {
+        let code = format!("qp.min_rnr_timer={code}");
+        let o = outcome(text, &[&code, "rc.timeout_mode=ticks", "rc.timer_tick=4ms"]);
+        note(&o, "timer-waits").to_owned()
+    };
+    // 0.64 ms, and 3.84 ms, which is one tick too; 5.12 ms are two.
+    for code in [12, 17] {
+        let told = told(code);
+        assert!(told.contains("wait for 4 ms, and no code for less"), "{told}");
+    }
+    assert!(told(18).contains("lower it; 1 ("), "{}", told(18));
+    assert!(told(0).contains("code 0 is the longest, 656 ms: raise it"), "{}", told(0));
+}
+
 /// A link that is down for a while is no reason to give up sooner than it lasts: who follows the
 /// advice lives.
 #[test]

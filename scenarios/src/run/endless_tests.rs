@@ -176,7 +176,7 @@ fn events_of_a_dead_host_are_not_counted() {
     let o = outcome(text, &["run.limit=1s"]);
     assert_eq!(o.exit.kind, ExitKind::NoProgress);
     assert!(o.exit.reason.contains("no doorbell announced them"), "{}", o.exit.reason);
-    assert!(o.exit.reason.contains("\"dead\" (peer-dead) killed a host"), "{}", o.exit.reason);
+    assert!(o.exit.reason.contains("\"dead\" (peer-dead) killed host 1"), "{}", o.exit.reason);
     // A member that stands still for three seconds has its word to say behind that.
     let group = "[topology]\nkind = 'switch'\nhosts = 7\n[[program]]\n\
                  kind = 'aggregate'\nhosts = 7\nsize = '8B'\niterations = 3\nop = 'write'\n\

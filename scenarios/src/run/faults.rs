@@ -266,13 +266,22 @@ pub(super) fn to_come(s: &Scenario, world: &World, hosts: &[u32]) -> Vec<ToCome>
 }
 
 /// Faults that killed a host, a line each: what a program missed may have been to come from there.
-pub(super) fn dead_hosts(world: &World) -> String {
-    let uses = world.fault_uses().into_iter().filter(|u| u.kind == FaultKind::PeerDead.word());
-    let line = |u: sim::FaultUse| {
-        let at = Metric::time(u.first?.since(Time::ZERO)).text();
-        Some(format!("\nfault \"{}\" ({}) killed a host at {at}", u.id, u.kind))
+pub(super) fn dead_hosts(s: &Scenario, world: &World) -> String {
+    let uses = world.fault_uses();
+    let line = |(f, used): (&Fault, &sim::FaultUse)| {
+        let first = used.first.filter(|_| f.kind == FaultKind::PeerDead)?;
+        let h = host(f.host);
+        let silent = world.hosts()[h.index()].nics().all(|nic| nic.stats.tx_packets == 0);
+        Some(format!(
+            "\nfault \"{}\" ({}) killed host {} at {}{}",
+            used.id,
+            used.kind,
+            h.0,
+            Metric::time(first.since(Time::ZERO)).text(),
+            if silent { ", before it had sent any packet" } else { "" }
+        ))
     };
-    uses.filter_map(line).collect()
+    s.fault.iter().zip(&uses).filter_map(line).collect()
 }
 
 /// Since when a host is dead, if a fault killed it.

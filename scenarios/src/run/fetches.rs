@@ -20,28 +20,49 @@ pub(super) fn collect(world: &World, point: &Point, duration: Span, out: &mut Ou
         return;
     }
     let each = Span::from_ps(queue.fetch_time.as_ps() / queue.fetches);
-    let at_once = point.profile.nic.rq_fetch;
-    let more = match (is_srq, point.scenario.srq.is_some()) {
-        (true, true) => {
-            "an SRQ has one fetch at a time for all of its queue pairs: without `[srq]` each has a \
-             receive queue and fetches of its own"
-        }
-        (true, false) => "an SRQ has one fetch at a time for all of its queue pairs",
-        (false, _) => {
-            "each queue pair has a receive queue and fetches of its own: use more of them (`qps`)"
-        }
-    };
+    let (at_once, ahead) = (point.profile.nic.rq_fetch, point.profile.nic.rq_ahead);
     let text = format!(
-        "{name} has its receives read {at_once} at a time (`nic.rq_fetch`): {} of {} each, one \
-         after the other, took {} of {}, and messages waited for them, whatever senders and link \
-         could do; {more}, or raise `nic.rq_fetch` where the device reads more",
+        "messages waited for receives of {name} to be read for {} of {}, whatever senders and link \
+         could do: {} of {} each, {at_once} receives at a time (`nic.rq_fetch`) and {ahead} ahead \
+         of need (`nic.rq_ahead`); {}",
+        Metric::time(queue.starved).text(),
+        Metric::time(duration).text(),
         plural(queue.fetches, "PCIe read"),
         Metric::time(each).text(),
-        Metric::time(queue.fetch_time).text(),
-        Metric::time(duration).text(),
+        cure(queue, is_srq, point),
     );
     let (name, count) = (FETCH.to_owned(), queue.fetches);
     out.notes.push(Note { kind: NoteKind::Info, name, text, count });
+}
+
+/// What helps: receives where reads found too few of them, and else more reads.
+fn cure(queue: &RecvQueue, is_srq: bool, point: &Point) -> String {
+    let most = queue.fetches * point.profile.nic.rq_fetch;
+    if queue.fetched_wqes * 2 < most {
+        return format!(
+            "they found {} posted, fewer than half of what they could read: post more, or sooner",
+            plural(queue.fetched_wqes, "receive")
+        );
+    }
+    let queues = match (is_srq, point.scenario.srq.is_some()) {
+        (true, true) => {
+            "an SRQ is read for all of its queue pairs together: without `[srq]` each has a \
+             receive queue of its own"
+        }
+        (true, false) => "an SRQ is read for all of its queue pairs together",
+        (false, _) => "each queue pair has a receive queue of its own: use more of them (`qps`)",
+    };
+    // Messages that have their receives sooner may find none left.
+    let low = match u64::from(queue.low_water) * 4 < u64::from(queue.depth()) {
+        true => format!(
+            ". Of {} receives {} were left at the fewest: without more of them, RNR NAKs may cost \
+             what that gains",
+            queue.depth(),
+            queue.low_water
+        ),
+        false => String::new(),
+    };
+    format!("{queues}, or raise `nic.rq_ahead` where the device reads more{low}")
 }
 
 /// The host whose fetches of receives are the limit.
@@ -50,13 +71,13 @@ fn limited(out: &Outcome) -> Option<u32> {
     name.strip_prefix("host")?.split('.').next()?.parse().ok()
 }
 
-/// The receive queue of a host that was being read for the longest time, with its name and whether
-/// it is shared.
+/// The receive queue of a host for which messages waited longest, with its name and whether it is
+/// shared.
 fn slowest(h: u32, host: &Host) -> Option<(String, bool, &RecvQueue)> {
     let own = host.qps().map(|(_, q)| (&q.rq, Some(q.qpn)));
     let shared = host.nics().flat_map(Nic::srqs).map(|(_, srq)| (srq, None));
     let (i, (queue, qpn)) =
-        (0_usize..).zip(shared.chain(own)).max_by_key(|(_, (queue, _))| queue.fetch_time)?;
+        (0_usize..).zip(shared.chain(own)).max_by_key(|(_, (queue, _))| queue.starved)?;
     let name = match qpn {
         Some(qpn) => format!("the receive queue of {}", qp_name(h, qpn)),
         None => format!("SRQ {i} of host {h}"),

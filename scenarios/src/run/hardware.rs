@@ -310,6 +310,7 @@ fn nic(n: &Nic) -> NicConfig {
         cqe_bytes: n.cqe.0 as u32,
         rq_wqe_bytes: n.rq_wqe.0 as u32,
         rq_fetch: n.rq_fetch as u32,
+        rq_ahead: n.rq_ahead as u32,
         qp_cache: n.qp_cache.min(u32::MAX.into()) as u32,
         qp_context_bytes: n.qp_context.0 as u32,
         wqe_cache: n.wqe_cache.min(u32::MAX.into()) as u32,

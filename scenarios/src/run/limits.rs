@@ -330,14 +330,11 @@ fn tries(q: &NicQp) -> u64 {
 
 /// The lowest code with which the queue pair would have lived as well: its timer is longer than any
 /// answer that was seen, and all of its tries outlast what kept the queue pair waiting. That is
-/// known to be no longer than the timer where the first resend got through, and than all waits
-/// together where one did not. `None`: no answer was seen, or no code is.
+/// known to be no longer than the longest row of expiries without progress: with progress the
+/// tries are all there again. `None`: no answer was seen, or no code is.
 fn lower_code(mode: &TimeoutMode, q: &NicQp, answers: Span) -> Option<AckTimeout> {
     let above = early::code_above(mode, answers).filter(|_| answers > Span::ZERO)?;
-    let waited = match q.stats.ack_timer_waits_again {
-        0 => mode.interval(q.attr.timeout, 0)?.most,
-        _ => q.stats.ack_timer_waited,
-    };
+    let waited = q.stats.longest_ack_row;
     let lasts = |t: &AckTimeout| mode.interval(*t, 0).map(|i| i.least * tries(q));
     let outlasts = |t: &AckTimeout| lasts(t).is_some_and(|span| span > waited);
     (above.code()..=AckTimeout::MAX_CODE).filter_map(AckTimeout::new).find(outlasts)
@@ -348,14 +345,22 @@ fn lower_code(mode: &TimeoutMode, q: &NicQp, answers: Span) -> Option<AckTimeout
 fn rnr_cure(world: &World, host: u32, q: &NicQp) -> String {
     let receives = "RNR NAKs say that no receive was posted: post receives sooner, or more of them";
     let Some(p) = early::peer_of(world, host, q) else { return receives.to_owned() };
-    let code = p.attr.min_rnr_timer;
-    let shortest = RnrTimer::all().min_by_key(|t| t.duration()).expect("there are codes");
+    let (code, mode) = (p.attr.min_rnr_timer, early::mode_of(world, host, q));
+    let wait = |t: RnrTimer| mode.rnr_wait(t);
+    let shortest = RnrTimer::all().min_by_key(|t| (wait(*t), t.duration()));
+    let shortest = shortest.expect("there are codes");
+    let least = Metric::time(wait(shortest)).text();
     match code {
         _ if code == shortest => format!("{receives}; `qp.min_rnr_timer` {code} is the shortest"),
+        // Of a device that counts in ticks.
+        _ if wait(code) == wait(shortest) => format!(
+            "{receives}; `qp.min_rnr_timer` {code} makes this device wait for {least}, and no code \
+             for less"
+        ),
         _ if code.code() == 0 => format!(
             "{receives}. Each costs the time of the receiver's `qp.min_rnr_timer`, and code 0 is \
              the longest, {}: raise it; {shortest} is the shortest",
-            Metric::time(code.duration()).text()
+            Metric::time(wait(code)).text()
         ),
         _ => format!(
             "{receives}. Each costs the time of the receiver's `qp.min_rnr_timer`, {code}: lower \

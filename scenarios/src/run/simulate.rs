@@ -28,7 +28,7 @@ use super::{
     flow_figures, head_of_line, limits, moves, pauses, ports, receives, series, sums, switches,
     timeline, tuning, waiting, watch,
 };
-use crate::format::{HostModel, NicPlace, Noise, QpKind};
+use crate::format::{HostModel, NicPlace, Noise, QpKind, Scenario};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -212,7 +212,7 @@ fn collect(
     let all: Vec<(&Placed, &Results)> =
         placed.iter().filter_map(|p| Some((p, p.results(world)?))).collect();
     let limit = point.scenario.run.limit.0;
-    out.exit = exit(end, &failures, (world, limit), &receives::unmet(point, &all));
+    out.exit = exit(end, &failures, (world, &point.scenario, limit), &receives::unmet(point, &all));
     let (first, last) = program_metrics(point, world, &all, &mut out);
     flow_figures::collect(point, world, &all, &mut out);
     let members = || all.iter().map(|(p, r)| (p.program, (p.role, *r)));
@@ -379,20 +379,21 @@ fn resending(world: &World) -> String {
 fn exit(
     end: &RunEnd,
     failures: &[String],
-    (world, limit): (&World, Span),
+    (world, scenario, limit): (&World, &Scenario, Span),
     unmet: &[String],
 ) -> Exit {
+    let dead = faults::dead_hosts(scenario, world);
     let no_progress = |reasons: &[StallReason]| {
         let stalls = reasons.iter().map(StallReason::to_string);
         // Nothing happens any more: what waits for each other now does so for ever.
         let circle = world.fabric().deadlock(world.now(), Span::ZERO, &BTreeSet::new());
         let circle = circle.iter().map(ToString::to_string);
         let lines: Vec<_> = circle.chain(unmet.iter().cloned()).chain(stalls).collect();
-        losses(world) + &lines.join("\n") + &faults::dead_hosts(world)
+        losses(world) + &lines.join("\n") + &dead
     };
     match end {
         _ if !failures.is_empty() => {
-            let reason = failures.join("\n") + &faults::dead_hosts(world);
+            let reason = failures.join("\n") + &dead;
             Exit { kind: ExitKind::Violation, reason }
         }
         RunEnd::Done => Exit::default(),
@@ -405,7 +406,7 @@ fn exit(
             let raise = if endless.is_empty() { "; raise run.limit or ask for less" } else { "" };
             let reason = format!(
                 "the time limit of the run was reached (`run.limit`, {}; the last event was at \
-                 {}){raise}{}{endless}{}",
+                 {}){raise}{}{endless}{}{dead}",
                 Metric::time(limit).text(),
                 Metric::time(world.now().since(Time::ZERO)).text(),
                 still_held(world),

@@ -3,6 +3,7 @@
 use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, Opcode, PKey};
 
+use super::queues::RecvFetch;
 use super::vendor::VendorCodes;
 use crate::cc::Congestion;
 use crate::rc::{AckPolicy, AckReqLast, Recovery, Rules, TimeoutMode};
@@ -110,9 +111,16 @@ pub struct NicConfig {
     pub cqe_bytes: u32,
     /// Bytes of a receive WQE with one scatter element.
     pub rq_wqe_bytes: u32,
-    /// Receive WQEs that one fetch reads. A receive queue has one fetch under way, so it gives no
-    /// more than `rq_fetch` receives in the time of a PCIe read; doubling it doubles that.
+    /// Receive WQEs that one fetch reads. Higher: fewer PCIe reads, and what is posted in small
+    /// numbers is read later.
     pub rq_fetch: u32,
+    /// Receive WQEs of a queue in use that are on the chip or on their way: below it, the next
+    /// fetch starts while the rest is used. A receive queue gives no more than this, rounded up to
+    /// whole fetches, in the time of a PCIe read. Doubling it doubles that, and what is posted too
+    /// late or flushed was read for nothing twice as often. 0: a fetch starts when a message needs
+    /// a receive and none is left, and `rq_fetch` is the bound. That adapters read ahead:
+    /// US 7,631,106 (Mellanox); by a low mark: Intel 82598 data sheet, RXDCTL.PTHRESH (0 to 32).
+    pub rq_ahead: u32,
     /// QP contexts held on the chip. With more active QPs than this, contexts are read again over
     /// PCIe.
     pub qp_cache: u32,
@@ -135,6 +143,13 @@ pub struct NicConfig {
     /// Empty: nominal clock. Entries in order of time. A synthetic setting: no public figure of
     /// thermal throttling is known.
     pub clock: Vec<(Time, Ratio)>,
+}
+
+impl NicConfig {
+    /// How it reads receive WQEs.
+    pub(super) fn recv_fetch(&self) -> RecvFetch {
+        RecvFetch { most: self.rq_fetch.max(1), ahead: self.rq_ahead }
+    }
 }
 
 /// Points of the RC transport on which implementations differ.

@@ -286,7 +286,7 @@ impl Nic {
             env.packets.remove(packet.0);
         }
         if let Some(first) = first {
-            self.recv_queue(qp).forget(first.turn, qp);
+            self.recv_queue(qp).forget(env.now, first.turn, qp);
         }
         for (packet, room) in arrived {
             self.discard(env, packet, Refused::State(QpState::Reset));

@@ -149,6 +149,11 @@ pub struct QpStats {
     /// and those of them that came while something was being sent again: that was lost too, or its
     /// answer.
     pub ack_timer_waits_again: u64,
+    /// The present row of expiries without progress between them: the first transmission of what
+    /// was awaited, and for how long the timer ran in all.
+    pub ack_row: (Time, Span),
+    /// The longest time that the timer ran in one such row.
+    pub longest_ack_row: Span,
     /// When its first request went to a processing unit.
     pub first_sent: Option<Time>,
     /// Of a UD QP: port and UDP source port of the address handle of its last datagram.

@@ -219,7 +219,7 @@ impl Nic {
         let rq = self.recv_queue(qp);
         let unread = desc.opcode.consumes_recv() && rq.holds_back(arrival.turn);
         if !unread {
-            rq.forget(arrival.turn, qp);
+            rq.forget(env.now, arrival.turn, qp);
         }
         let q = self.qps[qp as usize].as_deref_mut().expect("checked");
         // On PCIe a write passes a read, so the payload of a later request waits until the word
@@ -230,7 +230,7 @@ impl Nic {
         }
         if unread {
             if !behind_atomic {
-                self.recv_queue(qp).wait(arrival.turn, qp);
+                self.recv_queue(qp).wait(env.now, arrival.turn, qp);
             }
             self.fetch_recv(env, qp);
         }
@@ -397,18 +397,29 @@ impl Nic {
         }
     }
 
-    /// Reads receive WQEs of the QP's queue.
+    /// Reads receive WQEs of the QP's queue, for which a packet waits.
     fn fetch_recv(&mut self, env: &mut Env<'_>, qp: u32) {
-        let (most, wqe_bytes) = (self.cfg.rq_fetch, self.cfg.rq_wqe_bytes);
-        let srq = self.qp(qp).and_then(|q| q.srq);
-        let rq = self.recv_queue(qp);
-        if rq.fetching || rq.fetched > 0 {
-            return;
+        let how = self.cfg.recv_fetch();
+        let read = self.recv_queue(qp).read_needed(how);
+        self.read_recvs(env, qp, read);
+    }
+
+    /// Reads receive WQEs of a queue in use ahead of need. A queue of which nothing was taken yet
+    /// waits for its first message: the NIC knows of receives by a record in memory alone.
+    fn fetch_ahead(&mut self, env: &mut Env<'_>, qp: u32) {
+        let how = self.cfg.recv_fetch();
+        // `RecvFetch::ahead` bounds it.
+        while let Some(read) = self.recv_queue(qp).read_ahead(how) {
+            self.read_recvs(env, qp, Some(read));
         }
-        rq.fetching = true;
-        let count = rq.len().min(most).max(1) as u16;
-        let tag = Tag::RecvFetch { queue: srq.unwrap_or(qp), srq: srq.is_some(), count }.pack();
-        let bytes = u32::from(count) * wqe_bytes;
+    }
+
+    /// Issues a read of receive WQEs that its queue has started.
+    fn read_recvs(&mut self, env: &mut Env<'_>, qp: u32, read: Option<(u32, u32)>) {
+        let Some((number, wqes)) = read else { return };
+        let srq = self.qp(qp).and_then(|q| q.srq);
+        let tag = Tag::RecvFetch { queue: srq.unwrap_or(qp), srq: srq.is_some(), number }.pack();
+        let bytes = wqes * self.cfg.rq_wqe_bytes;
         let space = RegionKind::Host { numa: self.numa };
         env.dma(self.node, Kind::Read, space, 0, bytes, Cause::RecvWqeFetch, tag);
     }
@@ -416,20 +427,21 @@ impl Nic {
     pub(super) fn recv_fetched(
         &mut self,
         env: &mut Env<'_>,
-        (queue, srq, count): (u32, bool, u16),
+        (queue, srq, number): (u32, bool, u32),
         submitted: Time,
     ) {
         let Some(rq) = self.fetched_into(queue, srq) else { return };
-        rq.fetching = false;
-        rq.fetches += 1;
-        rq.fetch_time += env.now.since(submitted);
-        rq.fetched = (rq.fetched + u32::from(count)).min(rq.len());
+        if !rq.read_ended(env.now, number, env.now.since(submitted)) {
+            return;
+        }
         self.record_waiting(env, (queue, srq), submitted);
         while let Some(qp) = self.fetched_into(queue, srq).and_then(RecvQueue::next_served) {
             self.resume_rx(env, qp);
         }
         // Those behind the last receive that was read wait for the next fetch.
-        let next = self.fetched_into(queue, srq).and_then(|rq| rq.waiting().next());
+        let Some(rq) = self.fetched_into(queue, srq) else { return };
+        rq.still_waits(env.now);
+        let next = rq.waiting().next();
         if let Some(qp) = next {
             self.fetch_recv(env, qp);
         }
@@ -575,6 +587,7 @@ impl Nic {
             self.srq_limit(env, qp, srq);
         }
         self.qps[qp as usize].as_deref_mut().expect("checked").current_recv = Some(wqe);
+        self.fetch_ahead(env, qp);
     }
 
     fn recv_done(&mut self, env: &mut Env<'_>, qp: u32, done: RecvDone) {

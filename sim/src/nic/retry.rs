@@ -1,7 +1,7 @@
 //! Timers of QPs, packets kept beyond a gap, and the counters of RC.
 
 use doorbell_core::transport::WorkQueue;
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{PacketVerdict, Psn, WcStatus, accepts_packets};
 
 use super::env::{Env, NicEvent, kind};
@@ -44,7 +44,7 @@ impl Nic {
         let acks = requester.ack_timer_since();
         let received = requester.on_timer(now);
         acks.into_iter().for_each(|since| q.waits.expired(since));
-        q.stood_still((began, now), (rnr, again), &received);
+        q.stood_still((began, now), (rnr, again), acks, &received);
         if matches!(received, Received::Recover { cause: RecoverCause::Timeout, .. }) {
             self.lost(env, qp, CcEvent::Timeout);
         }
@@ -134,11 +134,12 @@ impl Nic {
 impl NicQp {
     /// A timer has expired: what passed since the last packet, the last expiry, or since there is
     /// something to wait for, was spent in waiting for it. `rnr`: it was the wait of an RNR NAK;
-    /// `again`: something was being sent again.
+    /// `again`: something was being sent again; `timer`: since when the ack timer had run.
     fn stood_still(
         &mut self,
         (began, now): (Time, Time),
         (rnr, again): (bool, bool),
+        timer: Option<Time>,
         received: &Received,
     ) {
         // One that finds no retry left has been waited for as well.
@@ -156,6 +157,10 @@ impl NicQp {
             s.ack_timer_waited += now.since(since);
             s.ack_timer_waits += 1;
             s.ack_timer_waits_again += u64::from(again);
+            // What was used of `retry_cnt` comes back with progress: rows are apart.
+            let before = if s.ack_row.0 == began { s.ack_row.1 } else { Span::ZERO };
+            s.ack_row = (began, before + timer.map_or(Span::ZERO, |since| now.since(since)));
+            s.longest_ack_row = s.longest_ack_row.max(s.ack_row.1);
         }
     }
 

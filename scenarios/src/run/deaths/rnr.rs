@@ -7,7 +7,7 @@
 
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{RnrRetry, RnrTimer, WcStatus};
-use doorbell_sim::rc::RecoverCause;
+use doorbell_sim::rc::{AckTimeoutMode, RecoverCause};
 use serde::Serialize;
 
 use super::facts::{Facts, How};
@@ -44,14 +44,20 @@ pub(super) fn table(f: &Facts) -> Vec<OtherRnrSetting> {
     let row = |(timer, rnr_retry): (RnrTimer, RnrRetry)| OtherRnrSetting {
         min_rnr_timer: timer.code(),
         rnr_retry: rnr_retry.code(),
-        dies_after_ps: dies(timer, rnr_retry).map(Span::as_ps),
+        dies_after_ps: dies(f, timer, rnr_retry).map(Span::as_ps),
     };
     near.iter().flat_map(|t| counts.iter().map(|n| row((*t, *n)))).collect()
 }
 
 /// From the first RNR NAK to the one that ends the queue pair, at least; `None`: none does.
-fn dies(timer: RnrTimer, rnr_retry: RnrRetry) -> Option<Span> {
-    rnr_retry.retries().map(|n| timer.duration() * u64::from(n))
+fn dies(f: &Facts, timer: RnrTimer, rnr_retry: RnrRetry) -> Option<Span> {
+    rnr_retry.retries().map(|n| f.mode.rnr_wait(timer) * u64::from(n))
+}
+
+/// The shortest timer for which this device waits for `least` or longer.
+fn shortest_of(f: &Facts, least: Span) -> Option<RnrTimer> {
+    let long = |t: &RnrTimer| f.mode.rnr_wait(*t) >= least;
+    RnrTimer::all().filter(long).min_by_key(|t| t.duration())
 }
 
 /// The receiver's timer, as its last NAK had it.
@@ -70,7 +76,7 @@ pub(super) fn receive(f: &Facts, from: Option<Time>) -> String {
     let (Some(end), Some(timer)) = (from, timer(f)) else {
         return format!("{FOREVER}; post receives before the peer sends");
     };
-    let (left, each) = (gap(end, f.at()).as_ps(), timer.duration().as_ps());
+    let (left, each) = (gap(end, f.at()).as_ps(), f.mode.rnr_wait(timer).as_ps());
     let stalled = matches!(f.how, How::Stalled { .. });
     let limit = f.attr.rnr_retry.retries();
     // The last try was at the death; of one that waits, the next one comes within a timer.
@@ -87,7 +93,7 @@ pub(super) fn receive(f: &Facts, from: Option<Time>) -> String {
     let tries = u64::from(limit.unwrap_or(used));
     let all = u64::from(used) * each + left;
     let longer = all.checked_div(tries).map(|each| Span::from_ps(each + 1));
-    if let Some(t) = longer.and_then(RnrTimer::at_least) {
+    if let Some(t) = longer.and_then(|least| shortest_of(f, least)) {
         ways.push(format!("min_rnr_timer {t}"));
     }
     if more < 7 {

@@ -45,6 +45,25 @@ fn a_death_of_rnr_naks_has_its_table_and_dies_when_it_says() {
     assert_eq!(d.other_rnr_settings.last().map(|s| s.min_rnr_timer), Some(0));
 }
 
+/// A device that counts in ticks waits for whole ones: the table says so, and it dies then.
+#[test]
+fn a_table_for_want_of_a_receive_has_the_waits_of_the_device() {
+    let with = |timer: u8, retries: u8| {
+        let set = [&*format!("qp.min_rnr_timer={timer}"), &*format!("qp.rnr_retry={retries}")];
+        run(SEND, "", &[&set[..], &["rc.timeout_mode=ticks", "rc.timer_tick=4ms"]].concat())
+    };
+    let d = died(&with(18, 2), "no-receive", "rnr_retry");
+    // 3.84 ms are one tick, 5.12 ms are two.
+    assert_eq!(rnr_end(&d, 17, 6), Some(6 * 4_000_000_000));
+    assert_eq!(rnr_end(&d, 18, 2), Some(2 * 8_000_000_000));
+    for (timer, retries) in [(17, 6), (18, 2)] {
+        let other = died(&with(timer, retries), "no-receive", "rnr_retry");
+        let waits = rnr_end(&d, timer, retries).expect("it dies");
+        let over = other.at_ps.checked_sub(100_000_000 + waits).expect("no sooner");
+        assert!(over < 50_000_000, "{timer}, {retries}: {over} ps more");
+    }
+}
+
 #[test]
 fn one_that_waits_for_a_receive_has_the_same_table() {
     let d = died(&run(SEND, "", &[]), "no-receive", "rnr_retry");

@@ -54,10 +54,34 @@ fn a_dead_host_is_named_where_a_program_fails_for_want_of_it() {
     let points = expanded(text, &[]).expect("it is sound");
     let o = Simulator.run(&points[0].point).expect("it runs");
     assert!(
-        o.exit.reason.contains("fault \"gone\" (peer-dead) killed a host at 0 ps"),
+        o.exit.reason.contains(
+            "fault \"gone\" (peer-dead) killed host 1 at 0 ps, before it had sent any packet"
+        ),
         "{:?}",
         o.exit
     );
+}
+
+/// Also where the run ends before the program has given up.
+#[test]
+fn a_host_that_died_before_it_connected_is_named_at_the_time_limit() {
+    let at = |after: &str, limit: &str| {
+        let text = format!(
+            "title = 't'\nprofile = 'generic-400g'\n[run]\nlimit = '{limit}'\n[[program]]\n\
+             kind = 'latency'\niterations = 1000\n[[fault]]\nid = 'gone'\nkind = 'peer-dead'\n\
+             host = 1\nafter = '{after}'\n"
+        );
+        let points = expanded(&text, &[]).expect("it is sound");
+        Simulator.run(&points[0].point).expect("it runs").exit
+    };
+    let early = at("20us", "5ms");
+    assert_eq!(early.kind, ExitKind::NoProgress);
+    let told = "\nfault \"gone\" (peer-dead) killed host 1 at 20 us, before it had sent any packet";
+    assert!(early.reason.contains("`run.limit`") && early.reason.ends_with(told), "{early:?}");
+    // One that had answered is named without that.
+    let late = at("300us", "5ms");
+    let told = "\nfault \"gone\" (peer-dead) killed host 1 at 300 us";
+    assert!(late.reason.ends_with(told), "{late:?}");
 }
 
 #[test]
