@@ -9,7 +9,7 @@ mod rig;
 mod signs;
 mod tag;
 
-pub(super) use channel::{Class, Wiring, Word};
+pub(super) use channel::{Class, Wiring, Word, wiring_of};
 pub(super) use signs::Waits;
 pub(super) use tag::{Tag, read_id, read_of};
 
