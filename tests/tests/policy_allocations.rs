@@ -122,6 +122,9 @@ impl<T: Transport> Transport for Weighed<'_, T> {
         fn compute(&mut_self, work: Work);
         fn copy_in(&mut_self, to: Range, from: &[u8]) -> Result<(), MemError>;
         fn copy_out(&mut_self, from: Range, to: &mut [u8]) -> Result<(), MemError>;
+        fn supply(&mut_self, to: Range, from: &[u8]) -> Result<(), MemError>;
+        fn inspect(&mut_self, from: Range, to: &mut [u8]) -> Result<(), MemError>;
+        fn touch(&mut_self, memory: MemKind, bytes: u64) -> ();
         fn copy(&mut_self, to: Range, from: Range) -> Result<(), MemError>;
         fn reduce(&mut_self, op: Reduce, to: Range, from: Range) -> Result<(), MemError>;
         fn load_u64(&mut_self, at: Range) -> Result<u64, MemError>;

@@ -52,6 +52,9 @@ macro_rules! forward_transport {
         fn compute(&mut self, work: Work);
         fn copy_in(&mut self, to: Range, from: &[u8]) -> Result<(), MemError>;
         fn copy_out(&mut self, from: Range, to: &mut [u8]) -> Result<(), MemError>;
+        fn supply(&mut self, to: Range, from: &[u8]) -> Result<(), MemError>;
+        fn inspect(&mut self, from: Range, to: &mut [u8]) -> Result<(), MemError>;
+        fn touch(&mut self, memory: MemKind, bytes: u64);
         fn copy(&mut self, to: Range, from: Range) -> Result<(), MemError>;
         fn reduce(&mut self, op: Reduce, to: Range, from: Range) -> Result<(), MemError>;
         fn load_u64(&mut self, at: Range) -> Result<u64, MemError>;

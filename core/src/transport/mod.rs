@@ -15,6 +15,8 @@
 //! | [`poll_cq`](Transport::poll_cq) | `ibv_poll_cq` | `ibv_start_poll`, `ibv_next_poll`, `ibv_end_poll` | owner bit, read barrier, CQE, consumer index | CQEs that had landed when the step began | – |
 //! | [`fence`](Transport::fence) | nothing: `ring` carries the barriers | same | `dmb`/`sfence` inside the provider | the initiator's store buffer drains | GPU blocks do not exist on libibverbs |
 //! | [`copy_in`](Transport::copy_in), [`copy_out`](Transport::copy_out), [`load_u64`](Transport::load_u64), [`store_u64`](Transport::store_u64), [`copy`](Transport::copy), [`reduce`](Transport::reduce) | relaxed per-byte atomics on the mapped region | same | – | stores visible at the local clock, loads as of the step's start plus own stores; core and memory bandwidth charged | – |
+//! | [`supply`](Transport::supply), [`inspect`](Transport::inspect) | as `copy_in`, `copy_out` | same | – | the same visibility; free, and no counter knows of it | – |
+//! | [`touch`](Transport::touch) | nothing: the work itself took its time | same | – | time of the core or of a kernel, share of the memory bandwidth | – |
 //! | [`modify_qp`](Control::modify_qp) | `ibv_modify_qp` with the exact mask | same | command queue | takes effect at the local clock | – |
 //! | [`share_qp`](Control::share_qp) | refused: each handle has a context of its own | refused; besides, the provider's lock is held from stage to ring | SQ spin lock | lock with a modelled cost and queue | one QP, many threads: there is none on libibverbs |
 //! | [`share_mr`](Control::share_mr) | refused, as above | same | – | coherent memory of the host, with the distance of the reader | – |
@@ -146,6 +148,35 @@ pub trait Transport {
     /// # Errors
     /// See [`MemError`]; reading a virtual region is one.
     fn copy_out(&mut self, from: Range, to: &mut [u8]) -> Result<(), MemError>;
+
+    /// Puts bytes into a region for whoever is to have made them: data of a test, which stand for
+    /// what an application computes. Visible as a [`copy_in`](Transport::copy_in) is. A back end
+    /// that charges copies charges nothing here and counts nothing, so that what is measured is
+    /// the transfer and not its rehearsal; what an application really moves is `copy_in`.
+    ///
+    /// # Errors
+    /// As [`copy_in`](Transport::copy_in).
+    fn supply(&mut self, to: Range, from: &[u8]) -> Result<(), MemError> {
+        self.copy_in(to, from)
+    }
+
+    /// Looks at bytes of a region to judge them, and sees what a
+    /// [`copy_out`](Transport::copy_out) would. Free, as [`supply`](Transport::supply) is.
+    ///
+    /// # Errors
+    /// As [`copy_out`](Transport::copy_out).
+    fn inspect(&mut self, from: Range, to: &mut [u8]) -> Result<(), MemError> {
+        self.copy_out(from, to)
+    }
+
+    /// Tells of work of the caller's own that reads and writes so many bytes of memory, each access
+    /// counted, in host memory or a GPU's: choosing or adding elements of its own variables, say.
+    /// Back ends with a clock of their own charge what an addition costs that moves as many bytes:
+    /// a core, or where a core asks for a GPU's memory a kernel of that GPU, for which it waits.
+    /// Elsewhere the work itself has taken its time.
+    fn touch(&mut self, memory: MemKind, bytes: u64) {
+        let _the_work_took_its_time = (memory, bytes);
+    }
 
     /// Copies bytes from one region to another, perhaps in another memory of the host: staging a
     /// GPU's data in host memory, say. Between host memory and a GPU's it is the GPU that moves

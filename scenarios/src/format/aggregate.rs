@@ -57,7 +57,7 @@ pub struct Aggregate {
     #[serde(default = "default_chunk")]
     pub chunk: Positive<Bytes>,
     /// Chunks of a lane that a host may have under way. More: more buffers, and links that stay
-    /// busy over longer ways.
+    /// busy over longer ways, also with small chunks; in `direct` more that come at once.
     #[serde(default = "default_window")]
     pub window: Count<1, 65536>,
     /// `op = "send"`: receives for contributions; without it as many as can come. Fewer need
@@ -102,7 +102,6 @@ pub struct Aggregate {
 /// A host computes the forward pass, then the backward pass, during which the buckets of gradients
 /// become ready one after the other; each is summed as soon as it is ready and the sum before it
 /// is done. The next step begins with the last sum. The passes are a GPU's: they keep no core busy.
-/// Of each bucket the first 4 KiB are filled anew and checked.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Training {
@@ -115,12 +114,12 @@ pub struct Training {
     pub buckets: Count<1, 65536>,
 }
 
-const fn default_chunk() -> Positive<Bytes> {
-    Positive(Bytes(64 << 10))
-}
-
 const fn default_window() -> Count<1, 65536> {
     Count::of(8)
+}
+
+const fn default_chunk() -> Positive<Bytes> {
+    Positive(Bytes(64 << 10))
 }
 
 pub(super) const fn default_reads() -> Count<1, 65536> {

@@ -12,7 +12,7 @@ use crate::quantity::Unit;
 use crate::run::congestion::{Keys, settings};
 
 /// Tables of the page: how a file writes them, and their name in the schema.
-pub(crate) const TABLES: [(&str, &str); 21] = [
+pub(crate) const TABLES: [(&str, &str); 26] = [
     ("the file itself, above all tables", ROOT),
     ("[run]", "RunOptions"),
     ("[qp]", "Qp"),
@@ -33,6 +33,11 @@ pub(crate) const TABLES: [(&str, &str); 21] = [
     ("flows, of a program", "Flows"),
     ("lanes, of a program", "Lane"),
     ("transfer, of a program", "Transfer"),
+    ("aggregate, of a program", "Aggregate"),
+    ("training, of `aggregate`", "Training"),
+    ("all_to_all, of a program", "AllToAll"),
+    ("tokens, of `all_to_all`", "Tokens"),
+    ("tuner, of a program", "TunerTable"),
     ("[tune]", "Tune"),
 ];
 
@@ -46,12 +51,13 @@ const HEAD: &str = "\
 # Keys of scenario files
 
 Every key at the top of a file, of `[run]`, `[qp]`, `[[program]]`, `[srq]`, `[record]`, of the
-network's tables (`[topology]`, `[switch]`, `[congestion]`, `flows`, `lanes`, `transfer`) and of
-`[tune]`, with its unit, what holds without it, and what raising it does. Faults, steps of scripts
-and expectations: [scenarios](../scenarios/README.md). Sizes are written as `\"4KiB\"` or
-`\"400KB\"`, times as `\"2us\"`, rates as `\"100Gbps\"`, lengths as `\"20m\"`, shares as
-`\"1/16\"`, `\"5%\"` or a number. This page is made of the definitions in the code: `doorbell
-schema keys > docs/keys.md`. How they work together: [fabric.md](fabric.md), [flows.md](flows.md).
+network's tables (`[topology]`, `[switch]`, `[congestion]`), of a program's tables (`flows`, `lanes`,
+`transfer`, `aggregate`, `all_to_all`, `tuner`) and of `[tune]`, with its unit, what holds without
+it, and what raising it does. Faults, steps of scripts and expectations:
+[scenarios](../scenarios/README.md). Sizes are written as `\"4KiB\"` or `\"400KB\"`, times as
+`\"2us\"`, rates as `\"100Gbps\"`, lengths as `\"20m\"`, shares as `\"1/16\"`, `\"5%\"` or a number.
+This page is made of the definitions in the code: `doorbell schema keys > docs/keys.md`. How they
+work together: [fabric.md](fabric.md), [flows.md](flows.md).
 ";
 
 /// The whole page, `docs/keys.md`.

@@ -10,7 +10,7 @@ mod script;
 mod sparse;
 mod transfer;
 
-pub(crate) use aggregate::plan_of;
+pub(crate) use aggregate::{has_one_group, plan_of};
 pub(crate) use flows::{FlowShape, epoch, flow_shape};
 pub(crate) use sparse::sparse_of;
 

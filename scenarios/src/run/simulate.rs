@@ -217,6 +217,7 @@ fn collect(
     flow_figures::collect(point, world, &all, &mut out);
     let members = || all.iter().map(|(p, r)| (p.program, (p.role, *r)));
     sums::collect(point, members(), &mut out);
+    sums::one_group(point, &mut out);
     sums::byte_bounds(point, world, &mut out);
     exchanges::collect(point, members(), &mut out);
     tuning::collect(point, &all, &mut out);

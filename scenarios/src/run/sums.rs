@@ -8,8 +8,8 @@ use doorbell_sim::world::World;
 
 use super::figures::{Member, by_name};
 use super::flow_figures::message_bytes;
-use super::programs::{plan_of, sparse_of};
-use super::{Metric, Outcome, Point};
+use super::programs::{has_one_group, plan_of, sparse_of};
+use super::{Metric, Note, NoteKind, Outcome, Point};
 use crate::format::{self, Program, ProgramKind};
 use crate::workloads::{Kept, Op, StepTimes};
 
@@ -23,6 +23,18 @@ pub(crate) fn collect<'a>(
     for (prefix, group) in by_name(point, ours) {
         counts(&prefix, &group, out);
     }
+}
+
+/// Says of which programs the second hop leads nowhere.
+pub(crate) fn one_group(point: &Point, out: &mut Outcome) {
+    let programs = 0..point.scenario.program.len();
+    out.notes.extend(programs.filter(|index| has_one_group(point, *index)).map(|index| {
+        let text = format!(
+            "program {index}: `two-hop` finds all hosts in one group, so nothing takes two hops, as \
+             in `direct`: `group` makes smaller ones, a network of several switches or nodes too"
+        );
+        Note { kind: NoteKind::Info, name: "one-group".into(), text, count: 1 }
+    }));
 }
 
 /// Adds the bounds that the bytes of aggregations set on a simulated network.

@@ -1,5 +1,9 @@
 //! Members of an aggregation: each fills its vector, joins the round, and checks the sum.
 //!
+//! Filling and checking are no part of the communication: they take no time and no copy is counted
+//! ([`Transport::supply`](doorbell_core::transport::Transport::supply)). What an application takes
+//! to compute its gradients is a [`Training`] step's, or so much [`late`](SummandConfig::late).
+//!
 //! What is measured is the time from the start of a round to the sum at this member: from the
 //! moment that the clock of rounds gives it, or from its own start where rounds follow each other
 //! without a clock.
@@ -36,9 +40,6 @@ pub struct SummandConfig {
     /// Rounds are the buckets of training steps, each begun when its gradients are there.
     pub training: Option<Training>,
 }
-
-/// Bytes of a bucket that are filled and checked.
-const SHOWN: u64 = 4 << 10;
 
 /// A training step: what is computed, and when which part of the gradients is there. The computing
 /// is a GPU's and keeps no core of this program.
@@ -370,21 +371,13 @@ impl Summand {
         self.step_from = now;
     }
 
-    /// Writes this member's contribution to the round.
+    /// This member's contribution to the round, which takes no time.
     fn fill<T: Control>(&mut self, t: &mut T) -> Result<(), AggregateError> {
         let c = self.config.aggregate;
         let me = t.rank() - c.first_rank;
-        let c = self.shown(c);
         let bytes = contribution((c.bytes, c.op), me, self.round);
         let all = self.state.as_ref().expect("opened").vector();
-        Ok(t.copy_in(Range { len: c.bytes, ..all }, &bytes)?)
-    }
-
-    /// What of a vector is filled and checked: all, but of a training step's bucket the beginning,
-    /// or the time of that would be between its buckets.
-    fn shown(&self, c: AggregateConfig) -> AggregateConfig {
-        let most = if self.config.training.is_some() { SHOWN } else { u64::MAX };
-        AggregateConfig { bytes: c.bytes.min(most), ..c }
+        Ok(t.supply(Range { len: c.bytes, ..all }, &bytes)?)
     }
 
     /// Whether an element that this member should have is not the sum of all.
@@ -394,12 +387,11 @@ impl Summand {
         let there = || (0..plan.members()).filter(|m| !plan.absent().contains(m));
         let (members, me) = (there().count() as u64, t.rank() - c.first_rank);
         let shares: u64 = there().map(share).sum();
-        let c = self.shown(c);
         let right = vector((c.bytes, c.op), |i| {
             members * part(i, self.round) + shares * slope(i, self.round)
         });
         let mut got = vec![0; right.len()];
-        t.copy_out(Range { len: c.bytes, ..state.vector() }, &mut got)?;
+        t.inspect(Range { len: c.bytes, ..state.vector() }, &mut got)?;
         let cut = state.cut();
         let its = |chunk: &u32| c.broadcast || plan.root(chunk % cut.lanes()) == me;
         Ok((0..cut.count()).filter(its).any(|chunk| {

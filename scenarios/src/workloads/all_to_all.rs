@@ -1,5 +1,6 @@
 //! Members of an exchange: each fills its outbox, joins the round, and checks what has come. Where
-//! sums come back it makes something of the tokens that have come, and checks those sums.
+//! sums come back it makes something of the tokens that have come, and checks those sums. None of
+//! that takes time, and no copy of it is counted: it stands for an application and for its experts.
 //!
 //! What is measured is the time from the start of a round, by the clock of rounds, until the member
 //! has all that is for it and all of its own has gone, there and back.
@@ -258,7 +259,7 @@ impl Exchanger {
         let (me, back) = (self.me(t), trip.back().outbox());
         let inbox = read(t, trip.there().inbox())?;
         let wrong = self.has_wrong_bytes(me, &inbox);
-        t.copy_in(back, &combine.make(me, &self.outbox_of(me), &inbox))?;
+        t.supply(back, &combine.make(me, &self.outbox_of(me), &inbox))?;
         self.wrong |= wrong;
         if let Some(Ways::Both(trip)) = &mut self.state {
             trip.turn(t.now())?;
@@ -291,7 +292,7 @@ impl Exchanger {
         }
         let outbox = self.state.as_ref().expect("opened").there().outbox();
         let bytes = self.outbox_of(self.me(t));
-        Ok(t.copy_in(outbox, &bytes)?)
+        Ok(t.supply(outbox, &bytes)?)
     }
 
     /// Whether something of the round that is complete is wrong.
@@ -316,7 +317,7 @@ impl Exchanger {
 
 fn read<T: Control>(t: &mut T, from: Range) -> Result<Vec<u8>, AggregateError> {
     let mut bytes = vec![0; from.len as usize];
-    t.copy_out(from, &mut bytes)?;
+    t.inspect(from, &mut bytes)?;
     Ok(bytes)
 }
 

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::panic::resume_unwind;
 
 use doorbell_core::transport::{
-    BadHandle, Completions, CqId, Data, FenceScope, Initiator, MemError, PollError, PostRecvCause,
-    PostRecvError, QpCaps, QpId, Range, RecvQueue, RecvWr, Reduce, Ring, RingCause, RingError,
-    Rung, RungBy, SendWr, StageError, Transport, Unsupported, WorkQueue,
+    BadHandle, Completions, CqId, Data, FenceScope, Initiator, MemError, MemKind, PollError,
+    PostRecvCause, PostRecvError, QpCaps, QpId, Range, RecvQueue, RecvWr, Reduce, Ring, RingCause,
+    RingError, Rung, RungBy, SendWr, StageError, Transport, Unsupported, WorkQueue,
 };
 use doorbell_core::units::{BitRate, Span, Time};
 use doorbell_core::verbs::{
@@ -370,21 +370,34 @@ impl<'a> SimTransport<'a> {
     /// reads when it runs: what the core has polled says that bytes are on their way to the GPU,
     /// and they come by another way than the completion.
     fn add_by_kernel(&mut self, gpu: NodeId, add: Addition) {
+        self.run_kernel(gpu, add.bytes * READS_AND_WRITES);
+        if add.bytes > 0 {
+            self.effect(Effect::Add(add));
+        }
+    }
+
+    /// A kernel that moves so many bytes of its GPU's memory, and the core that waits for it.
+    fn run_kernel(&mut self, gpu: NodeId, bytes: u64) {
         let before = self.local;
         self.spend(self.costs().kernel_launch);
         // An empty one does nothing but wait for what was on its way.
-        if add.bytes > 0 {
+        if bytes > 0 {
             let place = self.host.pcie.kernel_place(gpu);
             let limit = self.host.pcie.memory().rate(place);
-            let bytes = add.bytes * READS_AND_WRITES;
             let solo = limit.time_for(bytes);
             self.effect(Effect::Memory { place, bytes, limit, solo });
             self.spend(solo);
-            self.effect(Effect::Add(add));
             self.init_mut().stats.kernels += 1;
         }
         let spent = self.local.since(before);
         self.init_mut().stats.copy += spent;
+    }
+
+    /// Work of a program on its own variables, at the pace of an addition that moves as much.
+    fn touch_own(&mut self, bytes: u64) {
+        let rate = self.costs().reduce_rate;
+        let moved = rate.as_bps().saturating_mul(READS_AND_WRITES);
+        self.work_on_own(bytes, BitRate::new(moved).unwrap_or(rate), 1);
     }
 
     /// A copy between a region and the program's own variables.
@@ -700,6 +713,38 @@ impl Transport for SimTransport<'_> {
         }
         self.copy_own(from.len);
         self.observe(place, to)
+    }
+
+    fn supply(&mut self, to: Range, from: &[u8]) -> Result<(), MemError> {
+        self.call();
+        let (region, addr) = self.address(to)?;
+        if to.len != from.len() as u64 {
+            return Err(MemError::LengthMismatch { range: to.len, buffer: from.len() as u64 });
+        }
+        self.effect(Effect::Store { region, addr, bytes: StoreBytes::Many(from.into()) });
+        Ok(())
+    }
+
+    fn inspect(&mut self, from: Range, to: &mut [u8]) -> Result<(), MemError> {
+        self.call();
+        let place = self.address(from)?;
+        if from.len != to.len() as u64 {
+            return Err(MemError::LengthMismatch { range: from.len, buffer: to.len() as u64 });
+        }
+        self.observe(place, to)
+    }
+
+    fn touch(&mut self, memory: MemKind, bytes: u64) {
+        self.call();
+        match memory {
+            MemKind::Gpu { gpu } if !self.is_gpu() => {
+                match self.host.cfg.gpu_nodes.get(usize::from(gpu)).copied() {
+                    Some(node) => self.run_kernel(node, bytes),
+                    None => self.touch_own(bytes),
+                }
+            }
+            _ => self.touch_own(bytes),
+        }
     }
 
     fn copy(&mut self, to: Range, from: Range) -> Result<(), MemError> {

@@ -8,7 +8,7 @@ use super::reduce::Order;
 use super::sparse::SparseError;
 use crate::policy::BatchConfig;
 use crate::policy::alltoall::ExchangeError;
-use crate::policy::mesh::{Wiring, fingerprint};
+use crate::policy::mesh::{Wiring, fingerprint, wiring_of};
 use crate::transport::{MemKind, QpAttr, Reduce};
 use crate::units::Span;
 use crate::verbs::Mtu;
@@ -270,16 +270,7 @@ impl AggregateConfig {
 
     /// How its connections are made.
     pub(super) const fn wiring(&self) -> Wiring {
-        Wiring {
-            key: self.key,
-            attr: self.attr,
-            path_mtu: self.path_mtu,
-            memory: self.memory,
-            queue_memory: self.queue_memory,
-            batch: self.batch,
-            first_rank: self.first_rank,
-            connect_deadline: self.connect_deadline,
-        }
+        wiring_of!(self)
     }
 
     /// Receives for contributions by SEND, where children may send `most`.

@@ -353,7 +353,8 @@ impl Aggregate {
     /// What ends the round, and every round after it.
     pub fn step<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
         self.mesh.check()?;
-        self.advance(t).inspect_err(|e| {
+        let end = self.advance(t).map_err(|e| self.excuse(e));
+        end.inspect_err(|e| {
             if self.has_sum() {
                 self.stats.rounds = self.rounds;
             }
@@ -456,6 +457,13 @@ impl Aggregate {
         let waits = |waits: Waits, c: usize| waits.and(self.mesh.channels[c].peer);
         let waits = channels.fold(Waits::ForNobody, waits);
         self.mesh.owed(waits, before, |class| self.confirms(class))
+    }
+
+    /// An error as it is here, where a peer may take this member for the cause.
+    fn excuse(&self, e: AggregateError) -> AggregateError {
+        let open = (0..self.lanes.len()).filter(|i| self.lanes[*i].done < self.limit(*i));
+        let waits = open.filter_map(|lane| Some((self.lanes[lane].since, self.waited(lane)?)));
+        self.mesh.excuse(e, self.config.chunk_deadline, waits)
     }
 
     /// Whether the oldest chunk of a lane is the first one of a round that follows another one.

@@ -2,7 +2,7 @@
 
 use crate::policy::BatchConfig;
 use crate::policy::aggregate::ConfigError;
-use crate::policy::mesh::Wiring;
+use crate::policy::mesh::{Wiring, wiring_of};
 use crate::transport::{Contents, MemKind, QpAttr};
 use crate::units::Span;
 use crate::verbs::Mtu;
@@ -72,16 +72,7 @@ impl Default for AllToAllConfig {
 impl AllToAllConfig {
     /// How its connections are made.
     pub(super) const fn wiring(&self) -> Wiring {
-        Wiring {
-            key: self.key,
-            attr: self.attr,
-            path_mtu: self.path_mtu,
-            memory: self.memory,
-            queue_memory: self.queue_memory,
-            batch: self.batch,
-            first_rank: self.first_rank,
-            connect_deadline: self.connect_deadline,
-        }
+        wiring_of!(self)
     }
 
     /// The number of a rank among `members`.

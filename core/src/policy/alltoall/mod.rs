@@ -211,7 +211,8 @@ impl AllToAll {
     /// What ends the round, and every round after it.
     pub fn step<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
         self.mesh.check()?;
-        self.advance(t).inspect_err(|e| self.mesh.fail(t, *e))
+        let end = self.advance(t).map_err(|e| self.excuse(e));
+        end.inspect_err(|e| self.mesh.fail(t, *e))
     }
 
     fn advance<T: Transport>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
@@ -377,6 +378,13 @@ impl AllToAll {
         let late = all.filter(|(p, _)| p.missing(self.rounds) > 0);
         let waits = late.fold(Waits::ForNobody, |waits, (_, c)| waits.and(c.peer));
         self.mesh.owed(waits, before, |_| true)
+    }
+
+    /// An error as it is here, where a peer may take this member for the cause.
+    fn excuse(&self, e: AggregateError) -> AggregateError {
+        let late = |at: &usize| self.peers[*at].missing(self.rounds) > 0;
+        let waits = (0..self.peers.len()).filter(late).map(|at| (self.began, at));
+        self.mesh.excuse(e, self.config.hop_deadline, waits)
     }
 
     /// Hops for which a peer is waited for, if it does not say that it waits itself. A relay gives

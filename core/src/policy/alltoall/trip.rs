@@ -101,7 +101,7 @@ impl RoundTrip {
         };
         let now = t.now();
         let stepped = on.step(t).and_then(|progress| {
-            let until = off.attend(t, (now, on))?;
+            let until = off.attend(t, (now, on)).map_err(|e| on.excuse(e))?;
             let both = WaitSet::cq(on.mesh.cq).or(WaitSet::cq(off.mesh.cq));
             if off.mesh.has_more() {
                 return Ok(Progress::Again);

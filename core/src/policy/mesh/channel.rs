@@ -32,6 +32,23 @@ pub(in crate::policy) struct Wiring {
     pub connect_deadline: Span,
 }
 
+/// The [`Wiring`] of a policy's configuration, which has the same fields.
+macro_rules! wiring_of {
+    ($config:ident) => {
+        Wiring {
+            key: $config.key,
+            attr: $config.attr,
+            path_mtu: $config.path_mtu,
+            memory: $config.memory,
+            queue_memory: $config.queue_memory,
+            batch: $config.batch,
+            first_rank: $config.first_rank,
+            connect_deadline: $config.connect_deadline,
+        }
+    };
+}
+pub(in crate::policy) use wiring_of;
+
 impl Wiring {
     /// The number of a rank among `members`.
     pub fn member(&self, rank: u32, members: u32) -> Result<u32, ConfigError> {

@@ -9,7 +9,7 @@ mod rig;
 mod signs;
 mod tag;
 
-pub(super) use channel::{Class, Wiring, Word};
+pub(super) use channel::{Class, Wiring, Word, wiring_of};
 pub(super) use signs::Waits;
 pub(super) use tag::{Tag, read_id, read_of};
 
@@ -373,8 +373,6 @@ impl Mesh {
                     Kind::Chunk => Ok(Heard::Chunk { channel, wr_id, tag, len }),
                     Kind::GaveUp => {
                         let because = self.wiring.first_rank + tag.chunk;
-                        // This member lives: it is the way to who says so that does not.
-                        let because = if because == self.rank { rank } else { because };
                         Err(AggregateError::GaveUp { rank, because })
                     }
                 }
@@ -383,6 +381,27 @@ impl Mesh {
                 let rank = self.channels[self.channel_of(qp)?].peer;
                 Err(AggregateError::Lost { rank, status })
             }
+        }
+    }
+
+    /// What an error says here. One that accuses this member, which lives, is because of whom it
+    /// `waits` for itself, where it has for an eighth of a deadline, or else because of the way to
+    /// who says so. `waits`: since when for whom.
+    pub fn excuse(
+        &self,
+        e: AggregateError,
+        deadline: Span,
+        waits: impl Iterator<Item = (Time, usize)>,
+    ) -> AggregateError {
+        match e {
+            AggregateError::GaveUp { rank, because } if because == self.rank => {
+                let long = |at: Time| self.polled_at.since(at) * 8 >= deadline;
+                let since = |(at, c): (Time, usize)| (at.max(self.said(c)), self.channels[c].peer);
+                let others = waits.map(since).filter(|(at, peer)| *peer != rank && long(*at));
+                let because = others.min().map_or(rank, |(_, peer)| peer);
+                AggregateError::GaveUp { rank, because }
+            }
+            other => other,
         }
     }
 

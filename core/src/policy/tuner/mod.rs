@@ -14,6 +14,8 @@ pub use histogram::Histogram;
 pub use knob::{Knob, Ladder, LadderError, MAX_VALUES, When};
 pub use observation::{LEAST_MESSAGES, Meter, Observation};
 
+use crate::units::Span;
+
 /// Why a [`Step`] was made.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Why {
@@ -33,6 +35,10 @@ pub enum Why {
     FitsInline,
     /// The step before did not pay.
     TakenBack,
+    /// A pace was raised, and signs of congestion came before it was judged.
+    TooFast,
+    /// What a pace that was too fast had lost is made good: the pace before it.
+    MadeGood,
     /// The load changed before a proposal was taken up.
     Withdrawn,
 }
@@ -49,6 +55,8 @@ impl Why {
             Self::Congestion => "congestion",
             Self::FitsInline => "messages fit inline",
             Self::TakenBack => "did not pay: taken back",
+            Self::TooFast => "too fast: half of the pace before",
+            Self::MadeGood => "losses are made good",
             Self::Withdrawn => "the load changed: withdrawn",
         }
     }
@@ -141,6 +149,8 @@ struct Open {
     from: usize,
     /// What was seen before it.
     before: Observation,
+    /// When it was made, by the time of all windows.
+    since: Span,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -153,6 +163,12 @@ enum Phase {
     Proposed(Open),
     /// As before, of a step that was taken back.
     Returned,
+    /// At half of a pace that lost nothing, until what a raise of it has lost is made good.
+    Slow {
+        dial: usize,
+        /// Place of the pace that lost nothing.
+        back: usize,
+    },
     /// Nothing left to try, as long as the load is this.
     Settled,
 }
@@ -177,7 +193,10 @@ enum Phase {
 ///
 /// Knobs of [`When::Now`] are tried without a reason, save that [`Knob::Pace`] is not raised while
 /// there are signs of congestion, and lowered by half at once, which is kept if they stop (it then
-/// climbs again, below what it left); those of [`When::NextQp`] only when the counters name one,
+/// climbs again, below what it left). A raise that is followed by such signs is taken back in the
+/// window that shows them: to half of the pace before, and to that one when they have ended. The
+/// faster one is not tried again for 32 times as long as all that took, the next time for 64 times
+/// and so on up to 2^13, also where the load seems to be another. Those of [`When::NextQp`] only when the counters name one,
 /// behind the others; those of [`When::NextPlan`] last, and without a reason. What is not for now
 /// is a *proposal*: nothing else is turned until the program has queue pairs, or a plan, with it
 /// and says so by [`renewed`](Tuner::renewed).
@@ -229,7 +248,32 @@ pub struct Tuner {
     odd: u8,
     /// Judgements that were put off since the last step.
     waits: u8,
+    /// Time of all windows.
+    clock: Span,
+    too_fast: TooFast,
 }
+
+/// What came of a pace that was too fast. Each try loses messages, and what is lost costs timers,
+/// so what a try has cost says how long there is none.
+#[derive(Copy, Clone, Default, Debug)]
+struct TooFast {
+    /// The lowest place that was too fast, and until when it is not tried again; `None`: until it is
+    /// known what the last try cost.
+    barred: Option<(usize, Option<Span>)>,
+    /// How often one was too fast.
+    times: u8,
+    /// When the last such raise was made, until its losses are over.
+    since: Span,
+    /// Windows with signs of congestion that are still put down to it.
+    draining: u16,
+}
+
+/// How many times as long as a pace that was too fast has cost it is not tried again, whatever
+/// changes; each time it is, twice as long, up to 2^[`MOST_DOUBLINGS`] times. Lower: a link that has
+/// more room is found sooner, and one that has not loses more: at most one part in this.
+const REST: u64 = 32;
+/// See [`REST`].
+const MOST_DOUBLINGS: u8 = 8;
 
 impl Tuner {
     /// A tuner for these knobs, which are tried in this order, from the values on which their
@@ -259,6 +303,8 @@ impl Tuner {
             rest: None,
             odd: 0,
             waits: 0,
+            clock: Span::ZERO,
+            too_fast: TooFast::default(),
         })
     }
 
@@ -286,8 +332,15 @@ impl Tuner {
     /// nothing, and is passed over.
     pub fn observe(&mut self, window: &Observation) -> Option<Step> {
         self.window += 1;
+        self.clock += window.time;
         if window.messages == 0 {
             return None;
+        }
+        if let Some(open) = self.raise_under_way().filter(|_| congested(window)) {
+            return Some(self.slow_down(open, *window));
+        }
+        if let Phase::Slow { dial, back } = self.phase {
+            return self.make_good((dial, back), *window);
         }
         if self.skip > 0 {
             self.skip -= 1;
@@ -301,6 +354,71 @@ impl Tuner {
         let saw = Observation::median(&mut self.seen[..self.held]);
         self.held = 0;
         self.judge(saw)
+    }
+
+    /// A raise of the pace that is not judged yet.
+    fn raise_under_way(&self) -> Option<Open> {
+        match self.phase {
+            Phase::Trial(open) if open.way == Way::Up => {
+                Some(open).filter(|o| self.dials[o.dial].knob == Knob::Pace)
+            }
+            _ => None,
+        }
+    }
+
+    /// A raised pace is too fast: below the one before at once, without waiting for medians. What is
+    /// lost is sent again beside what is new, and at the pace before, which may be all that the
+    /// network takes, that would lose more.
+    fn slow_down(&mut self, open: Open, saw: Observation) -> Step {
+        let dial = &mut self.dials[open.dial];
+        let (place, values) = (dial.ladder.at(), dial.ladder.values());
+        let half = |i: &usize| values[*i] <= values[open.from] / 2;
+        let slow = (0..open.from).rev().find(half).unwrap_or(0);
+        dial.bar(Way::Up, place);
+        self.too_fast.draining = u16::from(PATIENCE) * u16::from(self.config.windows);
+        self.too_fast.since = open.since;
+        self.bar_pace(place);
+        let step = self.record(open.dial, slow, Why::TooFast, saw);
+        self.go_on(Phase::Slow { dial: open.dial, back: open.from });
+        step
+    }
+
+    /// A window at half of the pace: the first one without signs of congestion ends that. Where
+    /// none comes for long, they have another cause.
+    fn make_good(&mut self, (dial, back): (usize, usize), saw: Observation) -> Option<Step> {
+        self.too_fast.draining -= 1;
+        let lost = congested(&saw);
+        if lost && self.too_fast.draining > 0 {
+            return None;
+        }
+        self.rest_of(self.too_fast.since);
+        let stays = lost || self.dials[dial].ladder.at() == back;
+        let step = (!stays).then(|| self.record(dial, back, Why::MadeGood, saw));
+        self.go_on(Phase::Base);
+        step
+    }
+
+    /// A place of the pace was too fast, and the ones above it.
+    fn bar_pace(&mut self, place: usize) {
+        let TooFast { barred, times, .. } = &mut self.too_fast;
+        *barred = Some((barred.map_or(place, |(lowest, _)| lowest.min(place)), None));
+        *times = times.saturating_add(1);
+    }
+
+    /// What was too fast since then costs no more: how long it is not tried again.
+    fn rest_of(&mut self, since: Span) {
+        let doublings = self.too_fast.times.saturating_sub(1).min(MOST_DOUBLINGS);
+        let cost = self.clock.saturating_sub(since).as_ps();
+        let rest = Span::from_ps(cost.saturating_mul(REST << doublings));
+        if let Some((_, until)) = &mut self.too_fast.barred {
+            *until = Some(self.clock + rest);
+        }
+    }
+
+    /// Whether a place of the pace was too fast not long ago.
+    fn was_too_fast(&self, place: usize) -> bool {
+        let lasts = |until: Option<Span>| until.is_none_or(|until| self.clock < until);
+        self.too_fast.barred.is_some_and(|(lowest, until)| place >= lowest && lasts(until))
     }
 
     /// A queue pair died, so nothing will be judged any more. Gives the proposal for the next one
@@ -320,7 +438,7 @@ impl Tuner {
         match self.phase {
             Phase::Proposed(open) => self.go_on(Phase::Trial(open)),
             Phase::Returned => self.go_on(Phase::Base),
-            Phase::Base | Phase::Trial(_) | Phase::Settled => {}
+            Phase::Base | Phase::Trial(_) | Phase::Slow { .. } | Phase::Settled => {}
         }
     }
 
@@ -330,6 +448,10 @@ impl Tuner {
             Phase::Trial(open) if self.is_kept(&open, &saw) => {
                 // Where it came from was worse.
                 self.dials[open.dial].bar(open.way.back(), open.from);
+                if self.is_cut(&open) {
+                    self.bar_pace(open.from);
+                    self.rest_of(open.since);
+                }
                 match self.target(open.dial, open.way, &saw) {
                     Some((to, _)) if self.has_room() => {
                         Some(self.turn(open.dial, open.way, to, Why::Paid, saw))
@@ -355,6 +477,7 @@ impl Tuner {
                 Some(step)
             }
             Phase::Proposed(_) | Phase::Returned | Phase::Settled => self.watch(saw),
+            Phase::Slow { .. } => None,
         }
     }
 
@@ -420,7 +543,8 @@ impl Tuner {
             (Knob::RnrTimer, _) | (Knob::RecvDepth, Way::Up) if saw.rnr_naks > 0 => Why::RnrNaks,
             (Knob::Timeout, _) | (Knob::RetryCnt, Way::Up) if saw.timeouts > 0 => Why::Timeouts,
             (Knob::SendDepth, Way::Up) if nearly_full(saw) => Why::QueueFull,
-            (Knob::Pace, Way::Up) if congested(saw) => return None,
+            (Knob::Pace, Way::Up) if congested(saw) || self.was_too_fast(near) => return None,
+            (Knob::Pace, Way::Up) if !self.has_room_to_raise() => return None,
             (Knob::Inline, Way::Up) if saw.mean_bytes() > ladder.value() => {
                 // A limit that is still too small changes nothing.
                 let fits = |i: &usize| ladder.values()[*i] >= saw.mean_bytes();
@@ -437,8 +561,14 @@ impl Tuner {
         self.steps.len() + 2 <= self.config.max_steps.into()
     }
 
+    /// Whether there is room for a raise of the pace, and for both steps of taking it back.
+    fn has_room_to_raise(&self) -> bool {
+        self.steps.len() + 3 <= self.config.max_steps.into()
+    }
+
     fn turn(&mut self, dial: usize, way: Way, to: usize, why: Why, saw: Observation) -> Step {
-        let open = Open { dial, way, from: self.dials[dial].ladder.at(), before: saw };
+        let open =
+            Open { dial, way, from: self.dials[dial].ladder.at(), before: saw, since: self.clock };
         let step = self.record(dial, to, why, saw);
         self.go_on(match step.when() {
             When::Now => Phase::Trial(open),
@@ -480,8 +610,13 @@ impl Tuner {
     /// may take many windows of timers to be made good. Losses that last beyond that have another
     /// cause than the pace.
     fn is_early(&self, step: &Open, after: &Observation) -> bool {
-        let cut = self.dials[step.dial].knob == Knob::Pace && step.way == Way::Down;
-        cut && congested(&step.before) && congested(after) && self.waits < PATIENCE
+        self.is_cut(step) && congested(after) && self.waits < PATIENCE
+    }
+
+    /// Whether it is a step down that congestion asked for.
+    fn is_cut(&self, step: &Open) -> bool {
+        let slower = self.dials[step.dial].knob == Knob::Pace && step.way == Way::Down;
+        slower && congested(&step.before)
     }
 
     /// Whether `after` is better than `before` by what a step has to give.

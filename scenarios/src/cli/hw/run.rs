@@ -249,6 +249,7 @@ fn outcome(
         group_metrics(&prefix, &group, &mut out);
     }
     sums::collect(point, members(), &mut out);
+    sums::one_group(point, &mut out);
     exchanges::collect(point, members(), &mut out);
     // From one host's clock to another's: not a time.
     out.latencies.retain(|name, _| name != "delivery" && !name.ends_with(".delivery"));

@@ -10,14 +10,15 @@ use doorbell_core::units::{Span, Time};
 use doorbell_sim::engine::SimRng;
 use doorbell_sim::fabric::End;
 
+use super::all_to_all::is_one_group;
 use super::{Clock, Planner, Role, bad};
 use crate::format::{self, AggregatePlan, InsidePlan, Program, SumOrder};
 use crate::run::{Point, RunError, network};
 use crate::workloads::{Summand, SummandConfig, Training};
 
-/// What the fill of a buffer takes at the most, per byte, before the clock of rounds begins:
-/// 1 GB/s, a tenth of what a core copies.
-const FILL_PER_BYTE: Span = Span::from_ns(1);
+/// What making a buffer takes at the most, per byte, before the clock of rounds begins: 1 GB/s, a
+/// tenth of what a core copies.
+const MAKE_PER_BYTE: Span = Span::from_ns(1);
 
 /// The plan of program `index`, which is an aggregation.
 ///
@@ -44,6 +45,15 @@ pub(crate) fn plan_of(point: &Point, index: usize) -> Result<Plan, RunError> {
         }
     };
     plan.map_err(|e| bad(index, "aggregate", e.to_string(), "change `hosts` or `lanes`"))
+}
+
+/// Whether a program with two hops has only one group, so that all take one, as in a direct plan.
+pub(crate) fn has_one_group(point: &Point, index: usize) -> bool {
+    let p = &point.scenario.program[index];
+    let two_hop = p.aggregate.as_ref().is_some_and(|a| a.plan == AggregatePlan::TwoHop);
+    let one = || groups(point, index).is_ok_and(|all| all.len() == 1);
+    let exchange = p.all_to_all.as_ref();
+    (two_hop && one()) || exchange.is_some_and(|a| is_one_group(point, p, a))
 }
 
 /// Groups of a size, or those of the nodes or switches. Of a group that is smaller than others all
@@ -134,10 +144,10 @@ impl Planner<'_> {
     }
 
     /// When the clock of rounds begins, if there is one for all: members are connected by then, and
-    /// each has filled a buffer of at most so many bytes.
+    /// each has made a buffer of at most so many bytes.
     pub(super) fn clock_of_rounds(&self, bytes: u64) -> Option<Time> {
         let latency = self.point.profile.port.bootstrap_latency;
-        let common = Time::ZERO + latency * 4 + FILL_PER_BYTE * bytes;
+        let common = Time::ZERO + latency * 4 + MAKE_PER_BYTE * bytes;
         (self.clock == Clock::Common).then_some(common)
     }
 

@@ -20,13 +20,25 @@ struct Plan {
     shares: Vec<Share>,
 }
 
+/// The group that each member is in.
+fn groups(point: &Point, p: &Program, a: &format::AllToAll) -> Result<Vec<u32>, RunError> {
+    let members = 0..p.hosts.value() as u32;
+    match a.group {
+        Some(size) => Ok(members.map(|m| m / size.value() as u32).collect()),
+        None => places_of(point, p),
+    }
+}
+
+/// Whether an exchange over groups has only one, so that nothing takes two hops.
+pub(super) fn is_one_group(point: &Point, p: &Program, a: &format::AllToAll) -> bool {
+    let one = |places: Vec<u32>| places.iter().all(|place| *place == places[0]);
+    a.route == ExchangeRoute::TwoHop && groups(point, p, a).is_ok_and(one)
+}
+
 /// The exchange of program `index`.
 fn plan(point: &Point, index: usize, p: &Program, a: &format::AllToAll) -> Result<Plan, RunError> {
     let n = p.hosts.value() as u32;
-    let place_of: Vec<u32> = match a.group {
-        Some(size) => (0..n).map(|m| m / size.value() as u32).collect(),
-        None => places_of(point, p)?,
-    };
+    let place_of = groups(point, p, a)?;
     let route = match a.route {
         ExchangeRoute::Direct => Route::Direct,
         ExchangeRoute::TwoHop => Route::TwoHop,

@@ -3,10 +3,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Form, SparseError, TopK, add_to, message_bytes};
+use super::{Form, SparseError, TopK, add_to, adding_bytes, choosing_bytes, message_bytes};
 use crate::policy::aggregate::{AggregateError, ConfigError, Progress};
 use crate::policy::alltoall::{AllToAll, AllToAllConfig, AllToAllStats, Exchange, Route, Schedule};
-use crate::transport::{Control, DestroyError, Range, Reduce, Transport};
+use crate::transport::{Control, DestroyError, MemKind, Range, Reduce, Transport};
 
 /// Configuration of a [`SparseSum`]. All members need the same.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -71,12 +71,15 @@ pub struct SparseStats {
 /// then per round [`SparseSum::begin`], and [`SparseSum::step`] until it is complete. Then
 /// [`SparseSum::sum`] is the sum of what all members have *sent*, with the same bits at each of
 /// them; what they have kept comes with later rounds. It ends as an exchange does: in bounded time,
-/// with that or with an error that names a member. Nothing but the copies from and to the region
-/// costs simulated time: choosing and adding are the caller's own work.
+/// with that or with an error that names a member. Choosing and adding work on variables, and the
+/// transport is told how many bytes they move ([`Transport::touch`]); so does the first message
+/// leave only when all is chosen.
 #[derive(Clone, Debug)]
 pub struct SparseSum {
     op: Reduce,
     first_rank: u32,
+    /// Whose memory works.
+    memory: MemKind,
     top: TopK,
     exchange: AllToAll,
     /// Of each member, where its message comes to lie in the inbox; the own one does not move.
@@ -115,6 +118,7 @@ impl SparseSum {
         Ok(Self {
             op: config.op,
             first_rank: config.exchange.first_rank,
+            memory: config.exchange.memory,
             exchange: AllToAll::open(t, config.exchange, schedule)?,
             from,
             own: vec![0; need],
@@ -156,6 +160,7 @@ impl SparseSum {
         let sent = self.top.send(vector, &mut self.own);
         let (form, used) = sent.expect("both lengths are those of the settings");
         self.own[used..].fill(0);
+        t.touch(self.memory, choosing_bytes(self.op, self.top.elements.into(), form));
         t.copy_in(self.exchange.outbox(), &self.own)?;
         self.open = true;
         let (of_form, entries) = match form {
@@ -185,6 +190,7 @@ impl SparseSum {
 
     fn add_all<T: Transport>(&mut self, t: &mut T) -> Result<(), AggregateError> {
         self.sum.fill(0);
+        t.touch(self.memory, self.sum.len() as u64);
         let inbox = self.exchange.inbox();
         let len = self.other.len() as u64;
         for (member, from) in (0..).zip(&self.from) {
@@ -196,10 +202,10 @@ impl SparseSum {
                     &self.other
                 }
             };
-            add_to(self.op, &mut self.sum, wire).map_err(|cause| AggregateError::Sparse {
-                rank: self.first_rank + member,
-                cause,
+            let form = add_to(self.op, &mut self.sum, wire).map_err(|cause| {
+                AggregateError::Sparse { rank: self.first_rank + member, cause }
             })?;
+            t.touch(self.memory, adding_bytes(self.op, self.top.elements.into(), form));
         }
         Ok(())
     }

@@ -22,6 +22,18 @@ fn send(of: &mut TopK, vector: &[u8]) -> (Form, Vec<u8>) {
     (form, out)
 }
 
+/// 1,000 floats, of which ten go: closed forms of what memory moves (#6).
+#[test]
+fn choosing_costs_more_than_adding_and_both_are_counted() {
+    let (op, sparse) = (Reduce::SumF32, Form::Sparse(10));
+    // Residual and vector, three readings with places, 4 levels of 10 places, lines, the message.
+    assert_eq!(choosing_bytes(op, 1000, sparse), 12_000 + 24_000 + 320 + 1280 + 88);
+    assert_eq!(choosing_bytes(op, 1000, Form::Dense), 12_000 + 12_000);
+    assert_eq!(adding_bytes(op, 1000, sparse), 88 + 1280);
+    assert_eq!(adding_bytes(op, 1000, Form::Dense), 12_000);
+    assert_eq!(adding_bytes(Reduce::SumF64, 1000, Form::Dense), 24_000);
+}
+
 #[test]
 fn the_largest_go_and_the_first_of_equal_ones() {
     let mut of = TopK::new(Reduce::SumI64, 8, 3).unwrap();

@@ -33,6 +33,22 @@ fn a_dead_member_is_named_by_its_relay_and_then_by_all() {
     }
 }
 
+/// Member 0 gives up so early that it takes its relay, which waits for member 3, for the cause. The
+/// relay knows better, and does not name member 0 in return (#6).
+#[test]
+fn who_is_accused_names_whom_it_waits_for_itself() {
+    let exchange = Exchange::by_counts(&[0, 0, 1, 1], &[64; 16], Route::TwoHop).unwrap();
+    let mut all = members(&exchange, 16, AllToAllConfig { window: 1, ..<_>::default() }, 2);
+    all[3].fault = Some(Fault::Dies(4));
+    // The first sign comes after a quarter of a deadline.
+    let hop = all[0].party.config.hop_deadline;
+    all[0].party.config.hop_deadline = Span::from_ps(hop.as_ps() / 5);
+    run_all(&mut all);
+    check(&exchange, &all);
+    let [first, accused] = [0, 1].map(|rank| ends(&all)[rank].unwrap_err());
+    assert_eq!((first.culprit(), accused.culprit()), (Some(1), Some(3)), "{first}; {accused}");
+}
+
 #[test]
 fn a_member_that_is_late_but_in_time_costs_nothing() {
     let within = AllToAllConfig::default().hop_deadline.saturating_sub(Span::from_us(1));
