@@ -328,7 +328,9 @@ fn check_kind(p: &Program, given: &Given) -> Checked {
 
 fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> Checked {
     let depth = s.qp.sq_depth.value();
-    for (key, value) in [("window", p.window.map(|w| w.value())), ("batch", Some(p.batch.value()))]
+    // A request waits for its reply in no slot of the send queue.
+    let window = p.window.filter(|_| p.kind != ProgramKind::RequestReply);
+    for (key, value) in [("window", window.map(|w| w.value())), ("batch", Some(p.batch.value()))]
     {
         if let Some(value) = value.filter(|v| *v > depth) {
             let text = format!("`{key}` is {value}, and `qp.sq_depth` is {depth}");

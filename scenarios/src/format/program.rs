@@ -83,7 +83,8 @@ pub struct Program {
     #[serde(default)]
     pub warmup: Count<0, { u32::MAX as u64 }>,
     /// Messages outstanding per queue pair; without it, as many as the send queue holds. Latency
-    /// and ping-pong have one.
+    /// and ping-pong have one. Of requests those without a reply, which may be more than the send
+    /// queue holds: a slot comes back with the ACK.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Count<1, { u32::MAX as u64 }>>,
     /// Messages that are rung together. Higher: fewer doorbells, the first message waits.
