@@ -3,7 +3,7 @@
 use doorbell_core::units::{Ratio, Span, Time};
 use doorbell_core::verbs::{Mtu, Opcode, PKey};
 
-use super::queues::RecvFetch;
+use super::recv_queue::RecvFetch;
 use super::vendor::VendorCodes;
 use crate::cc::Congestion;
 use crate::rc::{AckPolicy, AckReqLast, Recovery, Rules, TimeoutMode};

@@ -43,6 +43,7 @@ mod qp;
 mod queues;
 mod ready;
 mod receive;
+mod recv_queue;
 mod regions;
 mod retry;
 mod sight;
@@ -67,7 +68,8 @@ pub use overtaken::Overtaken;
 pub use postmortem::{Death, Dropped, Episode, Refused, Sender, Why};
 pub(crate) use postmortem::{PsnLog, Within};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
-pub use queues::{CompletionQueue, Cqe, CqeKind, PostedReceives, RecvQueue, SendQueue, completion};
+pub use queues::{CompletionQueue, Cqe, CqeKind, SendQueue, completion};
+pub use recv_queue::{PostedReceives, RecvQueue};
 pub use vendor::VendorCodes;
 pub use wqe::{InlineBytes, Landing, RqWqe, SqSlot, UdTarget, WQEBB, Wqe, WqeData, wqe_bytes};
 
@@ -79,9 +81,9 @@ use congestion::Pace;
 use env::{QP_BITS, Tag};
 use paging::Held;
 use postmortem::Drops;
-use queues::Turn;
 use ready::Ready;
 use receive::{AtomicJob, RxWrite};
+use recv_queue::Turn;
 
 /// What a processing unit works on.
 #[derive(Debug)]

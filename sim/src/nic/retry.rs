@@ -5,7 +5,7 @@ use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{PacketVerdict, Psn, WcStatus, accepts_packets};
 
 use super::env::{Env, NicEvent, kind};
-use super::queues::RecvQueue;
+use super::recv_queue::RecvQueue;
 use super::{Nic, NicQp};
 use crate::cc::CcEvent;
 use crate::engine::Class;
