@@ -36,7 +36,7 @@ fn one_key_switches_headers_flow_control_and_routing() {
     assert_eq!(encap, Encapsulation::RoceV2Ipv4);
     assert!(matches!(c.routing, Routing::Ecmp(_)));
     assert!(matches!(c.switches[0].buffering, Buffering::TailDrop { .. }));
-    assert_eq!(c.hosts[0].receive, ReceiveBuffer::Unlimited);
+    assert_eq!(c.hosts[0].receive, ReceiveBuffer::Lossy);
     let (c, encap) = expanded("", SPINES).unwrap();
     assert_eq!(encap, Encapsulation::RoceV2Ipv4, "the profile's");
     assert!(matches!(c.switches[0].buffering, Buffering::Lossless { .. }));

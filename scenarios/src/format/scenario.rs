@@ -13,7 +13,7 @@ use super::settings::SettingValue;
 use super::{
     Congestion, Expect, Fault, LinkLayer, Program, Qp, Srq, Sweep, Switch, Topology, Tune, Variant,
 };
-use crate::quantity::{Count, Positive};
+use crate::quantity::{Count, Frequency, Positive};
 
 /// A scenario: a profile, a topology, programs, and what is expected of them.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -168,6 +168,12 @@ pub struct Record {
     /// More: finer, for 8 bytes each number.
     #[serde(skip_serializing_if = "is_default_points")]
     pub series_points: Count<2, 65536>,
+    /// Packets per second that a capture of one direction of a port keeps up with: what comes while
+    /// one is being written and one waits is not in it. Counted as `tap.PORT.in.seen`,
+    /// `tap.PORT.in.recorded` and `.share`, `out` likewise, and `--pcap` writes no more. Higher:
+    /// more of a fast link is there. Without it a capture has every packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tap: Option<Positive<Frequency>>,
 }
 
 /// Points of a series without a word.
@@ -185,6 +191,7 @@ impl Default for Record {
             series: None,
             series_of: Vec::new(),
             series_points: Count::of(SERIES_POINTS),
+            tap: None,
         }
     }
 }

@@ -81,19 +81,31 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
             Reason::Room(port) => outage(s, world, port).filter(|o| explains(o, of[0].suffered)),
             Reason::Link(_) => None,
         };
-        if i == 0 && down.is_none() {
+        let slow = slow_nic(world, reason, &of[0]);
+        if i == 0 && down.is_none() && slow.is_none() {
             unexplained = Some((worst, reason));
         }
         let text = alarm(s, world, (reason, down.as_ref()), &of);
         let (name, count) = (NAME.to_owned(), of.iter());
         let count = count.map(|l| l.suffered.times).sum();
         let kind = match (reason, down) {
-            (Reason::Room(_), None) => NoteKind::Warning,
+            (Reason::Room(_), None) if slow.is_none() => NoteKind::Warning,
             _ => NoteKind::Info,
         };
         out.notes.push(Note { kind, name, text, count });
     }
     unexplained
+}
+
+/// The port of the NIC that kept packets in front of its full receive buffer, and their room with
+/// them, if that is what a lane waited for and not credit that was on its way.
+fn slow_nic(world: &World, reason: Reason, worst: &Lane) -> Option<String> {
+    let Reason::Room((node, port)) = reason else { return None };
+    let (peer, at) = world.fabric().egress_of(node, port).peer();
+    let nic = world.hosts().get(peer.index())?.nics().nth(at.index())?;
+    let Starvation { starved, late, .. } = worst.suffered;
+    (nic.stats.rx_buffer_waits > 0 && late * 2 <= starved)
+        .then(|| port_name(world.fabric(), peer, at))
 }
 
 /// Whether ports wait for each other in a circle: then nobody grants too few credits, and the exit
@@ -164,7 +176,14 @@ fn alarm(
                 bottleneck::name(world, port)
             )
         }
-        Reason::Room(port) => format!("{who}: {}", too_little_room(s, world, (port, down), worst)),
+        Reason::Room(port) => match slow_nic(world, reason, worst).filter(|_| down.is_none()) {
+            Some(nic) => format!(
+                "{who}: {nic} gave none back, since its NIC had no room for what it got: see what \
+                 its PCIe, its memory and its receives wait for, or raise `nic.rx_buffer`. \
+                 More credits do not help"
+            ),
+            None => format!("{who}: {}", too_little_room(s, world, (port, down), worst)),
+        },
     }
 }
 
@@ -209,9 +228,13 @@ fn too_little_room(
              more"
         );
     }
+    let late = match c.is_some_and(|c| c.return_delay.is_some()) {
+        true => ", or lower `topology.credits.return_delay`",
+        false => "",
+    };
     format!(
         "{why}, so {by} grants too few credits or grants them too late: raise \
-         `topology.credits.{key}`, or lower `topology.credits.return_delay`"
+         `topology.credits.{key}`{late}"
     )
 }
 

@@ -198,19 +198,81 @@ pub(super) struct Outage {
     pub lasted: Span,
 }
 
+/// Of a fault's window the part that lies between two times.
+fn overlap(w: Window, (from, to): (Time, Time)) -> Span {
+    w.before.min(to).since(w.after.max(from))
+}
+
 /// The longest time for which a fault kept the far end of an output port from taking packets: the
 /// link or the node behind it was down, or stood still.
 pub(super) fn outage(s: &Scenario, world: &World, from: (NodeId, PortId)) -> Option<Outage> {
-    let (fabric, uses) = (world.fabric(), world.fault_uses());
+    let uses = world.fault_uses();
+    let all = s.fault.iter().zip(&uses).filter(|(f, u)| u.fired > 0 && stops(f, world, from));
+    let outage = |(f, _): (&Fault, _)| {
+        let lasted = overlap(window(f), (Time::ZERO, world.now()));
+        Outage { id: f.id.clone(), kind: f.kind, lasted }
+    };
+    all.map(outage).max_by_key(|o| o.lasted)
+}
+
+/// A transfer as faults may meet it.
+pub(super) struct Transfer<'a> {
+    /// Its source, and the destination where that has to do something for it.
+    pub hosts: &'a [u32],
+    /// Output ports on the ways of its packets and of their answers.
+    pub ways: &'a [(NodeId, PortId)],
+    /// From its start to its end.
+    pub lived: (Time, Time),
+}
+
+/// The fault that held up a transfer for longest while it was there: on its ways, or at its ends. A
+/// delay holds up as long as it delays, each way.
+pub(super) fn held_up(s: &Scenario, world: &World, t: &Transfer<'_>) -> Option<Outage> {
+    use FaultKind::{CqNotPolled, Delay, Hold, ProgramStall, Rnr};
+    let uses = world.fault_uses();
+    let outage = |(f, _): (&Fault, _)| {
+        let w = window(f);
+        let crosses = |meets: &dyn Fn((NodeId, PortId)) -> bool| t.ways.iter().any(|p| meets(*p));
+        let on_link = |at| matches_link(f, world, at);
+        let lasted = match f.kind {
+            ProgramStall | CqNotPolled | Rnr => {
+                t.hosts.contains(&host(f.host).0).then(|| overlap(w, t.lived))
+            }
+            // Late there, and late back.
+            Delay => {
+                let times = t.ways.iter().filter(|p| on_link(**p)).count() as u64;
+                let late = f.delay.map_or(Span::ZERO, |d| d.0) * times;
+                (times > 0).then(|| overlap(w, t.lived).min(late))
+            }
+            Hold => {
+                let before = f.until.as_ref().map_or(w.before, |until| time(until.0));
+                crosses(&on_link).then(|| overlap(Window { before, ..w }, t.lived))
+            }
+            _ => crosses(&|at| stops(f, world, at)).then(|| overlap(w, t.lived)),
+        };
+        Some(Outage { id: f.id.clone(), kind: f.kind, lasted: lasted? })
+    };
+    let all = s.fault.iter().zip(&uses).filter(|(_, used)| used.fired > 0);
+    all.filter_map(outage).max_by_key(|o| o.lasted)
+}
+
+/// Whether a fault of packets is about what an output port sends into its link.
+fn matches_link(f: &Fault, world: &World, from: (NodeId, PortId)) -> bool {
+    let fabric = world.fabric();
     let to = fabric.egress_of(from.0, from.1).peer();
     let is = |e: LinkEnd, (node, port)| e.is(fabric.end(node), port);
-    let link = |f: &Fault| {
-        let m = matcher(f);
-        let both = |l: LinkName| is(l.a, from) && is(l.b, to) || is(l.a, to) && is(l.b, from);
-        m.link.is_none_or(both) && m.from.is_none_or(|e| is(e, from))
-    };
-    let here = |f: &Fault| match f.kind {
-        FaultKind::LinkDown => link(f),
+    let m = matcher(f);
+    let both = |l: LinkName| is(l.a, from) && is(l.b, to) || is(l.a, to) && is(l.b, from);
+    m.link.is_none_or(both) && m.from.is_none_or(|e| is(e, from))
+}
+
+/// Whether a fault keeps the far end of an output port from taking packets.
+fn stops(f: &Fault, world: &World, from: (NodeId, PortId)) -> bool {
+    let fabric = world.fabric();
+    let to = fabric.egress_of(from.0, from.1).peer();
+    let link = || matches_link(f, world, from);
+    match f.kind {
+        FaultKind::LinkDown => link(),
         FaultKind::SwitchReboot => {
             f.switch.is_some_and(|n| End::Switch(n.value() as u32) == fabric.end(to.0))
         }
@@ -219,16 +281,9 @@ pub(super) fn outage(s: &Scenario, world: &World, from: (NodeId, PortId)) -> Opt
             nic && f.host.is_some_and(|h| End::Host(h.value() as u32) == fabric.end(to.0))
         }
         // A drop that takes all that comes is a partition of one direction.
-        FaultKind::Drop => takes_all(f) && link(f),
+        FaultKind::Drop => takes_all(f) && link(),
         _ => false,
-    };
-    let all = s.fault.iter().zip(&uses).filter(|(f, used)| used.fired > 0 && here(f));
-    let outage = |(f, _): (&Fault, _)| {
-        let w = window(f);
-        let lasted = w.before.min(world.now()).since(w.after.min(world.now()));
-        Outage { id: f.id.clone(), kind: f.kind, lasted }
-    };
-    all.map(outage).max_by_key(|o| o.lasted)
+    }
 }
 
 /// A planned fault that may still hit packets of a connection.

@@ -2,7 +2,7 @@
 //! wait for an answer, send queues that are full, and timers, where no resource is busy.
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{AckTimeout, QpState, RnrTimer};
+use doorbell_core::verbs::{AckTimeout, QpState, QpType, RnrTimer};
 use doorbell_sim::fabric::End;
 use doorbell_sim::fault::LinkEnd;
 use doorbell_sim::nic::{Nic, NicQp};
@@ -16,7 +16,7 @@ use super::network::routing_mode;
 use super::programs::{Placed, Role};
 use super::windows::{self, Window};
 use super::{Metric, Note, NoteKind, Outcome, Point};
-use crate::format::{Op, QpKind, RoutingMode};
+use crate::format::{Op, QpKind, RoutingMode, TopologyKind};
 use crate::profile::RecoveryKind;
 use crate::workloads::Results;
 
@@ -79,8 +79,12 @@ fn own_port(host: usize, q: &NicQp) -> (HostId, PortId) {
     (HostId(host as u32), Nic::port_of(q.qpn))
 }
 
-/// Payload that a queue pair has sent, requests and answers: what its peer has taken.
-fn sent(world: &World, host: u32, q: &NicQp) -> u64 {
+/// Payload that a queue pair has sent, requests and answers: what its peer has taken. Datagrams
+/// have no peer: what it has sent of them.
+pub(super) fn sent(world: &World, host: u32, q: &NicQp) -> u64 {
+    if q.ty == QpType::Ud {
+        return q.stats.datagram_bytes;
+    }
     early::peer_of(world, host, q).map_or(0, |p| p.stats.rx_payload)
 }
 
@@ -94,7 +98,9 @@ fn shared(world: &World, point: &Point, link: &SwitchPortUse, out: &mut Outcome)
             if bytes == 0 {
                 continue;
             }
-            let turns = world.fabric().turns(from, (q.peer, q.peer_port), q.udp_source_port);
+            let connection = (q.peer, q.peer_port, q.udp_source_port);
+            let (peer, peer_port, source) = q.stats.last_datagram.unwrap_or(connection);
+            let turns = world.fabric().turns(from, (peer, peer_port), source);
             let Some(at) =
                 turns.iter().position(|t| (t.switch, t.port) == (link.switch, link.port))
             else {
@@ -102,7 +108,7 @@ fn shared(world: &World, point: &Point, link: &SwitchPortUse, out: &mut Outcome)
             };
             // A choice further up leads here as well: what comes down has one way only.
             match turns[..=at].iter().any(|t| t.ways > 1) {
-                true => flows.push((bytes, h as u32, q.qpn, q.peer.0)),
+                true => flows.push((bytes, h as u32, q.qpn, peer.0)),
                 false => without_choice += 1,
             }
         }
@@ -141,6 +147,7 @@ fn spread(point: &Point) -> String {
     // Ways chosen for each packet let some overtake others. Go-Back-N sends windows again for it,
     // and what has no recovery loses messages.
     let unreliable = point.scenario.qp.kind != QpKind::Rc;
+    let routes = point.scenario.topology.kind == TopologyKind::Explicit;
     let adaptive = match point.profile.rc.recovery {
         _ if unreliable => None,
         RecoveryKind::SelectiveRepeat => Some("`topology.routing = \"adaptive\"`"),
@@ -154,9 +161,17 @@ fn spread(point: &Point) -> String {
             format!("more queue pairs for each pair of hosts spread them, or {adaptive}")
         }
         (true, None) => "more queue pairs for each pair of hosts spread them".to_owned(),
-        // A table knows hosts, and no queue pairs.
-        (false, Some(adaptive)) => format!("{adaptive} spreads them, or a `[[topology.route]]`"),
-        (false, None) => "a `[[topology.route]]` for some of the hosts spreads them".to_owned(),
+        // A table knows hosts, and no queue pairs; only explicit networks take routes of their own.
+        (false, Some(adaptive)) if routes => {
+            format!("{adaptive} spreads them, or a `[[topology.route]]`")
+        }
+        (false, Some(adaptive)) => format!("{adaptive} spreads them"),
+        (false, None) if routes => {
+            "a `[[topology.route]]` for some of the hosts spreads them".to_owned()
+        }
+        (false, None) => "a table has one way to each host: let other hosts send, or more of them \
+                          receive"
+            .to_owned(),
     }
 }
 

@@ -64,6 +64,8 @@ mod rate_tests;
 #[cfg(test)]
 mod receive_tests;
 mod receives;
+#[cfg(test)]
+mod remedy_tests;
 mod rules;
 pub(crate) mod series;
 mod sick;
@@ -73,6 +75,8 @@ mod simulate_tests;
 mod steps;
 pub(crate) mod sums;
 mod switches;
+mod tap;
+mod targets;
 mod timeline;
 mod tuning;
 mod waiting;

@@ -16,8 +16,8 @@ use doorbell_sim::host::MAX_NICS;
 use super::hardware::encapsulation;
 use super::switches;
 use crate::format::{
-    Credits, EcnException, HashMode, MAX_LINKS, Noise, RoutingMode, Scenario, Switch, SwitchMode,
-    Topology, TopologyKind, TopologyLink, TopologyRoute,
+    Credits, EcnException, HashMode, HostModel, MAX_LINKS, Noise, RoutingMode, Scenario, Switch,
+    SwitchMode, Topology, TopologyKind, TopologyLink, TopologyRoute,
 };
 use crate::profile::{ForwardMode, LinkKind, Profile};
 use crate::quantity::{Count, Length, Positive};
@@ -102,13 +102,15 @@ pub(crate) fn network(
     if let Some(credits) = &t.credits {
         parts.set_credits(credits, &mut c);
     }
-    match t.node.map(|n| n.value() as u32) {
+    c = match t.node.map(|n| n.value() as u32) {
         Some(n) if (c.hosts.len() as u32).is_multiple_of(n) => {
-            Ok(c.with_nodes(n, profile.gpu.node_rate, profile.gpu.node_latency))
+            c.with_nodes(n, profile.gpu.node_rate, profile.gpu.node_latency)
         }
         // The check says what is wrong with it.
-        _ => Ok(c),
-    }
+        _ => c,
+    };
+    parts.set_receive(&mut c);
+    Ok(c)
 }
 
 /// The switches, or the port, of an entry of `[[switch.exception]]`.
@@ -156,6 +158,15 @@ pub(crate) fn network_of(s: &Scenario, profile: &Profile) -> Result<FabricConfig
         Noise::On => FabricNoise::Packets(profile.port.switch_noise),
         Noise::Off => FabricNoise::Off,
     };
+    if s.run.host == HostModel::Ideal && s.fault.is_empty() {
+        // A NIC without time has room for all that comes: nobody ever waits for it.
+        let waits = |r: ReceiveBuffer| matches!(r, ReceiveBuffer::Lossless { .. });
+        fabric
+            .hosts
+            .iter_mut()
+            .filter(|h| waits(h.receive))
+            .for_each(|h| h.receive = ReceiveBuffer::Unlimited);
+    }
     Ok(fabric)
 }
 
@@ -356,6 +367,33 @@ impl Parts<'_> {
                 SwitchMode::Credits => Buffering::Credits { blocks: 0 },
             },
         }
+    }
+
+    /// What hosts do with packets that their NICs have no room for. On idealised links they wait in
+    /// a buffer like that of a switch's input, and at least in one that never limits a NIC which
+    /// takes what comes: a link's loop and two packets.
+    fn set_receive(&self, c: &mut FabricConfig) {
+        let receive = match self.t.switch_mode() {
+            // A cable has credits without a switch.
+            _ if self.t.credits.is_some() => return,
+            SwitchMode::Credits => return,
+            SwitchMode::TailDrop | SwitchMode::Pfc => ReceiveBuffer::Lossy,
+            SwitchMode::Lossless => {
+                let of_host =
+                    |l: &&LinkConfig| [l.a, l.b].iter().any(|e| matches!(e, End::Host(_)));
+                let in_loop = |l: &LinkConfig| {
+                    let there_and_back = u128::from(l.link.propagation.as_ps()) * 2;
+                    let bits = u128::from(l.link.rate.as_bps()) * there_and_back;
+                    u64::try_from(bits / 8_000_000_000_000).unwrap_or(u64::MAX / 4)
+                };
+                let least = c.links.iter().filter(of_host).map(in_loop).max().unwrap_or(0);
+                let least = least + 2 * u64::from(c.max_packet_bytes);
+                let own =
+                    self.t.buffer.as_ref().map_or(self.profile.port.switch_buffer.0, |b| b.0.0);
+                ReceiveBuffer::Lossless { bytes: own.max(least), held: false }
+            }
+        };
+        c.hosts.iter_mut().for_each(|h| h.receive = receive);
     }
 
     /// Link credits of every port and lane of `c`, whose nodes and classes are known.

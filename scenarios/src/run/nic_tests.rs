@@ -51,6 +51,54 @@ fn a_gpu_beside_a_nic_is_below_its_switch() {
     assert!(read(&o, "host0.switch1") > 10 * 4096, "up to the root, and down to NIC 0");
 }
 
+/// Two hosts send 8 MB each at 400 Gb/s to one whose slot takes 115.2: whatever the link is, the
+/// slot's rate is what is delivered. Links that can hold their sender back do, with a buffer of 256
+/// KiB in front of a NIC whose own is full; a lossy one drops there, and says so.
+#[test]
+fn issue_005_a_slow_host_holds_its_senders_back_on_every_link() {
+    let text = "[topology]\nkind = 'switch'\nhosts = 3\n[[program]]\nkind = 'flows'\nhost = 1\n\
+                hosts = 2\npeer = 0\nsize = '8MB'\nflows = { pattern = 'incast' }\n";
+    let slow = ["pcie.generation=4", "pcie.width=8", "qp.timeout=20"];
+    let run = |set: &[&str]| outcome(text, &[&slow[..], set].concat());
+    let small = "topology.buffer=256KiB";
+    for (set, sign) in [
+        (&["link=ib"][..], "port.switch0.port0.starved"),
+        (&[small], "port.switch0.port0.starved"),
+        (&["topology.switch=pfc"], "port.switch0.port0.paused"),
+    ] {
+        let o = run(set);
+        // 16 MB at 126.0 Gb/s of lanes, 256 of 280 bytes, less what the buffers hide.
+        let last = number(&o, "last_completion") / 1e9;
+        assert!((1.08..1.12).contains(&last), "{set:?}: {last} ms");
+        assert_eq!(number(&o, "counter.rx_discards"), 0.0, "{set:?}");
+        assert_eq!(number(&o, "counter.retransmitted_packets"), 0.0, "{set:?}");
+        // Of 1.1 ms the link to the host is needed for a third.
+        let held = number(&o, sign) / 1e9;
+        assert!((0.5..0.9).contains(&held), "{set:?}: {held} ms");
+        assert!(number(&o, "port.host1.port0.starved") > 1e8, "{set:?}: and so are its senders");
+    }
+    let o = run(&["link=roce"]);
+    assert!(number(&o, "counter.rx_discards") > 0.0);
+    assert_eq!(number(&o, "counter.rx_discards"), number(&o, "counter.rx_dropped"));
+    assert!(number(&o, "counter.retransmitted_packets") > 0.0);
+    assert_eq!(number(&o, "flows_unfinished"), 0.0);
+}
+
+/// Where a NIC keeps packets in front of it, more credits are no cure, and the note says what is.
+#[test]
+fn issue_005_a_slow_nic_is_named_and_not_its_credits() {
+    let text = "[topology]\nkind = 'switch'\nhosts = 3\n[[program]]\nkind = 'flows'\nhost = 1\n\
+                hosts = 2\npeer = 0\nsize = '8MB'\nflows = { pattern = 'incast' }\n";
+    let o = outcome(text, &["link=ib", "pcie.generation=4", "pcie.width=8"]);
+    let notes: Vec<_> = o.notes.iter().filter(|n| n.name == "credit-starvation").collect();
+    assert!(!notes.is_empty());
+    for n in notes {
+        assert!(n.text.contains("host0.port0 gave none back"), "{}", n.text);
+        assert!(!n.text.contains("too few credits"), "{}", n.text);
+    }
+    assert_eq!(o.limiting.as_deref(), Some("host0.PCIe nic up"));
+}
+
 /// Two rails of one server pair, a program on each.
 const RAILS: &str = "[topology]\nkind = 'rail-optimised'\nservers = 2\nnics = 2\nspines = 1\n\
                      [qp]\ntimeout = 8\nretry_cnt = 1\n\

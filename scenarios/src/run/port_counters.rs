@@ -38,6 +38,7 @@ pub(super) fn port_counters(
         ("rx_wrong_address", s.rx_wrong_address),
         ("rx_wrong_state", s.rx_wrong_state),
         ("qkey_viol_cntr", s.qkey_viol_cntr),
+        ("rx_discards", s.rx_discards),
         ("rx_unused", s.rx_unused),
         ("rx_buffer_waits", s.rx_buffer_waits),
         ("placed_on_arrival", s.placed_on_arrival),

@@ -41,7 +41,7 @@ pub struct NetworkPort {
     pub marks: u64,
     /// Pause frames sent because an input was full.
     pub pause_frames: u64,
-    /// Time for which classes were paused here, summed over them.
+    /// Time for which some class was paused here; of each class its own is in `classes`.
     pub paused_ps: u64,
     /// Packets dropped, by cause, for want of room at this output.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -261,7 +261,7 @@ fn network_port(world: &World, node: NodeId, port: PortId) -> NetworkPort {
         starved_ps: egress.pushes_back().then(|| counters.blocked.as_ps()),
         marks: counters.marked,
         pause_frames: pauses.iter().map(|p| p.xoff_sent).sum(),
-        paused_ps: pauses.iter().map(|p| p.paused.as_ps()).sum(),
+        paused_ps: egress.paused(now).as_ps(),
         drops: by_cause(&counters.dropped),
         drops_coming_in,
         classes: every.map_while(|class| PortClass::of(world, node, port, class)).collect(),

@@ -8,6 +8,7 @@ use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::transport::CreateError;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState, RetryCnt, RnrRetry};
+use doorbell_sim::capture::CaptureSink;
 use doorbell_sim::fabric::{ConfigError, DropCause, FabricConfig};
 use doorbell_sim::fault::FaultUse;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
@@ -26,7 +27,7 @@ use super::{
 use super::{
     congestion, credits, deaths, drops, early, effective, exchanges, fallback, faults, fetches,
     flow_figures, head_of_line, limits, moves, pauses, ports, receives, series, sums, switches,
-    timeline, tuning, waiting, watch,
+    tap, targets, timeline, tuning, waiting, watch,
 };
 use crate::format::{HostModel, NicPlace, Noise, QpKind, Scenario};
 use crate::report::PcapNg;
@@ -49,7 +50,7 @@ pub struct Simulator;
 
 impl Runner for Simulator {
     fn run(&self, point: &Point) -> Result<Outcome, RunError> {
-        simulate(point, build(config(point)?)?).0
+        simulate(point, build(config(point)?)?, None).0
     }
 
     fn run_captured(
@@ -57,9 +58,8 @@ impl Runner for Simulator {
         point: &Point,
         out: Box<dyn Write>,
     ) -> Result<(Outcome, io::Result<()>), RunError> {
-        let mut world = build(config(point)?)?;
-        world.capture_to(Box::new(PcapNg::new(out)));
-        let (outcome, written) = simulate(point, world);
+        let world = build(config(point)?)?;
+        let (outcome, written) = simulate(point, world, Some(Box::new(PcapNg::new(out))));
         Ok((outcome?, written))
     }
 }
@@ -73,12 +73,18 @@ impl<F: Fn(&mut WorldConfig)> Runner for SimulatorWith<F> {
     fn run(&self, point: &Point) -> Result<Outcome, RunError> {
         let mut config = config(point)?;
         (self.0)(&mut config);
-        simulate(point, build(config)?).0
+        simulate(point, build(config)?, None).0
     }
 }
 
-/// Runs a point in its world; the second result is how its capture went, if it has one.
-fn simulate(point: &Point, mut world: World) -> (Result<Outcome, RunError>, io::Result<()>) {
+/// Runs a point in its world, which is captured if there is a sink for it; the second result is how
+/// that went.
+fn simulate(
+    point: &Point,
+    mut world: World,
+    sink: Option<Box<dyn CaptureSink>>,
+) -> (Result<Outcome, RunError>, io::Result<()>) {
+    let taps = tap::start(&point.scenario.record, sink, &mut world);
     let placed = match place(point, &mut world) {
         Ok(placed) => placed,
         Err(error) => return (Err(error), Ok(())),
@@ -91,7 +97,11 @@ fn simulate(point: &Point, mut world: World) -> (Result<Outcome, RunError>, io::
     let end = world.run(Time::ZERO + point.scenario.run.limit.0);
     let written = world.end_capture();
     let recorder = world.end_series();
-    (collect(point, &world, &placed, &end, recorder.as_ref()), written)
+    let mut outcome = collect(point, &world, &placed, &end, recorder.as_ref());
+    if let (Some(taps), Ok(outcome)) = (taps, &mut outcome) {
+        taps.report(outcome);
+    }
+    (outcome, written)
 }
 
 fn config(point: &Point) -> Result<WorldConfig, RunError> {
@@ -250,6 +260,7 @@ fn collect(
     limits::send_queue(point, &all, last.since(first), &mut out);
     fetches::collect(world, point, last.since(first), &mut out);
     watch::collect(world, &point.scenario, &mut out);
+    targets::collect(&point.scenario, world, &mut out);
     ports::collect(world, &mut out);
     let table = |r| series::collect(point, r, placed, world);
     out.series = recorder.map(table).transpose()?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use doorbell_sim::fabric::{EcnConfig, EgressPort, Fabric, MAX_CLASSES};
+use doorbell_sim::fabric::{BLOCK_BYTES, EcnConfig, EgressPort, Fabric, MAX_CLASSES, SwitchNode};
 use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 
@@ -143,7 +143,7 @@ fn unused(s: &Scenario, _: &Fabric) -> Option<(String, u64)> {
 
 /// Programs whose pace a control by round trip times cannot set: what answers a READ or an atomic
 /// is data, and takes the time of its bytes.
-fn unmeasured(s: &Scenario, _: &Fabric) -> Option<(String, u64)> {
+fn unmeasured(s: &Scenario, fabric: &Fabric) -> Option<(String, u64)> {
     let control = s.congestion.control;
     if !matches!(control, ControlKind::Timely | ControlKind::Integral) {
         return None;
@@ -158,10 +158,16 @@ fn unmeasured(s: &Scenario, _: &Fabric) -> Option<(String, u64)> {
     let text = format!(
         "`control = \"{word}\"` measures the way of ACKs, and {} has READs or atomics, which no \
          ACK answers: they go at the rate of the line; write `op = \"write\"`, or a control by \
-         marks",
-        named(&without)
+         marks (`congestion.control = \"{}\"`)",
+        named(&without),
+        if fabric_has_credits(fabric) { "ibcc" } else { "dcqcn" }
     );
     (!without.is_empty()).then_some((text, without.len() as u64))
+}
+
+/// Whether the network is InfiniBand's.
+fn fabric_has_credits(fabric: &Fabric) -> bool {
+    fabric.ports().any(|(node, port)| fabric.egress_of(node, port).lanes() > 0)
 }
 
 fn list(classes: &[u8]) -> String {
@@ -195,9 +201,29 @@ fn unmarked(s: &Scenario, fabric: &Fabric) -> Option<(String, u64)> {
         true => "every switch is in `[[switch.exception]]`: give one of them `ecn`, or take it out",
         false => "write `[switch.ecn]`, or `ecn` in that class",
     };
+    let remedy = match s.topology.credits.as_ref().and_then(|_| fitting_curve(fabric)) {
+        Some((kmin, kmax)) if !not.iter().all(asked) => format!(
+            "write `switch.ecn = {{ kmin = \"{kmin}B\", kmax = \"{kmax}B\" }}`: a queue of a lane \
+             holds less than `kmax` without a word"
+        ),
+        _ => remedy.to_owned(),
+    };
     let text =
         format!("no switch marks class {}, which carries data, and {others}: {remedy}", list(&not));
     Some((text, not.len() as u64))
+}
+
+/// A curve that the queues of all lanes can reach, where the usual one is above the most that waits
+/// for an output, the room of all inputs of a switch: a quarter and the whole of that of one input.
+fn fitting_curve(fabric: &Fabric) -> Option<(u64, u64)> {
+    let of_switch = |s: &SwitchNode| {
+        let ports = s.ports() as u64;
+        let blocks = (0..ports as u16).filter_map(|p| s.ingress(PortId(p)).lane_room()).min()?;
+        let input = u64::from(blocks) * u64::from(BLOCK_BYTES);
+        Some((input * ports, input))
+    };
+    let (all, input) = fabric.switches().iter().filter_map(of_switch).min()?;
+    (all < EcnConfig::default().kmax).then_some((input / 4, input))
 }
 
 /// The ports whose value is not that of most, or not the one that is wanted; `None` when all have

@@ -1,6 +1,6 @@
 //! From a configuration to nodes: checks first, then wiring.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use doorbell_core::units::{BitRate, Span, Time};
@@ -159,7 +159,7 @@ fn check_sizes(c: &FabricConfig) -> Result<(), ConfigError> {
         match h.receive {
             ReceiveBuffer::Lossless { bytes, .. } => fits(node, bytes)?,
             ReceiveBuffer::Credits { blocks } => takes(node, blocks)?,
-            ReceiveBuffer::Unlimited => {}
+            ReceiveBuffer::Unlimited | ReceiveBuffer::Lossy => {}
         }
     }
     for (i, s) in c.switches.iter().enumerate() {
@@ -441,6 +441,8 @@ impl Builder<'_> {
             pausing: self.shared(plug.peer).map(|far| self.pausing(plug, &far)).unwrap_or_default(),
             reasons: [0; 2],
             held,
+            kept: VecDeque::new(),
+            lossy: config.receive == ReceiveBuffer::Lossy,
             ready_at_bytes: None,
         });
         HostNode {
@@ -454,6 +456,8 @@ impl Builder<'_> {
             sent: Tally::default(),
             delivered: Tally::default(),
             started: None,
+            arrived: None,
+            nic_keeps: false,
             dropped: Drops::default(),
         }
     }
@@ -492,7 +496,9 @@ impl Builder<'_> {
     fn input_buffer(&self, end: End) -> Option<u64> {
         match end {
             End::Host(i) => match self.c.hosts[i as usize].receive {
-                ReceiveBuffer::Unlimited | ReceiveBuffer::Credits { .. } => None,
+                ReceiveBuffer::Unlimited | ReceiveBuffer::Lossy | ReceiveBuffer::Credits { .. } => {
+                    None
+                }
                 ReceiveBuffer::Lossless { bytes, .. } => Some(bytes),
             },
             End::Switch(i) => match self.c.switches[i as usize].buffering {

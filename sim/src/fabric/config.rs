@@ -36,9 +36,14 @@ impl fmt::Display for End {
 /// What a host does with packets that arrive.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub enum ReceiveBuffer {
-    /// Takes every packet; the NIC decides what it drops.
+    /// Takes every packet; what finds the NIC's own buffer full waits here, and holds back nobody
+    /// but on links with pauses.
     #[default]
     Unlimited,
+    /// Takes every packet, and what finds the NIC's own buffer full is dropped: a link that can
+    /// hold nobody back. Where it knows pauses, lossless classes are paused instead, and what still
+    /// comes is kept.
+    Lossy,
     /// Pushes back when `bytes` are in use, per port. Smaller: the sender waits for room more
     /// often; it keeps the line busy with at least rate times round trip plus two packets.
     Lossless {

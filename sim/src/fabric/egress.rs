@@ -484,6 +484,16 @@ impl EgressPort {
         self.wiring.pauses.is_some()
     }
 
+    /// Time up to `now` for which some class was paused here: pauses of several classes at once
+    /// count once.
+    pub fn paused(&self, now: Time) -> Span {
+        let Some(p) = &self.wiring.pauses else { return Span::ZERO };
+        match self.is_paused_at_all() {
+            true => p.any + now.since(p.any_since),
+            false => p.any,
+        }
+    }
+
     /// What the port has done about pauses in a class up to `now`.
     pub fn pauses(&self, now: Time, class: u8) -> PauseCounters {
         let Some(p) = &self.wiring.pauses else { return PauseCounters::default() };
@@ -569,6 +579,9 @@ impl EgressPort {
         out.at(pause.until, Class::Timer, FabricEvent::PauseEnd { node, port, class });
         if self.paused >> class & 1 == 0 {
             pause.since = now;
+            if self.paused == 0 {
+                p.any_since = now;
+            }
             self.paused |= 1 << class;
         }
         None
@@ -599,6 +612,9 @@ impl EgressPort {
         let pause = &mut p.paused[usize::from(class)];
         p.counters[usize::from(class)].paused += now.since(pause.since);
         pause.storm = false;
+        if self.paused == 0 {
+            p.any += now.since(p.any_since);
+        }
         self.go_on(now, out)
     }
 

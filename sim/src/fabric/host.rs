@@ -1,5 +1,7 @@
 //! A host's side of the network: its transmit ports and its receive buffers.
 
+use std::collections::VecDeque;
+
 use doorbell_core::units::Time;
 
 use super::egress::{EgressPort, Queued, Started};
@@ -41,6 +43,10 @@ pub(super) struct HostPort {
     pub reasons: [u8; 2],
     /// Packets stay in the receive buffer until the NIC has done with them.
     pub held: bool,
+    /// The NIC drops what it has no room for, unless its class is paused.
+    pub lossy: bool,
+    /// Packets that the NIC has kept in the receive buffer, bytes on the wire and class.
+    pub kept: VecDeque<(u32, u8)>,
     /// The NIC wants to know when at most so many bytes wait.
     pub ready_at_bytes: Option<u64>,
 }
@@ -61,6 +67,12 @@ pub struct HostNode {
     pub(super) delivered: Tally,
     /// A packet that had waited and whose transmission the last event began.
     pub(super) started: Option<Started>,
+    /// A packet that has just been delivered, in a receive buffer that its sender waits for: port,
+    /// bytes on the wire, class. The NIC may [keep](Self::keep) it there.
+    pub(super) arrived: Option<(PortId, u32, u8)>,
+    /// A NIC decides when packets leave the receive buffers, and [`settle`](Self::settle) comes
+    /// behind each delivery.
+    pub(super) nic_keeps: bool,
     /// Packets that were larger than their link takes.
     pub(super) dropped: Drops,
 }
@@ -180,6 +192,41 @@ impl HostNode {
         p.ingress.give_back(now, (wire_bytes, 0), out);
     }
 
+    /// What a packet of this service level meets where the NIC has no room for it: true, it waits
+    /// in front of the NIC, and the link holds back its sender as well as it can; false, it is
+    /// dropped.
+    pub fn waits_for_room(&self, port: PortId, sl: u8) -> bool {
+        let p = &self.ports[port.index()];
+        !p.lossy || p.pausing.able >> self.class_of(sl) & 1 == 1
+    }
+
+    /// The NIC has no room for the packet that has just been delivered, which stays in the receive
+    /// buffer of its port until the NIC [takes](Self::take_kept) it: its sender gets no credit for
+    /// it. False: nobody waits for room of that port.
+    pub(crate) fn keep(&mut self, now: Time) -> bool {
+        let Some((port, wire_bytes, class)) = self.arrived.take() else { return false };
+        let p = &mut self.ports[port.index()];
+        p.ingress.queued(now, class);
+        p.kept.push_back((wire_bytes, class));
+        true
+    }
+
+    /// The NIC takes the first packet that it had kept in the receive buffer of a port.
+    pub(crate) fn take_kept(&mut self, now: Time, port: PortId, out: &mut Out<FabricEvent>) {
+        let HostPort { kept, ingress, .. } = &mut self.ports[port.index()];
+        let (wire_bytes, class) = kept.pop_front().expect("the NIC has kept it");
+        ingress.leaves_queue(now, now, class);
+        ingress.give_back(now, (wire_bytes, class), out);
+    }
+
+    /// What was delivered leaves the receive buffer, unless the NIC has kept it, or nobody waits
+    /// for room of its port. True: there may be something to hear of.
+    pub(crate) fn settle(&mut self, now: Time, out: &mut Out<FabricEvent>) -> bool {
+        let Some((port, wire_bytes, class)) = self.arrived.take() else { return false };
+        self.ports[port.index()].ingress.give_back(now, (wire_bytes, class), out);
+        true
+    }
+
     /// Whether the port pauses the sender of its link for a reason, in any class.
     pub fn is_pausing(&self, port: PortId, reason: PauseReason) -> bool {
         self.ports[port.index()].reasons[reason as usize] != 0
@@ -223,6 +270,16 @@ impl HostNode {
         self.pause(now, port, PauseReason::Full, paused | 1 << self.class_of(sl), out);
     }
 
+    /// The host is dead: what its NIC had kept in front of it is gone, as is all that still comes.
+    /// InfiniBand's credit is not given back: nobody is there to say so.
+    pub(crate) fn forget_kept(&mut self, now: Time, out: &mut Out<FabricEvent>) {
+        for port in (0..self.ports.len() as u16).map(PortId) {
+            let p = &self.ports[port.index()];
+            let kept = if p.ingress.is_divided() { 0 } else { p.kept.len() };
+            (0..kept).for_each(|_| self.take_kept(now, port, out));
+        }
+    }
+
     /// The host is dead: it renews no pause, and begins none.
     pub(crate) fn silence(&mut self) {
         for p in &mut self.ports {
@@ -261,13 +318,14 @@ impl HostNode {
                 p.ingress.tell(now, p.egress.free_at(), class, out);
                 if wire_bytes > p.ingress.max_packet_bytes {
                     p.ingress.give_back(now, (wire_bytes, class), out);
-                    let cause = DropCause::Oversize;
+                    let (node, cause) = (self.id, DropCause::Oversize);
                     self.dropped.add(cause, wire_bytes);
                     p.ingress.refused.add(wire_bytes);
-                    let node = self.id;
                     return Outcome::Dropped(Dropped { node, port, packet, wire_bytes, cause });
                 }
-                if !p.held {
+                if self.nic_keeps {
+                    self.arrived = p.ingress.pushes_back().then_some((port, wire_bytes, class));
+                } else if !p.held {
                     p.ingress.give_back(now, (wire_bytes, class), out);
                 }
                 self.delivered.add(wire_bytes);
@@ -308,11 +366,16 @@ impl HostNode {
             }
             FabricEvent::Stored { .. } => unreachable!("hosts take whole packets"),
             FabricEvent::Refresh { port, class, .. } => {
-                let HostPort { pausing, egress, .. } = &mut self.ports[port.index()];
-                pausing.refresh(now, (self.id, port, class), egress, out);
+                self.refresh(now, port, class, out);
                 Outcome::Nothing
             }
         }
+    }
+
+    /// Renews the pause of a class, if it is still wanted.
+    fn refresh(&mut self, now: Time, port: PortId, class: u8, out: &mut Out<FabricEvent>) {
+        let HostPort { pausing, egress, .. } = &mut self.ports[port.index()];
+        pausing.refresh(now, (self.id, port, class), egress, out);
     }
 
     fn tell_ready(&mut self, port: PortId) -> Outcome {

@@ -71,6 +71,16 @@ impl Ingress {
         self.lanes.as_ref().map_or(0, |l| l.used())
     }
 
+    /// Room for packets of each virtual lane, in blocks; `None` on other links.
+    pub fn lane_room(&self) -> Option<u32> {
+        self.lanes.as_ref().map(|l| l.room())
+    }
+
+    /// Whether the sender of the link waits for room here.
+    pub(super) const fn pushes_back(&self) -> bool {
+        self.buffer.is_some() || self.lanes.is_some()
+    }
+
     /// Whether the buffer has a part for each virtual lane.
     pub(super) const fn is_divided(&self) -> bool {
         self.lanes.is_some()

@@ -261,6 +261,11 @@ impl Receivers {
         self.lanes.iter().map(|l| u64::from(l.credits.used())).sum()
     }
 
+    /// Room of each lane, in blocks.
+    pub fn room(&self) -> u32 {
+        self.lanes.first().map_or(0, |l| l.credits.buffer())
+    }
+
     pub fn arrived(&mut self, lane: u8, wire_bytes: u32) {
         let blocks = self.config.blocks(wire_bytes);
         self.lanes[usize::from(lane)].credits.received(blocks);

@@ -332,6 +332,11 @@ impl Fabric {
         }
     }
 
+    /// From now on the NIC of each host decides when packets leave the buffers of its ports.
+    pub(crate) fn let_nics_keep(&mut self) {
+        self.hosts.iter_mut().for_each(|h| h.nic_keeps = true);
+    }
+
     /// When the last credit up to `limit` comes that was [expected](Self::expect) and that no port
     /// has looked at yet: what happens last in a network that comes to rest.
     pub fn last_expected(&self, limit: Time) -> Option<Time> {

@@ -222,6 +222,9 @@ pub(super) struct PortPauses {
     pub reaction: Span,
     pub paused: [Paused; MAX_CLASSES],
     pub counters: [PauseCounters; MAX_CLASSES],
+    /// Time for which some class was paused, without the pause that lasts, and since when it does.
+    pub any: Span,
+    pub any_since: Time,
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ impl Nic {
             Refused::Address { .. } => s.rx_wrong_address += 1,
             Refused::State(_) => s.rx_wrong_state += 1,
             Refused::QKey { .. } => s.qkey_viol_cntr += 1,
+            Refused::NoRoom => s.rx_discards += 1,
             Refused::Transport(_) | Refused::Request(_) => s.rx_unused += 1,
             Refused::Icrc => s.rx_icrc_encapsulated += 1,
         }

@@ -141,7 +141,7 @@ pub struct NicStats {
     /// Messages whose end was visible in memory before bytes of an earlier one of the same QP. A
     /// program that polls memory for the one reads what was there before the other.
     pub seen_early: u64,
-    /// Packets dropped without an answer, each counted once among the seven causes that follow. Not
+    /// Packets dropped without an answer, each counted once among the eight causes that follow. Not
     /// among them are those with a wrong ICRC, nor datagrams and UC packets of which a receive
     /// completion with an error tells.
     pub rx_dropped: u64,
@@ -157,6 +157,9 @@ pub struct NicStats {
     pub rx_wrong_state: u64,
     /// with another Q_Key (`ibv_query_port` has this counter),
     pub qkey_viol_cntr: u64,
+    /// those that found the receive buffer full, on a link that can hold nobody back
+    /// (`rx_discards_phy` of drivers),
+    pub rx_discards: u64,
     /// and those that the transport has no use for: an answer to nothing that is awaited, or a
     /// datagram or UC packet without a receive, of a message whose beginning is lost, or with a
     /// remote key that does not fit.
@@ -229,7 +232,7 @@ pub struct Nic {
     /// Packets that the receive units are done with, which is the turn of the last one.
     rx_turn: Turn,
     /// Packets that the receive buffer has no room for, in order.
-    rx_held: VecDeque<PacketId>,
+    rx_held: VecDeque<(PacketId, bool)>,
     cqes: Slab<(u32, Cqe)>,
     /// Receive WQE fetches under way: queue and count.
     contexts: Cache,

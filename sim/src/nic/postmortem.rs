@@ -98,6 +98,8 @@ pub enum Refused {
         /// Of the QP.
         expected: QKey,
     },
+    /// The receive buffer was full, and the link can hold nobody back.
+    NoRoom,
     /// The transport found no use for it.
     Transport(DropReason),
     /// UC, UD: it could not be executed.

@@ -159,6 +159,8 @@ pub struct QpStats {
     pub first_sent: Option<Time>,
     /// Of a UD QP: port and UDP source port of the address handle of its last datagram.
     pub last_datagram: Option<(HostId, PortId, u16)>,
+    /// Payload of all its datagrams.
+    pub datagram_bytes: u64,
     /// Requests that the ack timer of the peer sent again and that had come before: the timer was
     /// too early, unless an answer was lost.
     pub needless_resends: u64,
@@ -326,8 +328,10 @@ impl NicQp {
     pub(super) fn note_begun(&mut self, now: Time, wqe: u32) {
         self.stats.first_sent.get_or_insert(now);
         if self.ty == QpType::Ud
-            && let Some(to) = self.sq.slot(wqe).and_then(|s| s.effective().dest)
+            && let Some(sent) = self.sq.slot(wqe).map(|s| s.effective())
+            && let (Some(to), bytes) = (sent.dest, sent.len)
         {
+            self.stats.datagram_bytes += u64::from(bytes);
             self.stats.last_datagram = Some((to.host, to.port, to.udp_source_port));
         }
     }

@@ -84,20 +84,25 @@ impl Nic {
     }
 
     /// Takes a packet into the receive buffer, or leaves it in front of the port when PCIe does
-    /// not drain the buffer fast enough. A link that knows priority flow control pauses the class
-    /// of such a packet, and what still comes is the headroom; another link is held back by nobody.
+    /// not drain the buffer fast enough. There it keeps its room, so its sender waits for credit; a
+    /// link that knows priority flow control pauses the class of such a packet, and what still
+    /// comes is the headroom. A link that can do neither drops it.
     pub(super) fn rx_buffer(&mut self, env: &mut Env<'_>, packet: PacketId) {
         let inside = || {
             let qp = Self::qp_index(env.packets[packet.0].desc.dest);
             qp.is_some_and(|qp| self.goes_inside(qp))
         };
-        if (!self.rx_held.is_empty() || self.rx_full()) && !inside() {
-            self.stats.rx_buffer_waits += 1;
-            let sl = env.packets[packet.0].sl;
-            env.port.pause_full(env.now, self.port(), sl, env.fabric_out);
-            return self.rx_held.push_back(packet);
+        if (self.rx_held.is_empty() && !self.rx_full()) || inside() {
+            return self.rx_queue(env, packet);
         }
-        self.rx_queue(env, packet);
+        let sl = env.packets[packet.0].sl;
+        if !env.port.waits_for_room(self.port(), sl) {
+            return self.discard(env, packet, Refused::NoRoom);
+        }
+        self.stats.rx_buffer_waits += 1;
+        env.port.pause_full(env.now, self.port(), sl, env.fabric_out);
+        let kept = env.port.keep(env.now);
+        self.rx_held.push_back((packet, kept));
     }
 
     fn rx_full(&self) -> bool {
@@ -108,8 +113,11 @@ impl Nic {
     pub(super) fn rx_leaves(&mut self, env: &mut Env<'_>, bytes: u32) {
         self.rx_bytes -= u64::from(bytes);
         while !self.rx_full()
-            && let Some(packet) = self.rx_held.pop_front()
+            && let Some((packet, kept)) = self.rx_held.pop_front()
         {
+            if kept {
+                env.port.take_kept(env.now, self.port(), env.fabric_out);
+            }
             self.rx_queue(env, packet);
         }
         let low =

@@ -277,7 +277,11 @@ impl World {
             HostAction::PeerDead => {
                 island.die();
                 faults.state.kill(h.host);
-                self.shared.fabric.host_mut(h.host).silence();
+                let s = &mut self.shared;
+                let node = s.fabric.host_mut(h.host);
+                node.silence();
+                node.forget_kept(now, &mut s.fabric_out);
+                s.schedule_fabric(s.port_ids[h.host.index()]);
                 true
             }
             HostAction::PauseStorm { sl } => {

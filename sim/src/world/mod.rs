@@ -153,7 +153,8 @@ impl World {
     /// See [`BuildError`].
     pub fn new(cfg: &WorldConfig) -> Result<Self, BuildError> {
         let mut engine = Engine::new(cfg.seed);
-        let fabric = Fabric::new(&cfg.fabric, cfg.seed).map_err(BuildError::Fabric)?;
+        let mut fabric = Fabric::new(&cfg.fabric, cfg.seed).map_err(BuildError::Fabric)?;
+        fabric.let_nics_keep();
         let mut hosts = Vec::with_capacity(cfg.hosts.len());
         for (i, host) in cfg.hosts.iter().enumerate() {
             let nics = host.nic_nodes.len();
@@ -491,6 +492,9 @@ impl World {
                     host.corrupt_packet(s, d.port, d.packet);
                 } else {
                     host.on_packet(s, now, d.port, d.packet);
+                }
+                if s.fabric.host_mut(d.host).settle(now, &mut s.fabric_out) {
+                    s.schedule_fabric(id);
                 }
             }
             Outcome::Dropped(d) => self.dropped(now, id, d),

@@ -163,7 +163,7 @@ use SeriesUnit::{Bytes, Count as Things, Rate, Time as Duration};
 /// | `credits` | bytes that the far end still has room for |
 /// | `lane_credits` | credits of the virtual lane with the fewest, in blocks of 64 bytes |
 /// | `marks` | packets that got an ECN mark |
-/// | `paused` | time for which classes were paused, summed over them |
+/// | `paused` | time for which some class was paused |
 /// | `pause_frames` | pause frames sent because an input was full, refreshes included |
 /// | `drops` | packets that found no room, and those that faults took from the link behind it |
 const PORT: [(Quantity, OfPort); 11] = [
@@ -179,7 +179,9 @@ const PORT: [(Quantity, OfPort); 11] = [
     (quantity("links", "credits", Bytes, Level), |v| v.egress().credits(v.now)),
     (quantity("links", "lane_credits", Things, Level), |v| v.lane_credits()),
     (quantity("links", "marks", Things, Count), |v| v.egress().marks()),
-    (quantity("links", "paused", Duration, Count), |v| v.pauses(|p| p.paused.as_ps())),
+    (quantity("links", "paused", Duration, Count), |v| {
+        v.egress().knows_pauses().then(|| v.egress().paused(v.now).as_ps())
+    }),
     (quantity("links", "pause_frames", Things, Count), |v| v.pauses(|p| p.xoff_sent)),
     (quantity("links", "drops", Things, Count), |v| Some(v.drops())),
 ];

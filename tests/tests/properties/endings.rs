@@ -489,7 +489,7 @@ fn sides_agree(world: &World, case: &Case, all: &[Ends; 2]) -> Result<(), TestCa
             bad(&ends.sends, Some(WcStatus::RetryExcErr))
         );
         let causes = s.rx_unknown_qp + s.rx_wrong_service + s.bad_pkey_cntr + s.rx_wrong_address;
-        let causes = causes + s.rx_wrong_state + s.qkey_viol_cntr + s.rx_unused;
+        let causes = causes + s.rx_wrong_state + s.qkey_viol_cntr + s.rx_discards + s.rx_unused;
         prop_assert_eq!(s.rx_dropped, causes, "each drop has one cause");
     }
     Ok(())

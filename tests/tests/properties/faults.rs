@@ -167,7 +167,7 @@ fn counters_agree(world: &World, faults: &FaultPlan) -> Result<(), TestCaseError
         let naks = c.sequence_naks_received + c.rnr_nak_received;
         prop_assert_eq!(naks, c.packet_seq_err + c.rnr_nak_retry_err + c.unused_naks);
         let causes = s.rx_unknown_qp + s.rx_wrong_service + s.bad_pkey_cntr + s.rx_wrong_address;
-        let causes = causes + s.rx_wrong_state + s.qkey_viol_cntr + s.rx_unused;
+        let causes = causes + s.rx_wrong_state + s.qkey_viol_cntr + s.rx_discards + s.rx_unused;
         prop_assert_eq!(s.rx_dropped, causes, "each drop has one cause");
     }
     let balance = world.fabric().balance().map_err(|e| TestCaseError::fail(e.to_string()))?;

@@ -416,7 +416,7 @@ fn ways(world: &World, host: u32, q: &NicQp) -> Ways {
 
 /// What a full packet of a queue pair and its ACK take over the links of their ways, when nobody
 /// else is there. What hosts add is not in it.
-pub(super) fn round_trip(world: &World, host: u32, q: &NicQp) -> Span {
+pub(in crate::run) fn round_trip(world: &World, host: u32, q: &NicQp) -> Span {
     let rc = world.hosts()[host as usize].nic(Nic::port_of(q.qpn).index()).rc_config();
     let packet = rc.wire_bytes(Opcode::RcRdmaWriteMiddle, rc.payload_of(q.attr.path_mtu));
     let ack = rc.wire_bytes(Opcode::RcAcknowledge, 0);

@@ -34,6 +34,7 @@ use serde::Serialize;
 
 use super::port_counters::port_counters;
 use super::{Metric, Outcome, Point};
+pub(super) use facts::round_trip;
 use facts::{Facts, How};
 pub use rnr::OtherRnrSetting;
 pub use settings::OtherSetting;

@@ -145,6 +145,7 @@ fn every_dropped_packet_has_one_cause() {
         "rx_wrong_address",
         "rx_wrong_state",
         "qkey_viol_cntr",
+        "rx_discards",
         "rx_unused",
     ];
     let mut dropped = 0;

@@ -292,6 +292,7 @@ pub(super) fn refused_word(why: &Refused) -> String {
         Refused::QKey { sent, expected } => {
             format!("Q_Key {:#x}, expected {:#x}", sent.0, expected.0)
         }
+        Refused::NoRoom => "the receive buffer of the NIC was full".to_owned(),
         Refused::Transport(why) => reason_words(why).to_owned(),
         Refused::Request(why) => why.to_string(),
     }
@@ -307,7 +308,7 @@ const fn reason_words(why: DropReason) -> &'static str {
         DropReason::Syndrome => "a NAK without a meaning",
         DropReason::QKey => "another Q_Key",
         DropReason::NoReceive => "no receive was posted",
-        DropReason::Sequence => "the beginning of its message is lost",
+        DropReason::Sequence => "what precedes it in its message is missing: lost, or overtaken",
         DropReason::Access => "an operation that the access flags forbid",
         DropReason::Length => "an illegal length",
     }
@@ -323,6 +324,7 @@ pub(super) const fn counter_of(d: &Dropped) -> &'static str {
         Refused::Address { .. } => "rx_wrong_address",
         Refused::State(_) => "rx_wrong_state",
         Refused::QKey { .. } => "qkey_viol_cntr",
+        Refused::NoRoom => "rx_discards",
         Refused::Transport(_) => "rx_unused",
         Refused::Request(BadRequest::ShortReceive) => "resp_local_length_error",
         Refused::Request(BadRequest::LocalMemory) => "resp_cqe_error",

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use doorbell_core::units::Span;
 use doorbell_sim::nic::{Nic, NicQp};
 use doorbell_sim::world::{World, port_name};
 
@@ -9,8 +10,8 @@ use super::super::bottleneck::{
     Port, Reason, Ways, busiest, class_of, name, stands, way_of, work_in,
 };
 use super::super::early::peer_of;
-use super::super::faults::outage;
-use super::super::programs::Placed;
+use super::super::faults::{Transfer, held_up};
+use super::super::programs::{Placed, epoch};
 use super::super::{Note, NoteKind, Outcome, Point};
 use super::FlowRow;
 use crate::workloads::Results;
@@ -107,7 +108,8 @@ fn lasted(world: &World, row: &FlowRow, port: Port, class: u8) -> bool {
     row.fct_ps.is_some_and(|fct| work_in(world, port, class).as_ps() >= fct / 2)
 }
 
-/// The fault that kept packets or answers of a flow from going on for at least half of its time.
+/// The fault that kept packets or answers of a flow from going on, or an end of it from doing its
+/// part, for at least half of its time.
 fn fault_on(
     point: &Point,
     world: &World,
@@ -119,10 +121,15 @@ fn fault_on(
     }
     let peer = peer_of(world, row.src, q);
     let back = peer.map_or(Vec::new(), |peer| way_of(world, row.dst as usize, peer));
-    let faults = way.iter().chain(&back).filter_map(|at| outage(&point.scenario, world, *at));
-    let worst = faults.max_by_key(|o| o.lasted)?;
-    let long = row.fct_ps.is_some_and(|fct| worst.lasted.as_ps() >= fct / 2);
-    long.then_some(Cause::Fault(worst.id, worst.kind.word()))
+    let ways: Vec<Port> = way.iter().chain(&back).copied().collect();
+    // A destination has a part in it where it posts receives.
+    let takes = peer.is_some_and(|peer| peer.rq.posted() > 0 || peer.srq.is_some());
+    let hosts = if takes { vec![row.src, row.dst] } else { vec![row.src] };
+    let fct = row.fct_ps?;
+    let began = epoch(point.profile.port.bootstrap_latency) + Span::from_ps(row.start_ps);
+    let lived = (began, began + Span::from_ps(fct));
+    let worst = held_up(&point.scenario, world, &Transfer { hosts: &hosts, ways: &ways, lived })?;
+    (worst.lasted.as_ps() >= fct / 2).then_some(Cause::Fault(worst.id, worst.kind.word()))
 }
 
 /// What befell a flow, other than links that were busy.
@@ -206,6 +213,59 @@ mod tests {
     fn note(o: &Outcome) -> &str {
         let note = o.notes.iter().find(|n| n.name == "victim-flows");
         &note.unwrap_or_else(|| panic!("no victims: {:?}", o.notes)).text
+    }
+
+    /// A flow of 4 KB over an idle network, 1.5 us long, with a fault.
+    fn with_fault(fault: &str) -> Outcome {
+        let text = format!(
+            "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 3\nrate = '100Gbps'\n\
+             [qp]\ntimeout = 20\n[[program]]\nkind = 'flows'\nhost = 1\nhosts = 1\npeer = 0\n\
+             size = '4KB'\nflows = {{ pattern = 'incast', start = '100us' }}\n[[fault]]\n\
+             id = 'f'\n{fault}\n"
+        );
+        outcome(&text, &[])
+    }
+
+    /// Faults at an end of a flow, and late packets on its way, are causes; only where they met it.
+    #[test]
+    fn issue_005_a_fault_that_a_flow_met_is_its_cause() {
+        let open = "after = '100us'\nbefore = '600us'";
+        let met = [
+            format!("kind = 'program-stall'\nhost = 1\n{open}"),
+            format!("kind = 'cq-not-polled'\nhost = 1\n{open}"),
+            format!("kind = 'nic-stall'\nhost = 0\n{open}"),
+            "kind = 'delay'\nlink = 'host1-switch0'\ndelay = '50us'".to_owned(),
+        ];
+        for fault in met {
+            let o = with_fault(&fault);
+            assert!(note(&o).contains("1 were held up by fault `f`"), "{fault}: {}", note(&o));
+        }
+        // The same delay, and a stall of the host that is on no way of the flow, or that is over
+        // before the flow starts.
+        let elsewhere = [
+            "kind = 'nic-stall'\nhost = 2\nafter = '100us'\nbefore = '600us'\nmaybe = true",
+            "kind = 'nic-stall'\nhost = 0\nafter = '1us'\nbefore = '90us'\nmaybe = true",
+            "kind = 'delay'\nlink = 'host2-switch0'\ndelay = '50us'\nmaybe = true",
+        ];
+        for fault in elsewhere {
+            let o = with_fault(fault);
+            assert!(
+                o.notes.iter().all(|n| !n.text.contains("fault `f`")),
+                "{fault}: {:?}",
+                o.notes
+            );
+        }
+    }
+
+    /// Beside a drop that makes it slow, a stall before its time is no cause.
+    #[test]
+    fn issue_005_a_stall_before_the_flow_is_no_cause() {
+        let o = with_fault(
+            "kind = 'nic-stall'\nhost = 0\nafter = '1us'\nbefore = '90us'\nmaybe = true\n\
+             [[fault]]\nid = 'd'\nkind = 'drop'\nclass = 'write'\nnth = 1",
+        );
+        assert!(!note(&o).contains("fault `f`"), "{}", note(&o));
+        assert!(note(&o).contains("what befell them is losses"), "{}", note(&o));
     }
 
     /// Large flows to host 0, and small ones of the same leaf to `peer`, which start later.

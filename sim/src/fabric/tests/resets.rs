@@ -64,6 +64,27 @@ fn a_host_pauses_its_link_until_no_reason_is_left() {
     assert_eq!(net.fabric.dropped(), Drops::default());
 }
 
+/// Pauses of two classes at once are one time in which the port was paused.
+#[test]
+fn issue_005_a_port_is_paused_once_however_many_classes_are() {
+    let mut c = network(shared(9_770));
+    let class = ClassConfig { lossless: true, ..ClassConfig::default() };
+    c.classes = Classes { each: vec![class.clone(), class], ..Classes::default() };
+    let mut net = Net::new(&c, 1, &[Flow::new(1, 0, 10_000, WIRE)]);
+    run_to(&mut net, 100);
+    net.pause(0, PauseReason::Storm, 0b11);
+    run_to(&mut net, 300);
+    net.pause(0, PauseReason::Storm, 0b01);
+    run_to(&mut net, 400);
+    net.pause(0, PauseReason::Storm, 0);
+    net.run();
+    let now = net.engine.now();
+    let port = net.fabric.switches()[0].egress(PORT);
+    let [first, second] = [0, 1].map(|class| port.pauses(now, class).paused);
+    assert!(second > Span::from_us(150) && first > second, "{first} {second}");
+    assert_eq!(port.paused(now), first, "the second lies within the first");
+}
+
 /// A host that dies renews its pause no more: it lapses.
 #[test]
 fn the_pause_of_a_silent_host_lapses() {
