@@ -197,9 +197,9 @@ enum Phase {
 /// window that shows them: to half of the pace before, and to that one when they have ended. The
 /// faster one is not tried again for 32 times as long as all that took, the next time for 64 times
 /// and so on up to 2^13, also where the load seems to be another. Those of [`When::NextQp`] are
-/// tried only when the counters name one, behind the others; those of [`When::NextPlan`] last, and without a reason. What is not for now
-/// is a *proposal*: nothing else is turned until the program has queue pairs, or a plan, with it
-/// and says so by [`renewed`](Tuner::renewed).
+/// tried only when the counters name one, behind the others; those of [`When::NextPlan`] last, and
+/// without a reason. What is not for now is a *proposal*: nothing else is turned until the program
+/// has queue pairs, or a plan, with it and says so by [`renewed`](Tuner::renewed).
 ///
 /// The load counts as another when the rate, the mean size of messages or the 99th percentile, as
 /// medians of two judgements on end, differ by `load_change_percent` from what they were when the
@@ -366,8 +366,8 @@ impl Tuner {
         }
     }
 
-    /// A raised pace is too fast: below the one before at once, without waiting for medians. What is
-    /// lost is sent again beside what is new, and at the pace before, which may be all that the
+    /// A raised pace is too fast: below the one before at once, without waiting for medians. What
+    /// is lost is sent again beside what is new, and at the pace before, which may be all that the
     /// network takes, that would lose more.
     fn slow_down(&mut self, open: Open, saw: Observation) -> Step {
         let dial = &mut self.dials[open.dial];
