@@ -17,6 +17,7 @@ macro_rules! needs_peer {
 }
 
 mod bootstrap;
+mod choices;
 pub mod cq_srq;
 mod destroy;
 mod flush;

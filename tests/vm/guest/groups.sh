@@ -51,6 +51,16 @@ sums() {
     done
 }
 
+# sparse VARIANT [option]...: sums of the largest elements.
+sparse() {
+    start top_k "$@"
+    all
+    for rank in 0 1 2 3; do
+        has $rank sums 2
+        has $rank sums_wrong 0
+    done
+}
+
 # exchanges VARIANT [option]...
 exchanges() {
     start exchange "$@"
@@ -117,6 +127,9 @@ for variant in "two hops" "two hops by SEND" "two hops by READ" "a pool of two" 
 done
 check "sums of four that sleep" sums "two hops" --wait event
 check "sums of four, extended verbs" sums "two hops by SEND" --posting extended
+for variant in direct "two hops"; do
+    check "sparse sums of four: $variant" sparse "$variant"
+done
 for variant in direct "two hops" tokens; do
     check "exchanges of four: $variant" exchanges "$variant"
 done

@@ -196,10 +196,10 @@ enum Phase {
 /// climbs again, below what it left). A raise that is followed by such signs is taken back in the
 /// window that shows them: to half of the pace before, and to that one when they have ended. The
 /// faster one is not tried again for 32 times as long as all that took, the next time for 64 times
-/// and so on up to 2^13, also where the load seems to be another. Those of [`When::NextQp`] only when the counters name one,
-/// behind the others; those of [`When::NextPlan`] last, and without a reason. What is not for now
-/// is a *proposal*: nothing else is turned until the program has queue pairs, or a plan, with it
-/// and says so by [`renewed`](Tuner::renewed).
+/// and so on up to 2^13, also where the load seems to be another. Those of [`When::NextQp`] are
+/// tried only when the counters name one, behind the others; those of [`When::NextPlan`] last, and
+/// without a reason. What is not for now is a *proposal*: nothing else is turned until the program
+/// has queue pairs, or a plan, with it and says so by [`renewed`](Tuner::renewed).
 ///
 /// The load counts as another when the rate, the mean size of messages or the 99th percentile, as
 /// medians of two judgements on end, differ by `load_change_percent` from what they were when the
@@ -257,8 +257,8 @@ pub struct Tuner {
 /// so what a try has cost says how long there is none.
 #[derive(Copy, Clone, Default, Debug)]
 struct TooFast {
-    /// The lowest place that was too fast, and until when it is not tried again; `None`: until it is
-    /// known what the last try cost.
+    /// The lowest place that was too fast, and until when it is not tried again; `None`: until it
+    /// is known what the last try cost.
     barred: Option<(usize, Option<Span>)>,
     /// How often one was too fast.
     times: u8,
@@ -269,8 +269,8 @@ struct TooFast {
 }
 
 /// How many times as long as a pace that was too fast has cost it is not tried again, whatever
-/// changes; each time it is, twice as long, up to 2^[`MOST_DOUBLINGS`] times. Lower: a link that has
-/// more room is found sooner, and one that has not loses more: at most one part in this.
+/// changes; each time it is, twice as long, up to 2^[`MOST_DOUBLINGS`] times. Lower: a link that
+/// has more room is found sooner, and one that has not loses more: at most one part in this.
 const REST: u64 = 32;
 /// See [`REST`].
 const MOST_DOUBLINGS: u8 = 8;
@@ -366,8 +366,8 @@ impl Tuner {
         }
     }
 
-    /// A raised pace is too fast: below the one before at once, without waiting for medians. What is
-    /// lost is sent again beside what is new, and at the pace before, which may be all that the
+    /// A raised pace is too fast: below the one before at once, without waiting for medians. What
+    /// is lost is sent again beside what is new, and at the pace before, which may be all that the
     /// network takes, that would lose more.
     fn slow_down(&mut self, open: Open, saw: Observation) -> Step {
         let dial = &mut self.dials[open.dial];
