@@ -128,13 +128,15 @@ fn table(m: &Machine, budget: Span, adaptive: BatchMode) -> u64 {
         let kilo = (top * percent / 100).max(1);
         let (f, a) = (m.run(fixed(best), gap(kilo)), m.run(ours, gap(kilo)));
         let (good, mine) = (within(&f, budget), within(&a, budget));
-        let score = if p99(&a) <= budget { mine * 100 / good.max(1) } else { 0 };
-        least = least.min(score);
+        // What is within the budget counts for nothing where the 99th percentile is not.
+        let (score, kept) = (mine * 100 / good.max(1), p99(&a) <= budget);
+        least = least.min(if kept { score } else { 0 });
+        let over = if kept { "" } else { ", p99 over the budget" };
         let [fixed, adaptive] = [p99(&f), p99(&a)].map(|s| s.to_string());
         let per_ring = a.rings.wqes / a.rings.rings.max(1);
         println!(
             "  {percent:>6} {kilo:>13} {fixed:>11} {adaptive:>14} {good:>15} {mine:>9}  \
-             {score} % in {per_ring} WQEs per ring"
+             {score} % in {per_ring} WQEs per ring{over}"
         );
     }
     println!(

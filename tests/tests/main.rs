@@ -12,6 +12,7 @@ mod devices;
 mod events;
 mod exchanges;
 mod failed_completions;
+mod fences;
 mod fuzz_corpus;
 mod groups;
 mod host;

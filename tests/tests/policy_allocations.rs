@@ -6,6 +6,7 @@ use std::alloc::System;
 use doorbell_core::ideal::{Ideal, Step, run};
 use doorbell_core::noop::NoOp;
 use doorbell_core::policy::aggregate::*;
+use doorbell_core::policy::initiator::*;
 use doorbell_core::policy::lanes::*;
 use doorbell_core::policy::tuner::{Knob, Ladder, Meter, Observation, Tuner, TunerConfig};
 use doorbell_core::policy::*;
@@ -266,11 +267,48 @@ fn rounds() -> usize {
     change.allocations + change.reallocations
 }
 
+/// What a writer of commands and its proxy allocate in 10,000 rounds, once they are made.
+fn proxied() -> usize {
+    let mut t = NoOp::new(DEPTH);
+    t.hold_completions();
+    t.keep_memory(1 << 13);
+    let (qp, caps) = (t.add_qp(NoOp::caps(DEPTH), None), NoOp::caps(DEPTH));
+    let queue = CommandQueue::new(&mr(), 0, 32).unwrap();
+    let (remote, remote_bytes, dest) = (Remote::default(), 64, None);
+    let clients = [ProxyClient { queue, payload: mr(), remote, remote_bytes, dest }];
+    let (config, mut budget) = (ProxyConfig::default(), CqBudget::new(DEPTH));
+    let mut proxy = Proxy::new(config, &[(qp, caps)], &clients, &mut budget).unwrap();
+    let mut writer = CommandWriter::new(queue, t.initiator());
+    let (op, flags) = (CommandOp::Write, SendFlags::empty());
+    let command = Command { op, flags, offset: 0, bytes: 64, remote: 0 };
+    let (mut out, mut full) = (Completions::with_capacity(16), 0);
+    let before = Region::new(ALLOCATOR);
+    for n in 0..10_000 {
+        full += u32::from(writer.write(&mut t, &command) == Err(CommandError::Full));
+        if n % 3 == 0 {
+            writer.announce(&mut t).unwrap();
+        }
+        proxy.serve(&mut t).unwrap();
+        t.complete(qp, n % 2);
+        out.clear();
+        t.poll_cq(NoOp::CQ, &mut out).unwrap();
+        for c in out.as_slice() {
+            proxy.completion(c, Time::ZERO).unwrap();
+        }
+        proxy.tell(&mut t).unwrap();
+        writer.look(&mut t).unwrap();
+    }
+    let change = before.change();
+    assert!(full > 1_000 && writer.done() > 4_000, "{full} {}", writer.done());
+    change.allocations + change.reallocations
+}
+
 #[test]
 fn nothing_is_allocated_after_the_policies_were_made() {
     // The thread of the harness may still be at its own lists when the first rounds begin; what a
     // policy allocates it does each time.
     assert_eq!((0..3).map(|_| rounds()).min(), Some(0));
+    assert_eq!((0..3).map(|_| proxied()).min(), Some(0));
     for (method, order) in [
         (Method::Send, Order::Fixed),
         (Method::Write, Order::Arrival),

@@ -5,8 +5,8 @@
 //! once, or when the test says [`complete`](NoOp::complete). Messages come when the test says
 //! [`deliver`](NoOp::deliver). What a real device punishes is punished: a completion queue that
 //! overruns is lost, an error flushes both queues with a completion for every WQE, signalled or
-//! not, and slots come back only when a completion is polled. Memory is not there: copies go
-//! nowhere and loads give 0.
+//! not, and slots come back only when a completion is polled. Memory is not there, unless it was
+//! asked for ([`keep_memory`](NoOp::keep_memory)): copies go nowhere and loads give 0.
 //!
 //! Nothing is allocated after the queues were added, unless a log is kept.
 //!
@@ -77,6 +77,7 @@ pub struct NoOp {
     ring_faults: VecDeque<Option<(u32, RingCause)>>,
     recv_faults: VecDeque<Option<(u32, PostRecvCause)>>,
     log: Option<Vec<(u64, Fate)>>,
+    memory: Vec<u8>,
     stats: NoOpStats,
 }
 
@@ -97,6 +98,7 @@ impl NoOp {
             ring_faults: VecDeque::new(),
             recv_faults: VecDeque::new(),
             log: None,
+            memory: Vec::new(),
             stats: NoOpStats::default(),
         }
     }
@@ -152,6 +154,18 @@ impl NoOp {
     /// Keeps what became of each WQE from now on.
     pub fn keep_log(&mut self) {
         self.log = Some(Vec::new());
+    }
+
+    /// Keeps so many bytes, zeroed: those at the begin of every region, which are the same for all.
+    pub fn keep_memory(&mut self, bytes: usize) {
+        self.memory = alloc::vec![0; bytes];
+    }
+
+    /// The bytes of a range that are kept.
+    fn kept(&mut self, range: Range) -> Option<&mut [u8]> {
+        let from = usize::try_from(range.offset).ok()?;
+        let to = from.checked_add(usize::try_from(range.len).ok()?)?;
+        self.memory.get_mut(from..to)
     }
 
     /// What became of the WQEs, in that order; empty without [`keep_log`](NoOp::keep_log).
@@ -378,12 +392,18 @@ impl Transport for NoOp {
         self.now += work;
     }
 
-    fn copy_in(&mut self, _to: Range, _from: &[u8]) -> Result<(), MemError> {
+    fn copy_in(&mut self, to: Range, from: &[u8]) -> Result<(), MemError> {
+        if let Some(bytes) = self.kept(to).filter(|b| b.len() == from.len()) {
+            bytes.copy_from_slice(from);
+        }
         Ok(())
     }
 
-    fn copy_out(&mut self, _from: Range, to: &mut [u8]) -> Result<(), MemError> {
-        to.fill(0);
+    fn copy_out(&mut self, from: Range, to: &mut [u8]) -> Result<(), MemError> {
+        match self.kept(from).filter(|b| b.len() == to.len()) {
+            Some(bytes) => to.copy_from_slice(bytes),
+            None => to.fill(0),
+        }
         Ok(())
     }
 
@@ -391,12 +411,14 @@ impl Transport for NoOp {
         Ok(())
     }
 
-    fn load_u64(&mut self, _at: Range) -> Result<u64, MemError> {
-        Ok(0)
+    fn load_u64(&mut self, at: Range) -> Result<u64, MemError> {
+        let mut word = [0; 8];
+        self.copy_out(at, &mut word)?;
+        Ok(u64::from_le_bytes(word))
     }
 
-    fn store_u64(&mut self, _at: Range, _value: u64) -> Result<(), MemError> {
-        Ok(())
+    fn store_u64(&mut self, at: Range, value: u64) -> Result<(), MemError> {
+        self.copy_in(at, &value.to_le_bytes())
     }
 }
 

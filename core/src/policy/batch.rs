@@ -65,6 +65,10 @@ pub struct BatchConfig {
     /// How to ring. [`Ring::Auto`]: where the handle honours a choice, BlueFlame for a lone WQE
     /// that its buffer carries, a doorbell for all others; elsewhere the provider decides.
     pub ring: Ring,
+    /// What orders the stores before each ring, where the handle's rings do not (GPU blocks).
+    /// Anything but the whole system's is too little: a device may then read old bytes. It is there
+    /// to show what comes of it.
+    pub fence: Option<FenceScope>,
 }
 
 impl Default for BatchConfig {
@@ -73,7 +77,8 @@ impl Default for BatchConfig {
     fn default() -> Self {
         let (max_bytes, max_delay) = (Bytes(64 << 10), Span::from_us(1));
         let mode = BatchMode::Fixed;
-        Self { mode, max_wrs: 16, max_bytes, max_delay, ring: Ring::Auto }
+        let fence = Some(FenceScope::System);
+        Self { mode, max_wrs: 16, max_bytes, max_delay, ring: Ring::Auto, fence }
     }
 }
 
@@ -169,7 +174,7 @@ pub struct Batcher {
     how: Ring,
     /// Largest WQE that BlueFlame carries, in bytes, if that is ours to choose.
     blueflame: Option<u32>,
-    fences: bool,
+    fence: Option<FenceScope>,
     /// WQEs that wait in the NIC for each one that is held; `None` in fixed mode.
     share: Option<u32>,
     waiting: u32,
@@ -179,6 +184,8 @@ pub struct Batcher {
     /// Whether BlueFlame would carry the oldest WQE.
     small: bool,
     max_wrs: u32,
+    /// What the queue pair allows.
+    most_wrs: u32,
     bytes: u64,
     max_bytes: u64,
     max_delay: Span,
@@ -190,13 +197,13 @@ pub struct Batcher {
 impl Batcher {
     /// A batcher for `qp`, to which `caps` was granted. Nothing may be staged on it.
     pub fn new(config: BatchConfig, qp: QpId, caps: &QpCaps) -> Self {
-        let BatchConfig { mode, max_wrs, max_bytes, max_delay, ring } = config;
+        let BatchConfig { mode, max_wrs, max_bytes, max_delay, ring, fence } = config;
         let chooses = ring == Ring::Auto && caps.ring_choice;
         Self {
             qp,
             how: if chooses { Ring::Doorbell } else { ring },
             blueflame: Some(caps.bf_bytes).filter(|b| chooses && *b > 0),
-            fences: !caps.ring_orders_stores,
+            fence: fence.filter(|_| !caps.ring_orders_stores),
             share: match mode {
                 BatchMode::Fixed => None,
                 BatchMode::Adaptive { share } => Some(share.max(1)),
@@ -205,7 +212,8 @@ impl Batcher {
             more: false,
             held: 0,
             small: false,
-            max_wrs: max_wrs.min(caps.max_staged).min(caps.max_send_wr).max(1),
+            max_wrs: limited(max_wrs, caps.max_staged.min(caps.max_send_wr)),
+            most_wrs: caps.max_staged.min(caps.max_send_wr),
             bytes: 0,
             max_bytes: max_bytes.0,
             max_delay,
@@ -217,6 +225,11 @@ impl Batcher {
     /// Work requests at which it rings: the configured number, or what the QP allows.
     pub const fn max_wrs(&self) -> u32 {
         self.max_wrs
+    }
+
+    /// Rings at another number of work requests from the next push on, as a tuner may ask for.
+    pub fn set_max_wrs(&mut self, max_wrs: u32) {
+        self.max_wrs = limited(max_wrs, self.most_wrs);
     }
 
     /// WQEs that are staged and wait.
@@ -367,11 +380,18 @@ impl Batcher {
         }
     }
 
+    /// Orders the stores so far before the next ring, where the handle's rings do not: for who
+    /// rings past the batcher.
+    #[inline]
+    pub fn fence(&self, t: &mut impl Transport) {
+        if let Some(scope) = self.fence {
+            t.fence(scope);
+        }
+    }
+
     #[inline]
     fn ring(&mut self, t: &mut impl Transport) -> Result<Rung, RingError> {
-        if self.fences {
-            t.fence(FenceScope::System);
-        }
+        self.fence(t);
         let held = self.forget();
         let how = if held == 1 && self.small { Ring::BlueFlame } else { self.how };
         match t.ring(self.qp, how) {
@@ -404,4 +424,9 @@ impl Batcher {
         self.stats.unknown = self.stats.unknown.saturating_add(unknown.into());
         RingError { discarded, ..e }
     }
+}
+
+/// Work requests at which a batch rings, of those that the queue pair allows.
+fn limited(max_wrs: u32, most: u32) -> u32 {
+    max_wrs.min(most).max(1)
 }

@@ -96,7 +96,9 @@ impl CqBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::string::ToString;
+    use std::vec::Vec;
 
     #[test]
     fn the_message_names_what_is_missing() {
@@ -105,5 +107,28 @@ mod tests {
         let e = b.take(2).unwrap_err();
         assert_eq!(e, CqTooSmall { asked: 2, left: 0 });
         assert!(e.to_string().ends_with("create it with 2 more"), "{e}");
+    }
+
+    proptest! {
+        /// Whoever comes and goes, no more entries are given out than there are.
+        #[test]
+        fn shares_and_what_is_left_are_the_whole(
+            depth in 0..200_u32, ops in prop::collection::vec((any::<bool>(), 0..80_u32), 0..60)
+        ) {
+            let (mut budget, mut shares) = (CqBudget::new(depth), Vec::new());
+            for (take, n) in ops {
+                if take {
+                    let left = budget.left();
+                    match budget.take(n) {
+                        Ok(share) => shares.push(share),
+                        Err(e) => prop_assert_eq!(e, CqTooSmall { asked: n, left }),
+                    }
+                } else if !shares.is_empty() {
+                    budget.give_back(shares.swap_remove(n as usize % shares.len()));
+                }
+                let out: u32 = shares.iter().map(CqShare::entries).sum();
+                prop_assert_eq!(out + budget.left(), depth);
+            }
+        }
     }
 }

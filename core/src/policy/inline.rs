@@ -74,6 +74,7 @@ impl InlineChoice {
 mod tests {
     use super::*;
     use crate::noop::NoOp;
+    use proptest::prelude::*;
 
     #[test]
     fn both_sides_of_each_threshold_and_of_what_was_granted() {
@@ -82,6 +83,23 @@ mod tests {
             let c = InlineChoice::new(config, &QpCaps { max_inline, ..NoOp::caps(4) });
             for (cue, most) in [(Cue::Last, lone), (Cue::Urgent, lone), (Cue::More, batched)] {
                 assert_eq!([c.inlines(most, cue), c.inlines(most + 1, cue)], [true, false]);
+            }
+        }
+    }
+
+    proptest! {
+        /// What goes inline fits what was granted, is wanted, and so is all that is shorter.
+        #[test]
+        fn nothing_inline_is_longer_than_granted_or_wanted(
+            (lone_bytes, batched_bytes, max_inline) in (0..400_u32, 0..400_u32, 0..400_u32),
+            len in 0..500_usize,
+        ) {
+            let config = InlineConfig { lone_bytes, batched_bytes };
+            let c = InlineChoice::new(config, &QpCaps { max_inline, ..NoOp::caps(4) });
+            for (cue, wanted) in
+                [(Cue::Last, lone_bytes), (Cue::Urgent, lone_bytes), (Cue::More, batched_bytes)]
+            {
+                prop_assert_eq!(c.inlines(len, cue), len as u32 <= wanted.min(max_inline));
             }
         }
     }

@@ -16,6 +16,9 @@
 //! | [`WrTemplate`] | nothing: it is a work request of which most fields stay |
 //! | [`RecvPool`] | when receives are posted again |
 //! | [`Lanes`] | which queue pair of which class and peer takes a message |
+//! | [`PostConfig`](initiator::PostConfig) | who posts: a core, a GPU's leaders, a core for a GPU |
+//! | [`CommandWriter`](initiator::CommandWriter) | nothing: a GPU leaves posting to a core by it |
+//! | [`Proxy`](initiator::Proxy) | what of that is posted next, and rung together |
 //! | [`Pacer`] | when the next message may go |
 //! | [`CreditGate`], [`CreditIssuer`] | how many messages may be under way, and when to say so |
 //! | [`Tuner`](tuner::Tuner) | the numbers that the others have, from what a program observes |
@@ -26,6 +29,7 @@ mod batch;
 mod buffers;
 mod cq;
 mod credit;
+pub mod initiator;
 mod inline;
 pub mod lanes;
 mod mesh;

@@ -69,6 +69,7 @@ impl QueueEstimate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn at(ns: u64) -> Time {
         Time::ZERO + Span::from_ns(ns)
@@ -104,5 +105,32 @@ mod tests {
         q.forget();
         q.told(9, at(2001));
         assert_eq!(q.least(), Some(Span::from_ns(1000)));
+    }
+
+    proptest! {
+        /// Whatever comes when, what waits is a part of what is in flight, and none of it where no
+        /// round trip has taken longer than the least.
+        #[test]
+        fn no_more_waits_than_is_in_flight(
+            trips in prop::collection::vec((0..50_u64, 0..5000_u64), 1..60),
+            in_flight in 0..10_000_u32,
+        ) {
+            let (mut q, mut now, mut least) = (QueueEstimate::default(), 0, u64::MAX);
+            for (n, (gap, trip)) in (0..).zip(trips) {
+                now += gap;
+                q.rung(n, at(now));
+                now += trip;
+                q.told(n.wrapping_add(1), at(now));
+                least = least.min(trip);
+                prop_assert_eq!(q.least(), Some(Span::from_ns(least)));
+                let waiting = q.waiting(in_flight);
+                prop_assert!(waiting <= in_flight);
+                prop_assert!(trip > least || waiting == 0);
+                let exact = u64::from(in_flight) * (trip - least) / trip.max(1);
+                // Shares are in 1/1024, rounded down.
+                prop_assert!(u64::from(waiting) <= exact);
+                prop_assert!(exact - u64::from(waiting) <= u64::from(in_flight) / 1024 + 1);
+            }
+        }
     }
 }

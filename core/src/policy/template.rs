@@ -88,6 +88,7 @@ mod tests {
     use crate::noop::NoOp;
     use crate::transport::Remote;
     use crate::verbs::Rkey;
+    use proptest::prelude::*;
 
     fn mr(len: u64) -> Mr {
         NoOp::mr(0x1000, len)
@@ -116,5 +117,27 @@ mod tests {
         let mut t = WrTemplate::new(SendOp::Send, &mr(64), SendFlags::empty());
         assert!(t.wr(0, 0, 64, 0).is_some() && t.wr(0, 64, 0, 0).is_some());
         assert!(t.wr(0, 0, 65, 0).is_none() && t.wr(0, u64::MAX, 1, 0).is_none());
+    }
+
+    proptest! {
+        /// What a template gives is what one would write by hand, or lies outside of the region.
+        #[test]
+        fn a_template_is_the_work_request_written_by_hand(
+            (len, offset) in (0..5000_u64, 0..6000_u64), bytes in 0..5000_u32, to: u32, wr_id: u64
+        ) {
+            let (region, remote) = (mr(len), Remote { addr: 0x8000, rkey: Rkey(9) });
+            let mut t = WrTemplate::new(SendOp::Read(remote), &region, SendFlags::SOLICITED);
+            let there = Remote { addr: 0x8000 + u64::from(to), ..remote };
+            match (t.wr(wr_id, offset, bytes, to.into()), region.sge(offset, bytes)) {
+                (Some(wr), Some(sge)) => {
+                    let list = [sge];
+                    let (op, data) = (SendOp::Read(there), Data::Sge(&list));
+                    let flags = SendFlags::SOLICITED;
+                    prop_assert_eq!(wr, SendWr { wr_id, op, data, flags, dest: None });
+                }
+                (None, None) => {}
+                (wr, sge) => prop_assert!(false, "{:?} and {:?}", wr, sge),
+            }
+        }
     }
 }

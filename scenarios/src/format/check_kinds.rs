@@ -54,7 +54,7 @@ const LOOP: &[&str] = &["warmup", "poll_batch"];
 const MANY: &[&str] = &["window", "batch", "batch_delay", "interval", "poll_interval", "tuner"];
 
 /// Keys of programs that post by lanes.
-const LANES: &[&str] = &["lanes", "spread", "pace", "burst"];
+const LANES: &[&str] = &["lanes", "spread", "pace", "burst", "batch_mode", "batch_bytes"];
 
 /// Keys of messages that become ready in rounds.
 const PRODUCE: &[&str] = &["per_round", "work", "proxy_work", "slots"];

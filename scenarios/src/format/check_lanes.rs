@@ -44,7 +44,7 @@ pub(super) fn check_lanes(s: &Scenario, p: &Program, path: impl Fn(&str) -> Stri
         return Ok(());
     }
     if let Some((key, help)) = not_with_lanes(p) {
-        let text = format!("`{key}` in a program with lanes, `pace` or `spread`");
+        let text = format!("`{key}` in a program that posts by lanes");
         return refuse(path(key), text, help);
     }
     let paces = p.lanes.iter().map(|l| l.pace).chain([p.pace]).flatten().count();
@@ -54,7 +54,7 @@ pub(super) fn check_lanes(s: &Scenario, p: &Program, path: impl Fn(&str) -> Stri
         return refuse(path("tuner"), text, help);
     }
     if s.qp.kind == QpKind::Ud {
-        let text = "lanes, `pace` or `spread` with UD queue pairs".to_owned();
+        let text = "lanes with UD queue pairs".to_owned();
         return refuse("qp.type", text, "write `type = \"RC\"`: a datagram names its queue pair");
     }
     if p.lanes.is_empty() {
@@ -72,7 +72,7 @@ pub(super) fn check_lanes(s: &Scenario, p: &Program, path: impl Fn(&str) -> Stri
         let at = |key: &str| path(&format!("lanes.{i}.{key}"));
         check_lane(s, p, i, at)?;
         let size = lane.size.map_or(p.size.0, |q| q.0);
-        burst(lane.pace.is_some(), size, lane.burst.map(|b| b.0), at("burst"))?;
+        burst(lane.pace.or(lane.peer_pace).is_some(), size, lane.burst.map(|b| b.0), at("burst"))?;
     }
     Ok(())
 }
@@ -135,6 +135,10 @@ fn check_lane(s: &Scenario, p: &Program, i: usize, at: impl Fn(&str) -> String) 
             let key = if own.is_some() { key } else { "window" };
             return refuse(at(key), text, format!("at most {window}, or a larger `window`"));
         }
+    }
+    if lane.batch_delay.is_some() && lane.batch.unwrap_or(p.batch).value() == 1 {
+        let text = "`batch_delay` waits for a batch to fill, and `batch` is 1".to_owned();
+        return refuse(at("batch_delay"), text, "raise `batch`, or leave the delay out");
     }
     let spread = lane.spread.or(p.spread).unwrap_or_default();
     if lane.flows.value() > 1 && spread != Spread::Ordered {

@@ -43,6 +43,18 @@ pub struct Lane {
     /// Messages that are rung together; without it the program's `batch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<Count<1, 65536>>,
+    /// Longest time that a message waits for its batch to fill; without it the program's
+    /// `batch_delay`, and without that for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_delay: Option<Positive<Span>>,
+    /// How a batch grows up to `batch`; without it the program's `batch_mode`, and without that
+    /// `fixed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_mode: Option<BatchMode>,
+    /// Payload at which a batch is rung, though it has fewer messages than `batch`; without it the
+    /// program's `batch_bytes`, and without that there is no such limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_bytes: Option<Positive<Bytes>>,
     /// Every n-th message of a queue pair makes a completion; without it the program's
     /// `signal_every`. Lowered to half of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,11 +70,15 @@ pub struct Lane {
     /// done, and more of it meets what others send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Positive<BitRate>>,
-    /// Bytes that may go at once after a pause, with `pace`; without it one message. Higher: bursts
-    /// pass unhindered, and the queues in front of the receiver must hold them. A batch never
-    /// gathers more: what is staged goes when the next message waits for its pace. Of one message
-    /// the rate stays a little below the pace: what would be allowed while the core is still busy
-    /// with the last message is lost. Two or more have it exactly.
+    /// Most payload per second that the lane sends to each peer, beside `pace`; without it there is
+    /// no limit. A program of a file has one peer, so the lower one of both is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_pace: Option<Positive<BitRate>>,
+    /// Bytes that may go at once after a pause, with `pace` or `peer_pace`; without it one message.
+    /// Higher: bursts pass unhindered, and the queues in front of the receiver must hold them. A
+    /// batch never gathers more: what is staged goes when the next message waits for its pace. Of
+    /// one message the rate stays a little below the pace: what would be allowed while the core is
+    /// still busy with the last message is lost. Two or more have it exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<Positive<Bytes>>,
 }
@@ -80,13 +96,29 @@ impl Lane {
             flows: Count::default(),
             window: None,
             batch: None,
+            batch_delay: None,
+            batch_mode: None,
+            batch_bytes: None,
             signal_every: None,
             inline: None,
             sl: None,
             pace: p.pace,
+            peer_pace: None,
             burst: p.burst,
         }
     }
+}
+
+/// How a batch grows up to its limits.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BatchMode {
+    /// Up to `batch`, whatever the load: a lone message waits for `batch_delay`.
+    #[default]
+    Fixed,
+    /// With the backlog: messages that are there together share a ring, a lone one goes at once
+    /// unless others wait in the NIC before it.
+    Adaptive,
 }
 
 /// Which queue pair of a stripe takes the next message.
@@ -121,11 +153,13 @@ impl Program {
     /// Whether it posts by lanes.
     pub fn is_laned(&self) -> bool {
         let rate = matches!(self.kind, ProgramKind::Bandwidth | ProgramKind::MessageRate);
-        rate && (!self.lanes.is_empty() || self.pace.is_some() || self.spread.is_some())
+        let batched = self.batch_mode.is_some() || self.batch_bytes.is_some();
+        let posted = self.pace.is_some() || self.spread.is_some() || batched;
+        rate && (!self.lanes.is_empty() || posted)
     }
 
-    /// Its lanes; one that is all of it where it has only a pace or a spread. Empty where it posts
-    /// without lanes.
+    /// Its lanes; one that is all of it where it has only keys of one, such as a pace. Empty where
+    /// it posts without lanes.
     pub fn all_lanes(&self) -> Vec<Lane> {
         match (self.is_laned(), self.lanes.is_empty()) {
             (false, _) => vec![],

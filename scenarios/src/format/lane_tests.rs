@@ -3,7 +3,7 @@
 
 use doorbell_core::units::Bytes;
 
-use crate::format::{Entropy, Program, Spread};
+use crate::format::{BatchMode, Entropy, Program, Spread};
 use crate::input::InputError;
 use crate::testing::expanded;
 
@@ -126,7 +126,26 @@ fn what_does_not_go_with_lanes() {
               kind = 'bandwidth'\n\
               op = 'send'\npace = '1Gbps'";
     let e = expanded(ud, &[]).unwrap_err();
-    assert!(e.to_string().starts_with("t.toml:4:8: lanes, `pace` or `spread` with UD"), "{e}");
+    assert!(e.to_string().starts_with("t.toml:4:8: lanes with UD queue pairs"), "{e}");
+}
+
+#[test]
+fn a_batch_has_a_mode_and_bytes() {
+    for key in ["batch_mode = 'adaptive'", "batch_mode = 'fixed'", "batch_bytes = '64KiB'"] {
+        let p = good(&format!("{RATE}{key}"));
+        assert!(p.is_laned() && p.all_lanes().len() == 1, "{key}");
+    }
+    let keys = "batch = 4, batch_delay = '2us', batch_mode = 'adaptive', batch_bytes = '8KiB'";
+    let p = good(&format!("{RATE}lanes = [{{ name = 'a', {keys} }}, {{ name = 'b' }}]"));
+    assert_eq!(p.lanes[0].batch_mode, Some(BatchMode::Adaptive));
+    assert_eq!(p.lanes[0].batch_bytes.map(|b| b.0), Some(Bytes(8192)));
+    assert_eq!((p.lanes[1].batch_mode, p.lanes[1].batch_delay), (None, None));
+    refused(&format!("{RATE}batch_bytes = '0B'"), "8:15", "", "");
+    refused(&format!("{RATE}batch_mode = 'eager'"), "8:14", "eager", "adaptive");
+    let shared = format!("{RATE}batch_mode = 'adaptive'\nthreads = 2\nshare_qp = true");
+    refused(&shared, "10:12", "`share_qp` in a program that posts by lanes", "leave it out");
+    let alone = format!("{RATE}lanes = [{{ name = 'a', batch_delay = '2us' }}]");
+    refused(&alone, "8:37", "`batch_delay` waits for a batch to fill", "raise `batch`");
 }
 
 #[test]
@@ -168,6 +187,8 @@ fn each_lane_is_checked() {
     good(&lane("size = '2GiB'"));
     wrong("size = '3GiB'", "more than the largest message", "send several");
     wrong("burst = '8KiB'", "`burst` without `pace`", "say how fast");
+    good(&lane("burst = '8KiB', peer_pace = '1Gbps'"));
+    wrong("burst = '1KiB', peer_pace = '1Gbps'", "a burst of 1KiB", "at least one message");
     wrong("burst = '1KiB', pace = '1Gbps'", "a burst of 1KiB", "at least one message");
     wrong("sl = 16", "", "");
     refused(

@@ -89,7 +89,7 @@ pub use expect::{
 pub use fault::{Burst, Fault, FaultClass, FaultKind, FaultPart};
 pub use fence::Fence;
 pub use flows::{Flows, Pattern};
-pub use lane::{Entropy, Lane, Spread};
+pub use lane::{BatchMode, Entropy, Lane, Spread};
 pub use link::{CreditChange, Credits, LinkLayer};
 pub(crate) use paths::resolve;
 pub use program::{

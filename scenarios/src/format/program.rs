@@ -1,12 +1,13 @@
 //! Programs: what the hosts do.
 
+use doorbell_core::policy::initiator::{self as policy, Leader, PostConfig, Poster};
 use doorbell_core::units::{BitRate, Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Aggregate, AggregatePlan, AllToAll, Entropy, Fence, Flows, Lane, Right, Spread, Step, Transfer,
-    TunerTable,
+    Aggregate, AggregatePlan, AllToAll, BatchMode, Entropy, Fence, Flows, Lane, Right, Spread,
+    Step, Transfer, TunerTable,
 };
 use crate::profile::Profile;
 use crate::quantity::{Count, Positive, Quantity};
@@ -94,6 +95,15 @@ pub struct Program {
     /// Longer: fuller batches, and the first message of each waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_delay: Option<Positive<Span>>,
+    /// How a batch grows up to `batch`. With it, as with `spread`, messages go by a lane. Of
+    /// `bandwidth` and `message-rate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_mode: Option<BatchMode>,
+    /// Payload at which a batch is rung, though it has fewer messages than `batch`; without it
+    /// there is no such limit. Higher: fewer doorbells for long messages, which gain little by
+    /// that. With it, as with `spread`, messages go by a lane. Of `bandwidth` and `message-rate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_bytes: Option<Positive<Bytes>>,
     /// Time between two messages of a thread, in `produce` between two rounds, in `latency` between
     /// a completion and the next post; without it, as fast as it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,7 +139,7 @@ pub struct Program {
     /// Which GPU threads ring (`produce` on GPU initiators only; elsewhere `batch` says it).
     #[serde(default)]
     pub ring_by: RingBy,
-    /// What orders a GPU's stores before its doorbell, or before the flag that a proxy watches:
+    /// What orders a GPU's stores before its doorbell, or before it tells a proxy of its commands:
     /// `"none"`, `"device"` or `"system"`; `true` and `false` stand for `"system"` and `"none"`. A
     /// core's doorbell orders its stores by itself.
     #[serde(default)]
@@ -255,6 +265,8 @@ impl Program {
             window: None,
             batch: Count::default(),
             batch_delay: None,
+            batch_mode: None,
+            batch_bytes: None,
             interval: None,
             start_spread: None,
             per_round: Count::default(),
@@ -299,14 +311,39 @@ impl Program {
 impl Program {
     /// Who posts in the place of the GPU, since the device takes no doorbell of it.
     pub fn falls_back(&self, profile: &Profile) -> Option<Initiator> {
-        if self.initiator != Initiator::Gpu || profile.nic.gpu_doorbell {
+        let decided = self.poster().decide(profile.nic.gpu_doorbell).ok()?;
+        if !decided.fell_back() {
             return None;
         }
-        match self.fallback {
-            Fallback::CpuProxy if self.kind == ProgramKind::Produce => Some(Initiator::CpuProxy),
-            Fallback::Refuse | Fallback::CpuProxy => None,
-            Fallback::Cpu => Some(Initiator::Cpu),
+        match decided.by {
+            Poster::Cpu => Some(Initiator::Cpu),
+            Poster::Proxy if self.kind == ProgramKind::Produce => Some(Initiator::CpuProxy),
+            Poster::Proxy | Poster::Gpu(_) => None,
         }
+    }
+
+    /// Whose ring announces the messages of a round.
+    pub const fn leader(&self) -> Leader {
+        match self.ring_by {
+            RingBy::Block => Leader::Block,
+            RingBy::Warp => Leader::Warp,
+            RingBy::Thread => Leader::Thread,
+        }
+    }
+
+    /// Who should post, and who instead.
+    pub const fn poster(&self) -> PostConfig {
+        let by = match self.initiator {
+            Initiator::Cpu => Poster::Cpu,
+            Initiator::Gpu => Poster::Gpu(self.leader()),
+            Initiator::CpuProxy => Poster::Proxy,
+        };
+        let fallback = match self.fallback {
+            Fallback::Refuse => policy::Fallback::Refuse,
+            Fallback::CpuProxy => policy::Fallback::CpuProxy,
+            Fallback::Cpu => policy::Fallback::Cpu,
+        };
+        PostConfig { by, fallback }
     }
 
     /// Whether the switches say which hosts are together.
@@ -389,7 +426,8 @@ pub enum Initiator {
     Cpu,
     /// GPU blocks, with queues and doorbell mapped into the GPU.
     Gpu,
-    /// GPU blocks produce, a CPU core sees a flag, posts and polls (`produce` only).
+    /// GPU blocks produce and write commands, a CPU core reads them, posts and polls (`produce`
+    /// only).
     CpuProxy,
 }
 

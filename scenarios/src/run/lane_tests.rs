@@ -63,3 +63,40 @@ fn a_pace_holds_for_each_thread() {
         assert!(us >= closed && us < closed + 6.0, "{us} us, {set:?}");
     }
 }
+
+/// The lower one of both paces is kept, whichever it is.
+#[test]
+fn a_pace_for_each_peer_is_kept_too() {
+    let took = |paces: &str| {
+        let text = format!(
+            "[[program]]\nkind = 'bandwidth'\nsize = '64KiB'\niterations = 50\n\
+             lanes = [{{ name = 'a', {paces}, burst = '128KiB' }}]\n"
+        );
+        number(&outcome(&text, &[]), "duration") / 1e6
+    };
+    let closed = 48.0 * 13.1072;
+    for paces in [
+        "peer_pace = '40Gbps'",
+        "peer_pace = '40Gbps', pace = '100Gbps'",
+        "peer_pace = '100Gbps', pace = '40Gbps'",
+    ] {
+        let us = took(paces);
+        assert!(us >= closed && us < closed + 6.0, "{us} us, {paces}");
+    }
+}
+
+/// A batch is rung at its bytes where these come first, and a lone message of the adaptive mode at
+/// once.
+#[test]
+fn batches_end_at_their_bytes_and_grow_with_the_load() {
+    let text = "[[program]]\nkind = 'message-rate'\nop = 'write'\nsize = '1KiB'\n\
+                iterations = 64\nbatch = 16\n";
+    let rings = |set: &[&str]| number(&outcome(text, set), "rings");
+    assert_eq!(rings(&["program.0.batch_mode=fixed"]), 4.0);
+    assert_eq!(rings(&["program.0.batch_bytes=4KiB"]), 16.0, "four of 1 KiB");
+    assert_eq!(rings(&["program.0.batch_bytes=4095B"]), 16.0, "the fourth passes it");
+    let lone = ["program.0.batch_mode=adaptive", "program.0.interval=10us"];
+    assert_eq!(rings(&lone), 64.0, "each at once");
+    let busy = rings(&["program.0.batch_mode=adaptive"]);
+    assert!(busy < 32.0, "{busy} rings for 64 messages that are there at once");
+}

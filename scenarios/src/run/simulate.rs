@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use doorbell_core::policy::aggregate::AggregateError;
+use doorbell_core::policy::initiator::ProxyError;
 use doorbell_core::transport::CreateError;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{Opcode, QpState, RetryCnt, RnrRetry};
@@ -193,6 +194,7 @@ fn failure(placed: &Placed, f: &Failure) -> Option<RunError> {
         Failure::Stage(_) | Failure::Modify(_) | Failure::Memory(_) | Failure::Config(_) => {
             bad("", "change the program so that the verbs allow it")
         }
+        Failure::Proxy(ProxyError::Cq(_)) => bad("", "raise `qp.cq_depth`, or leave it out"),
         Failure::PostRecv(_) => bad("", "post fewer receives at a time, or raise `qp.rq_depth`"),
         Failure::Aggregate(
             AggregateError::Create(_)

@@ -1,7 +1,9 @@
 //! What the workloads share: the shape of a message, failures, results.
 
 use doorbell_core::policy::aggregate::AggregateError;
+use doorbell_core::policy::initiator::{CommandError, ProxyError};
 use doorbell_core::policy::lanes::{LaneError, LanesError};
+use doorbell_core::policy::{Batcher, Cue, PushError, Pushed};
 use doorbell_core::transport::{
     AttachError, Completion, CreateError, Data, LookupError, MemError, ModifyError, Mr, PollError,
     PostRecvError, QpCaps, Range, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport,
@@ -190,9 +192,33 @@ pub enum Failure {
     /// A message did not go by its lane.
     #[error("lane: {0}")]
     Lane(#[from] LaneError),
+    /// A proxy was not made, or cannot go on.
+    #[error("proxy: {0}")]
+    Proxy(#[from] ProxyError),
     /// The configuration contradicts itself.
     #[error("{0}")]
     Config(&'static str),
+}
+
+impl From<PushError> for Failure {
+    fn from(e: PushError) -> Self {
+        match e {
+            PushError::Refused(e) => Self::Stage(e),
+            PushError::Ring { error, .. } => Self::Ring(error),
+        }
+    }
+}
+
+impl From<CommandError> for Failure {
+    fn from(e: CommandError) -> Self {
+        match e {
+            CommandError::Full => Self::Config("a command queue has fewer slots than buffers"),
+            CommandError::Failed { done, status } => {
+                Self::Completion { wr_id: done, queue: WorkQueue::Send, status }
+            }
+            CommandError::Memory(e) => Self::Memory(e),
+        }
+    }
 }
 
 /// Messages whose data was not what the sender had produced.
@@ -440,6 +466,34 @@ impl Poster {
         message: Message,
         place: Place,
     ) -> Result<(), Failure> {
+        self.with(lane, mr, message, place, |wr| Ok(t.stage(lane.qp, wr)?))
+    }
+
+    /// Pushes a message by the batcher of its queue pair, as one that others may follow.
+    ///
+    /// # Errors
+    /// As of [`Batcher::push`], and [`Failure::OwnRegion`] for a message outside of the region.
+    pub fn push<T: Transport>(
+        &self,
+        t: &mut T,
+        (batcher, now): (&mut Batcher, Time),
+        lane: &Lane,
+        mr: &Mr,
+        message: Message,
+    ) -> Result<Pushed, Failure> {
+        let place = Place { remote: message.offset, sges: 1 };
+        self.with(lane, mr, message, place, |wr| Ok(batcher.push(t, now, wr, Cue::More)?))
+    }
+
+    /// Makes the work request of a message.
+    fn with<R>(
+        &self,
+        lane: &Lane,
+        mr: &Mr,
+        message: Message,
+        place: Place,
+        post: impl FnOnce(&SendWr<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
         let Message { wr_id, n, offset, flags } = message;
         let bytes = self.shape.bytes();
         let whole = element(mr, offset, bytes)?;
@@ -461,8 +515,7 @@ impl Poster {
         let data = if self.shape.inline { Data::Inline(&self.scratch) } else { Data::Sge(sges) };
         let op = self.shape.op.to_send_op(lane.remote.at(place.remote), n);
         let dest: Option<UdDest> = lane.dest;
-        t.stage(lane.qp, &SendWr { wr_id, op, data, flags, dest })?;
-        Ok(())
+        post(&SendWr { wr_id, op, data, flags, dest })
     }
 }
 

@@ -1,23 +1,25 @@
 //! A producer: messages become ready at intervals, on a CPU core or a GPU block.
 //!
-//! Either the initiator that produces stages and rings by itself, or it stores a flag and a
+//! Either the initiator that produces stages and rings by itself, or it writes commands and a
 //! [`Proxy`](super::Proxy) on a CPU core posts on its behalf. A latency is the time from the
 //! moment at which the result of a message exists (before its bytes are stored) to the moment at
 //! which the producer knows that the message has completed.
 
 use std::collections::VecDeque;
 
+use doorbell_core::policy::initiator::{Command, CommandQueue, CommandWriter, Leader};
+use doorbell_core::policy::{BatchConfig, BatchMode, Batcher};
 use doorbell_core::transport::{
-    AttachError, Completion, Completions, Contents, Control, FenceScope, Mr, Next, Program, Ring,
-    WaitSet, WatchId,
+    AttachError, Completion, Completions, Contents, Control, FenceScope, Mr, Next, Program, Remote,
+    Ring, WaitSet, WatchId,
 };
-use doorbell_core::units::{Span, Time};
+use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_core::verbs::SendFlags;
 
-use super::common::{Failure, MAX_SAMPLES, Message, Poster, Results, Shape, Window, failed, part};
+use super::common::{Failure, MAX_SAMPLES, Message, Poster, Results, Shape, Window, failed};
 use super::connect::{Client, LinkConfig, LocalConfig, publish_done};
 use super::payload::{self, HEADER_BYTES, Label};
-use super::proxy::{DONE_OFFSET, FLAGS, PAYLOAD, READY_OFFSET, shared_key};
+use super::proxy::{COMMANDS, PAYLOAD, shared_key};
 
 /// Who stages and rings.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -30,9 +32,8 @@ pub enum ProducePath {
         link: LinkConfig,
         /// How to ring.
         ring: Ring,
-        /// Messages of a round that one ring announces; 0: all of a round. 1 stands for a GPU
-        /// whose threads each ring, 32 for one leader per warp. Lower: more doorbells.
-        group: u32,
+        /// Whose ring announces the messages of a round, of which each thread has one.
+        leader: Leader,
         /// Every how many messages one is signalled. Higher: fewer completions, later news.
         signal_every: u32,
     },
@@ -70,7 +71,7 @@ pub struct ProduceConfig {
     pub work: Span,
     /// Buffers. Fewer than `per_round` times what is outstanding: rounds wait.
     pub slots: u32,
-    /// What fences stores before each ring or flag, where the ring does not do so by itself.
+    /// What fences stores before each ring or announcement, where that does not do so by itself.
     /// Without it, and with a fence towards the own device only, the NIC or the proxy may see the
     /// announcement of a GPU before the bytes.
     pub fence: Option<FenceScope>,
@@ -83,7 +84,7 @@ impl ProduceConfig {
             local: LocalConfig::default(),
             link: LinkConfig::to(peer),
             ring: Ring::Auto,
-            group: 0,
+            leader: Leader::Block,
             signal_every: 1,
         };
         Self {
@@ -114,6 +115,22 @@ impl ProduceConfig {
         }
     }
 
+    /// A leader's ring announces its group, and the last group of a round is flushed.
+    fn batch(&self) -> BatchConfig {
+        let (ring, leader) = match self.path {
+            ProducePath::Direct { ring, leader, .. } => (ring, leader),
+            ProducePath::Proxy { .. } => (Ring::Auto, Leader::Block),
+        };
+        BatchConfig {
+            mode: BatchMode::Fixed,
+            max_wrs: leader.group(self.per_round),
+            max_bytes: Bytes(u64::MAX),
+            max_delay: Span::MAX,
+            ring,
+            fence: self.fence,
+        }
+    }
+
     /// Bytes of all buffers.
     pub fn region_bytes(&self) -> u64 {
         self.shape.stride() * u64::from(self.slots)
@@ -121,12 +138,18 @@ impl ProduceConfig {
 }
 
 /// What the producer uses once it is set up.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 struct Ready {
     payload: Mr,
-    /// Flags of the proxy and the watch on its answer.
-    flags: Option<(Mr, WatchId)>,
-    must_fence: Option<FenceScope>,
+    path: Path,
+}
+
+/// By whom it posts.
+#[derive(Clone, Debug)]
+enum Path {
+    Own(Batcher),
+    /// The queue of the proxy, and the watch on its answer.
+    Proxy(CommandWriter, WatchId),
 }
 
 /// See the module.
@@ -213,13 +236,14 @@ impl Produce {
                     return Ok(Some(next));
                 }
                 client.require(need)?;
-                self.results.granted = t.qp_caps(client.lanes()[0].qp).ok();
-                let weak = self.results.granted.is_some_and(|c| !c.ring_orders_stores);
-                let must_fence = self.config.fence.filter(|_| weak);
-                Ready { payload: client.local().mr, flags: None, must_fence }
+                let qp = client.lanes()[0].qp;
+                let caps = t.qp_caps(qp).map_err(|_| Failure::Config("a QP is gone"))?;
+                self.results.granted = Some(caps);
+                let path = Path::Own(Batcher::new(self.config.batch(), qp, &caps));
+                Ready { payload: client.local().mr, path }
             }
             (None, ProducePath::Proxy { rank, deadline, .. }) => {
-                match attach(t, rank, self.config.fence) {
+                match attach(t, rank, &self.config) {
                     Ok(r) => r,
                     Err(Failure::Attach(AttachError::NotShared)) => {
                         let until = *self.began.get_or_insert(t.now()) + deadline;
@@ -246,17 +270,16 @@ impl Produce {
         if let Some(next) = self.up(t)? {
             return Ok(next);
         }
-        let ready = self.ready.expect("up");
-        let full = match ready.flags {
-            None => self.poll(t)?,
-            Some((flags, _)) => {
-                let done = t.load_u64(word(&flags, DONE_OFFSET)?)?;
-                self.end(t.now(), done.saturating_sub(self.ended));
+        let full = match &mut self.ready.as_mut().expect("up").path {
+            Path::Own(_) => self.poll(t)?,
+            Path::Proxy(writer, _) => {
+                let done = writer.look(t)?;
+                self.end(t.now(), done.into());
                 false
             }
         };
         if self.round < self.config.rounds && t.now() >= self.next_round() && self.has_room(t) {
-            self.make(t, &ready)?;
+            self.make(t)?;
         }
         if self.round == self.config.rounds && self.pending.is_empty() {
             self.leave(t);
@@ -265,10 +288,10 @@ impl Produce {
         if full {
             return Ok(Next::Again);
         }
-        let on = match (ready.flags, &self.client) {
-            (Some((_, watch)), _) => WaitSet::watch(watch),
-            (None, Some(client)) => WaitSet::cq(client.local().send_cq),
-            (None, None) => WaitSet::EMPTY,
+        let on = match (&self.ready.as_ref().expect("up").path, &self.client) {
+            (Path::Proxy(_, watch), _) => WaitSet::watch(*watch),
+            (Path::Own(_), Some(client)) => WaitSet::cq(client.local().send_cq),
+            (Path::Own(_), None) => WaitSet::EMPTY,
         };
         let more = self.round < self.config.rounds && self.has_room(t);
         Ok(Next::Wait { on, until: more.then(|| self.next_round()) })
@@ -320,17 +343,18 @@ impl Produce {
     }
 
     /// One round: computes, stores the messages, announces them.
-    fn make<T: Control>(&mut self, t: &mut T, ready: &Ready) -> Result<(), Failure> {
+    fn make<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
         t.compute(self.config.work);
         let now = t.now();
         self.results.first.get_or_insert(now);
         let first = self.made;
         let last = first + u64::from(self.config.per_round);
+        let payload = self.ready.as_ref().expect("up").payload;
         if self.config.contents() == Contents::Data && !self.config.shape.inline {
             for n in first..last {
                 let (label, offset, len) = (self.label(n), self.offset(n), self.bytes.len() as u64);
                 payload::write(&mut self.bytes, label, now);
-                t.copy_in(ready.payload.range(offset, len).expect("checked"), &self.bytes)?;
+                t.copy_in(payload.range(offset, len).expect("checked"), &self.bytes)?;
             }
         }
         self.pending.extend((first..last).map(|_| now));
@@ -338,31 +362,48 @@ impl Produce {
         self.results.ready.extend((first..last).take(room as usize).map(|_| now));
         (self.made, self.round) = (last, self.round + 1);
         match self.config.path {
-            ProducePath::Direct { ring, group, signal_every, .. } => {
-                let group = if group == 0 { self.config.per_round } else { group };
+            ProducePath::Direct { signal_every, .. } => {
                 for n in first..last {
-                    self.stage(t, ready, n, signal_every, now)?;
-                    if (n + 1 - first).is_multiple_of(group.into()) || n + 1 == last {
-                        self.ring(t, ready, ring)?;
-                    }
+                    self.push(t, n, signal_every, now)?;
                 }
+                // The last group of a round may have fewer.
+                let Path::Own(batcher) = &mut self.ready.as_mut().expect("up").path else {
+                    unreachable!("a direct path")
+                };
+                batcher.flush(t)?;
+                self.results.rings = batcher.stats().rings;
                 Ok(())
             }
             ProducePath::Proxy { .. } => {
-                if let Some(scope) = ready.must_fence {
-                    t.fence(scope);
+                for n in first..last {
+                    self.write(t, n)?;
                 }
-                let (flags, _) = ready.flags.expect("a proxy's");
-                t.store_u64(word(&flags, READY_OFFSET)?, last)?;
+                let Path::Proxy(writer, _) = &mut self.ready.as_mut().expect("up").path else {
+                    unreachable!("a proxy's path")
+                };
+                writer.announce(t)?;
                 Ok(())
             }
         }
     }
 
-    fn stage<T: Control>(
+    /// Writes the command for message `n`.
+    fn write<T: Control>(&mut self, t: &mut T, n: u64) -> Result<(), Failure> {
+        let (shape, offset, label) = (self.config.shape, self.offset(n), imm(self.label(n)));
+        let op = shape.op.to_send_op(Remote::default(), label).into();
+        let (flags, bytes) = (SendFlags::empty(), shape.bytes());
+        let command = Command { op, flags, offset, bytes, remote: offset };
+        let Path::Proxy(writer, _) = &mut self.ready.as_mut().expect("up").path else {
+            unreachable!("a proxy's path")
+        };
+        writer.write(t, &command)?;
+        Ok(())
+    }
+
+    /// Pushes message `n`.
+    fn push<T: Control>(
         &mut self,
         t: &mut T,
-        ready: &Ready,
         n: u64,
         signal_every: u32,
         now: Time,
@@ -378,13 +419,11 @@ impl Produce {
         let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
         let message = Message { wr_id: n, n: imm(label), offset: self.offset(n), flags };
         let lane = self.client.as_ref().expect("a direct path").lanes()[0];
-        let mut staged = self.poster.stage(t, &lane, &ready.payload, message);
-        if staged == Err(Failure::Stage(doorbell_core::transport::StageError::StagedFull)) {
-            let ProducePath::Direct { ring, .. } = self.config.path else { unreachable!() };
-            self.ring(t, ready, ring)?;
-            staged = self.poster.stage(t, &lane, &ready.payload, message);
-        }
-        staged
+        let Ready { payload, path: Path::Own(batcher) } = self.ready.as_mut().expect("up") else {
+            unreachable!("a direct path")
+        };
+        self.poster.push(t, (batcher, now), &lane, payload, message)?;
+        Ok(())
     }
 
     /// Whether message `n` ends the last round, or one behind which the next would find no room:
@@ -394,15 +433,6 @@ impl Produce {
         let (c, quiet) = (&self.config, n + 1 - self.signalled);
         let full = quiet + u64::from(c.per_round) > c.slots.min(link.size.max_send_wr).into();
         n + 1 == self.made && (full || self.round == c.rounds)
-    }
-
-    fn ring<T: Control>(&mut self, t: &mut T, ready: &Ready, how: Ring) -> Result<(), Failure> {
-        if let Some(scope) = ready.must_fence {
-            t.fence(scope);
-        }
-        t.ring(self.client.as_ref().expect("a direct path").lanes()[0].qp, how)?;
-        self.results.rings += 1;
-        Ok(())
     }
 
     fn label(&self, n: u64) -> Label {
@@ -428,20 +458,19 @@ pub fn imm(label: Label) -> u64 {
     u64::from(label.source & 0xFF) << 24 | label.n & 0xFF_FFFF
 }
 
-fn attach<T: Control>(t: &mut T, proxy: u32, fence: Option<FenceScope>) -> Result<Ready, Failure> {
+fn attach<T: Control>(t: &mut T, proxy: u32, config: &ProduceConfig) -> Result<Ready, Failure> {
     let me = t.rank();
-    // The proxy shares the flags last.
-    let flags = t.attach_mr(proxy, shared_key(me, FLAGS))?;
+    // The proxy shares the commands last.
+    let commands = t.attach_mr(proxy, shared_key(me, COMMANDS))?;
     let payload = t.attach_mr(proxy, shared_key(me, PAYLOAD))?;
-    let watch = t.watch(word(&flags, DONE_OFFSET)?)?;
-    let gpu = matches!(t.initiator(), doorbell_core::transport::Initiator::GpuBlock { .. });
-    let must_fence = fence.filter(|_| gpu);
-    Ok(Ready { payload, flags: Some((flags, watch)), must_fence })
-}
-
-/// The 8 bytes at `offset`.
-pub(super) fn word(mr: &Mr, offset: u64) -> Result<doorbell_core::transport::Range, Failure> {
-    part(mr, offset, 8)
+    let too_short = |_| Failure::Config("the proxy has fewer slots than its producer");
+    let queue = CommandQueue::new(&commands, 0, config.slots).map_err(too_short)?;
+    let watch = t.watch(queue.done_word())?;
+    let who = t.initiator();
+    let writer = CommandWriter::new(queue, who);
+    let gpu = matches!(who, doorbell_core::transport::Initiator::GpuBlock { .. });
+    let writer = if gpu { writer.with_fence(config.fence) } else { writer };
+    Ok(Ready { payload, path: Path::Proxy(writer, watch) })
 }
 
 impl Program for Produce {

@@ -1,33 +1,29 @@
-//! A CPU core that posts on behalf of producers on the same host.
+//! A CPU core that posts on behalf of producers on the same host: core's [`Proxy`] with the objects
+//! that it needs.
 //!
-//! It waits until a producer's flag in host memory shows new messages, stages all that it sees,
-//! rings once per queue pair, and stores how many have completed. That is the hop which a
-//! GPU-initiated ring saves.
+//! Each producer writes commands into a queue in host memory. The core looks at the queues, posts
+//! all that it sees, rings once per queue pair, and stores how many have completed. That is the hop
+//! which a GPU-initiated ring saves.
+//!
+//! [`Proxy`]: policy::Proxy
 
-use std::collections::VecDeque;
-
+use doorbell_core::policy::initiator::{self as policy, CommandQueue, ProxyClient};
+use doorbell_core::policy::{BatchConfig, BatchMode, CqBudget, SenderConfig, WindowConfig};
 use doorbell_core::transport::{
-    Completion, Completions, Contents, Control, MemKind, Mr, Next, Program, Range, Ring, WaitSet,
-    WatchId,
+    Completions, Contents, Control, MemKind, Next, Program, Ring, WaitSet, WatchId,
 };
-use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{AccessFlags, SendFlags};
+use doorbell_core::units::{Bytes, Span, Time};
+use doorbell_core::verbs::AccessFlags;
 
-use super::common::{Failure, Message, Poster, Results, Shape, failed};
+use super::common::{Failure, Results, Shape, failed};
 use super::connect::{
-    ALL_RIGHTS, Client, Lane, LinkConfig, LocalConfig, Topic, key, lookup_done, publish_done,
+    ALL_RIGHTS, Client, LinkConfig, LocalConfig, Topic, key, lookup_done, publish_done,
 };
-use super::payload::Label;
-use super::produce::{imm, word};
 
-/// Index of a producer's flags among the shared regions; shared last, attached first.
-pub(super) const FLAGS: u32 = 0;
+/// Index of a producer's command queue among the shared regions; shared last, attached first.
+pub(super) const COMMANDS: u32 = 0;
 /// Index of a producer's payload region.
 pub(super) const PAYLOAD: u32 = 1;
-/// Offset of the number of messages that are ready, written by the producer.
-pub(super) const READY_OFFSET: u64 = 0;
-/// Offset of the number of messages that have completed, written by the proxy. A line of its own.
-pub(super) const DONE_OFFSET: u64 = 64;
 
 /// The key under which the proxy shares region `index` with `producer`.
 pub(super) const fn shared_key(producer: u32, index: u32) -> u64 {
@@ -42,25 +38,24 @@ pub struct ProxyConfig {
     pub local: LocalConfig,
     /// The link. Producers are dealt to its QPs in turn.
     pub link: LinkConfig,
-    /// Where the flags are; host memory that the proxy's core polls.
-    pub flags: MemKind,
+    /// Where the command queues are; host memory that the proxy's core polls.
+    pub commands: MemKind,
     /// Ranks of the producers, at most 13, in the order of their `source` numbers from 0.
     pub producers: Vec<u32>,
     /// The message, as at the producers.
     pub shape: Shape,
-    /// Buffers of each producer, as there.
+    /// Buffers of each producer, as there; as many commands fit its queue.
     pub slots: u32,
     /// How to ring.
     pub ring: Ring,
     /// Messages staged before a ring even if more are ready. Lower: earlier first message, more
     /// doorbells.
     pub batch: u32,
-    /// Time from one look at the flags and completions to the next; `None`: it looks all the time.
+    /// Time from one look at the queues and completions to the next; `None`: it looks all the time.
     /// Longer: what is ready waits for longer, and more of it goes out by one ring.
     pub poll_interval: Option<Span>,
-    /// The core's time for each message beside what the verbs cost: taking the command out of the
-    /// producer's queue, decoding it, looking up the peer. It bounds the rate of all producers
-    /// together.
+    /// The core's time for each message beside what the verbs and the copy of a command out of its
+    /// queue cost: decoding it, looking up the peer. It bounds the rate of all producers together.
     pub work: Span,
 }
 
@@ -70,7 +65,7 @@ impl ProxyConfig {
         Self {
             local: LocalConfig::default(),
             link: LinkConfig::to(peer),
-            flags: MemKind::Host { numa: 0 },
+            commands: MemKind::Host { numa: 0 },
             producers: vec![producer],
             shape: Shape { size: 64, ..Shape::default() },
             slots: 64,
@@ -84,32 +79,34 @@ impl ProxyConfig {
     fn slot_bytes(&self) -> u64 {
         self.shape.stride() * u64::from(self.slots)
     }
-}
 
-/// A producer as the proxy knows it.
-#[derive(Copy, Clone, Debug)]
-struct Served {
-    flags: Mr,
-    payload: Mr,
-    watch: WatchId,
-    /// Messages posted and completed.
-    posted: u64,
-    done: u64,
-    /// Whether `done` has to be stored.
-    changed: bool,
+    /// What core's proxy is told: all that a look finds goes by one ring, with one completion.
+    fn policy(&self) -> policy::ProxyConfig {
+        let batch = BatchConfig {
+            mode: BatchMode::Fixed,
+            max_wrs: self.batch,
+            max_bytes: Bytes(u64::MAX),
+            max_delay: Span::MAX,
+            ring: self.ring,
+            ..BatchConfig::default()
+        };
+        let max_wrs = self.link.size.max_send_wr;
+        let window = WindowConfig { max_wrs, signal_every: u32::MAX };
+        let sender = SenderConfig { batch, window, signal_last: true };
+        policy::ProxyConfig { sender, work: self.work }
+    }
 }
 
 /// See the module. Results: messages, rings.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Proxy {
     config: ProxyConfig,
     client: Client,
-    poster: Poster,
     polled: Completions,
     results: Results,
-    producers: Vec<Served>,
-    /// Producer of each message outstanding, per QP.
-    outstanding: Vec<VecDeque<usize>>,
+    /// Watches on the command queues.
+    watches: Vec<WatchId>,
+    policy: Option<policy::Proxy>,
     /// No look before.
     next_look: Time,
 }
@@ -123,11 +120,10 @@ impl Proxy {
         let local = LocalConfig { region_bytes: ANCHOR_BYTES, ..config.local };
         Self {
             client: Client::new(local, config.link),
-            poster: Poster::new(config.shape),
             polled: Completions::with_capacity(64),
             results: Results::default(),
-            producers: vec![],
-            outstanding: vec![VecDeque::new(); config.link.qps as usize],
+            watches: vec![],
+            policy: None,
             next_look: Time::ZERO,
             config,
         }
@@ -156,7 +152,7 @@ impl Proxy {
 
     /// Connects, then shares memory with each producer.
     fn up<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
-        if !self.producers.is_empty() {
+        if self.policy.is_some() {
             return Ok(None);
         }
         self.check()?;
@@ -170,17 +166,28 @@ impl Proxy {
         if got < need {
             return Err(Failure::PeerRegion { peer: self.client.peer(), got, need });
         }
-        for &rank in &c.producers {
+        let mut qps = Vec::with_capacity(self.client.lanes().len());
+        for lane in self.client.lanes() {
+            let caps = t.qp_caps(lane.qp).map_err(|_| Failure::Config("a QP is gone"))?;
+            qps.push((lane.qp, caps));
+        }
+        let mut clients = Vec::with_capacity(c.producers.len());
+        for (at, &rank) in c.producers.iter().enumerate() {
             let (kind, contents) = (c.local.memory, c.local.contents);
             let payload = t.alloc_mr(pd, slot_bytes, kind, ALL_RIGHTS, contents)?;
-            let access = AccessFlags::LOCAL_WRITE;
-            let flags = t.alloc_mr(pd, 2 * DONE_OFFSET, c.flags, access, Contents::Data)?;
-            let watch = t.watch(word(&flags, READY_OFFSET)?)?;
+            let (bytes, access) = (CommandQueue::bytes(c.slots), AccessFlags::LOCAL_WRITE);
+            let region = t.alloc_mr(pd, bytes, c.commands, access, Contents::Data)?;
+            let no_queue = |_| Failure::Config("a proxy has at least one buffer");
+            let queue = CommandQueue::new(&region, 0, c.slots).map_err(no_queue)?;
+            self.watches.push(t.watch(queue.ready_word())?);
             t.share_mr(payload.id, shared_key(rank, PAYLOAD))?;
-            t.share_mr(flags.id, shared_key(rank, FLAGS))?;
-            let served = Served { flags, payload, watch, posted: 0, done: 0, changed: false };
-            self.producers.push(served);
+            t.share_mr(region.id, shared_key(rank, COMMANDS))?;
+            let lane = &self.client.lanes()[at % qps.len()];
+            let (remote, dest) = (lane.remote.at(at as u64 * slot_bytes), lane.dest);
+            clients.push(ProxyClient { queue, payload, remote, remote_bytes: slot_bytes, dest });
         }
+        let mut budget = CqBudget::new(c.local.cq_depth);
+        self.policy = Some(policy::Proxy::new(c.policy(), &qps, &clients, &mut budget)?);
         Ok(None)
     }
 
@@ -192,10 +199,12 @@ impl Proxy {
             return Ok(Next::Wait { on: WaitSet::EMPTY, until: Some(self.next_look) });
         }
         let full = self.poll(t)?;
-        let mut more = full;
-        let lanes = self.client.lanes().len();
-        for l in 0..lanes {
-            more |= self.serve(t, l)?;
+        let policy = self.policy.as_mut().expect("up");
+        let more = policy.serve(t)? || full;
+        let rings = policy.rung().rings;
+        if rings > self.results.rings {
+            self.results.rings = rings;
+            self.results.first.get_or_insert(t.now());
         }
         if self.finished(t)? {
             self.leave(t);
@@ -209,8 +218,8 @@ impl Proxy {
             return Ok(Next::Wait { on: WaitSet::EMPTY, until: Some(self.next_look) });
         }
         let mut on = WaitSet::cq(self.client.local().send_cq).or(WaitSet::BOOTSTRAP);
-        for p in &self.producers {
-            on = on.or(WaitSet::watch(p.watch));
+        for watch in &self.watches {
+            on = on.or(WaitSet::watch(*watch));
         }
         Ok(Next::Wait { on, until: None })
     }
@@ -219,82 +228,23 @@ impl Proxy {
     fn poll<T: Control>(&mut self, t: &mut T) -> Result<bool, Failure> {
         self.polled.clear();
         t.poll_cq(self.client.local().send_cq, &mut self.polled)?;
-        let now = t.now();
+        let (now, policy) = (t.now(), self.policy.as_mut().expect("up"));
+        let mut failure = None;
         for c in self.polled.as_slice() {
-            if let Some(f) = failed(c) {
-                return Err(f);
-            }
-            let Completion::Send { qp, retired, .. } = *c else { continue };
-            let lane = self.client.lanes().iter().position(|l| l.qp == qp).expect("ours");
-            let queue = &mut self.outstanding[lane];
-            for p in queue.drain(..(retired as usize).min(queue.len())) {
-                self.producers[p].done += 1;
-                self.producers[p].changed = true;
-            }
-            self.results.completed(retired.into(), self.config.shape.bytes(), now);
+            let Some(told) = policy.completion(c, now) else { continue };
+            self.results.completed(told.done.into(), self.config.shape.bytes(), now);
+            failure = failure.or(failed(c));
         }
-        for p in &mut self.producers {
-            if core::mem::take(&mut p.changed) {
-                t.store_u64(word(&p.flags, DONE_OFFSET)?, p.done)?;
-            }
-        }
-        Ok(self.polled.is_full())
-    }
-
-    /// Posts what the producers of a QP have ready, as one ring; whether there is more.
-    fn serve<T: Control>(&mut self, t: &mut T, l: usize) -> Result<bool, Failure> {
-        let lane = self.client.lanes()[l];
-        let caps = t.qp_caps(lane.qp).map_err(|_| Failure::Config("a QP is gone"))?;
-        let room = self.config.batch.min(caps.max_staged).min(t.sq_free(lane.qp));
-        let mut work = vec![];
-        let mut ready = 0;
-        for p in (l..self.producers.len()).step_by(self.client.lanes().len()) {
-            let flag: Range = word(&self.producers[p].flags, READY_OFFSET)?;
-            let fresh = t.load_u64(flag)? - self.producers[p].posted;
-            ready += fresh;
-            let n = fresh.min(u64::from(room) - work.len() as u64);
-            work.extend((0..n).map(|_| p));
-        }
-        for (i, &p) in work.iter().enumerate() {
-            self.stage(t, l, p, i + 1 == work.len())?;
-        }
-        if work.is_empty() {
-            return Ok(false);
-        }
-        t.ring(lane.qp, self.config.ring)?;
-        self.results.rings += 1;
-        self.results.first.get_or_insert(t.now());
-        Ok(ready > work.len() as u64 && t.sq_free(lane.qp) > 0)
-    }
-
-    /// Stages the next message of producer `p`; only the last of a ring is signalled.
-    fn stage<T: Control>(
-        &mut self,
-        t: &mut T,
-        l: usize,
-        p: usize,
-        last: bool,
-    ) -> Result<(), Failure> {
-        let c = &self.config;
-        if c.work > Span::ZERO {
-            t.compute(c.work);
-        }
-        let n = self.producers[p].posted;
-        let label = Label { source: p as u16, n };
-        let offset = n % u64::from(c.slots) * c.shape.stride();
-        let flags = if last { SendFlags::SIGNALED } else { SendFlags::empty() };
-        let lane = self.client.lanes()[l];
-        let lane = Lane { remote: lane.remote.shifted(p as u64 * c.slot_bytes()), ..lane };
-        let message = Message { wr_id: n, n: imm(label), offset, flags };
-        self.poster.stage(t, &lane, &self.producers[p].payload, message)?;
-        self.producers[p].posted += 1;
-        self.outstanding[l].push_back(p);
-        Ok(())
+        // Who waits for a message that has failed hears of it before this ends.
+        policy.tell(t)?;
+        failure.map_or(Ok(self.polled.is_full()), Err)
     }
 
     fn finished<T: Control>(&self, t: &mut T) -> Result<bool, Failure> {
-        for (&rank, producer) in self.config.producers.iter().zip(&self.producers) {
-            if lookup_done(t, rank)?.is_none_or(|n| producer.done < n) {
+        let policy = self.policy.as_ref().expect("up");
+        for (client, &rank) in (0..).zip(&self.config.producers) {
+            let done = policy.done(client);
+            if lookup_done(t, rank)?.is_none_or(|n| done < n && policy.failed(client).is_none()) {
                 return Ok(false);
             }
         }
@@ -304,6 +254,14 @@ impl Proxy {
     fn leave<T: Control>(&self, t: &mut T) {
         let takes = self.config.shape.op.takes_receive();
         publish_done(t, self.client.peer(), if takes { self.results.messages } else { 0 });
+    }
+}
+
+impl Clone for Proxy {
+    /// One that has not started, with the same configuration: senders own their entries of the
+    /// completion queue, and nobody else can have the same ones.
+    fn clone(&self) -> Self {
+        Self::new(self.config.clone())
     }
 }
 

@@ -10,11 +10,12 @@
 use std::collections::VecDeque;
 
 use doorbell_core::policy::tuner::{Knob, When};
+use doorbell_core::policy::{BatchConfig, BatchMode, Batcher};
 use doorbell_core::transport::{
     AttachError, Completion, Completions, Control, FenceScope, Mr, Next, Program, Ring, StageError,
     WaitSet,
 };
-use doorbell_core::units::{Span, Time};
+use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_core::verbs::{QpType, SendFlags};
 
 use super::common::{Failure, Message, Poster, Results, Shape, Window, failed};
@@ -122,6 +123,20 @@ impl RateConfig {
     }
 }
 
+impl RateConfig {
+    /// How its batchers ring.
+    fn batching(&self) -> BatchConfig {
+        BatchConfig {
+            mode: BatchMode::Fixed,
+            max_wrs: self.batch,
+            max_bytes: Bytes(u64::MAX),
+            max_delay: Span::MAX,
+            ring: self.ring,
+            fence: self.fence,
+        }
+    }
+}
+
 /// Messages that a window opened in the stream must hold for each that was outstanding when it
 /// opened. Those outstanding may have crossed the wire before, and are counted after: at most one
 /// in so many is, and in a long stream as many cross at its end and are not counted. Higher: more
@@ -165,17 +180,18 @@ impl Marks {
 }
 
 /// What is outstanding on a QP.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Flow {
+    /// Rings at a full batch. A delay counts from the arrival of a message, which may be before it
+    /// is pushed, so it is not the batcher's.
+    batcher: Batcher,
     /// Arrival of each message whose slot has not come back; kept for latencies only.
     outstanding: VecDeque<Time>,
     /// Messages staged so far.
     total: u64,
     /// Messages that it has to carry, if that is known.
     quota: Option<u64>,
-    /// Staged and not rung.
-    staged: u32,
-    /// Arrival of the oldest of those.
+    /// Arrival of the oldest message that the batcher holds.
     oldest: Time,
     /// Messages since the last signalled one.
     unsignalled: u32,
@@ -183,8 +199,6 @@ struct Flow {
     signals: u32,
     /// Slots that were granted.
     slots: u32,
-    /// Whether the ring leaves the ordering of stores to us.
-    must_fence: Option<FenceScope>,
 }
 
 /// See the module. The peer is a [`Responder`](super::Responder).
@@ -331,9 +345,16 @@ impl Rate {
             let quota = planned.map(|p| p / n + u64::from(i < p % n));
             let outstanding = VecDeque::with_capacity(self.config.depth as usize);
             self.results.granted.get_or_insert(caps);
-            let slots = caps.max_send_wr;
-            let must_fence = self.config.fence.filter(|_| !caps.ring_orders_stores);
-            self.flows.push(Flow { quota, outstanding, slots, must_fence, ..Flow::default() });
+            self.flows.push(Flow {
+                batcher: Batcher::new(self.config.batching(), lane.qp, &caps),
+                outstanding,
+                total: 0,
+                quota,
+                oldest: Time::ZERO,
+                unsignalled: 0,
+                signals: 0,
+                slots: caps.max_send_wr,
+            });
             let at = lane.qp.index() as usize;
             self.lane_of.resize(self.lane_of.len().max(at + 1), usize::MAX);
             self.lane_of[at] = i as usize;
@@ -394,7 +415,10 @@ impl Rate {
         let counters = t.port_counters().unwrap_or_default();
         let Some(step) = tuning.look(now, counters, self.results.messages) else { return };
         match step.knob {
-            Knob::MaxWrs => self.config.batch = step.to as u32,
+            Knob::MaxWrs => {
+                self.config.batch = step.to as u32;
+                self.flows.iter_mut().for_each(|f| f.batcher.set_max_wrs(step.to as u32));
+            }
             Knob::SignalEvery => self.config.signal_every = step.to as u32,
             Knob::MaxDelay => self.config.max_delay = Some(Span::from_ps(step.to)),
             other => assert_eq!(other.when(), When::NextQp, "`{}` is not turned", other.word()),
@@ -529,7 +553,7 @@ impl Rate {
             let i = (self.handed % lanes) as usize;
             let arrival = start + interval * self.handed;
             self.blocked = self.room(t, i) == 0 || !self.stage(t, i, arrival)?;
-            if self.blocked || self.flows[i].staged >= self.config.batch {
+            if self.blocked {
                 self.ring(t, i)?;
             }
         }
@@ -544,7 +568,7 @@ impl Rate {
     /// When the batch of a QP has to be rung.
     fn ring_by(&self, i: usize) -> Option<Time> {
         let flow = &self.flows[i];
-        self.config.max_delay.filter(|_| flow.staged > 0).map(|d| flow.oldest + d)
+        self.config.max_delay.filter(|_| flow.batcher.held() > 0).map(|d| flow.oldest + d)
     }
 
     /// Stages the next message; false when the QP has no slot after all.
@@ -559,23 +583,20 @@ impl Rate {
         let wr_id = self.credits.tag(self.handed);
         let message = Message { wr_id, n: flow.total, offset, flags };
         let (lane, mr) = (self.lanes[i], self.mr.expect("up"));
-        let mut staged = self.poster.stage(t, &lane, &mr, message);
-        if staged == Err(Failure::Stage(StageError::StagedFull)) {
-            self.ring(t, i)?;
-            staged = self.poster.stage(t, &lane, &mr, message);
-        }
-        match staged {
-            Ok(()) => {}
-            Err(Failure::Stage(StageError::SqFull)) => return Ok(false),
-            Err(f) => return Err(f),
-        }
-        self.results.first.get_or_insert(arrived);
         let flow = &mut self.flows[i];
-        if flow.staged == 0 {
+        if flow.batcher.held() == 0 {
             flow.oldest = arrived;
         }
+        let pushed = self.poster.push(t, (&mut flow.batcher, arrived), &lane, &mr, message);
+        let full = matches!(pushed, Err(Failure::Stage(StageError::SqFull)));
+        if full {
+            self.rang(i);
+            return Ok(false);
+        }
+        let rung = pushed?.rung > 0;
+        self.results.first.get_or_insert(arrived);
+        let flow = &mut self.flows[i];
         flow.total += 1;
-        flow.staged += 1;
         flow.unsignalled = if signal { 0 } else { flow.unsignalled + 1 };
         flow.signals += u32::from(signal);
         if self.config.latencies {
@@ -586,24 +607,30 @@ impl Rate {
         if self.marks.handed.is_none() && self.handed_on_all(t) > self.config.warm_up {
             self.marks.handed = Some((arrived, self.handed_on_all(t) - 1));
         }
+        if rung {
+            self.rang(i);
+        }
         Ok(true)
     }
 
+    /// Rings for what a QP holds.
     fn ring<T: Control>(&mut self, t: &mut T, i: usize) -> Result<(), Failure> {
-        if self.flows[i].staged > 0 {
-            if let Some(scope) = self.flows[i].must_fence {
-                t.fence(scope);
-            }
-            t.ring(self.lanes[i].qp, self.config.ring)?;
-            self.flows[i].staged = 0;
-            self.results.rings += 1;
+        self.flows[i].batcher.flush(t)?;
+        self.rang(i);
+        Ok(())
+    }
+
+    /// Takes note of the rings of a QP.
+    fn rang(&mut self, i: usize) {
+        let rings: u64 = self.flows.iter().map(|f| f.batcher.stats().rings).sum();
+        for _ in self.results.rings..rings {
             if let Some(tuning) = &mut self.tuning {
                 // Who always has another message always fills the queue, which tells nothing.
                 let waits = self.config.arrivals != Arrivals::Saturate;
                 tuning.rung(if waits { self.flows[i].outstanding.len() } else { 0 });
             }
         }
-        Ok(())
+        self.results.rings = rings;
     }
 
     fn all_handed(&self, now: Time, start: Time) -> bool {
@@ -616,7 +643,7 @@ impl Rate {
 
     /// Whether every signalled message has completed, those of sharers included.
     fn settled<T: Control>(&self, t: &mut T) -> Result<bool, Failure> {
-        let mine = self.flows.iter().all(|f| f.staged == 0 && f.signals == 0);
+        let mine = self.flows.iter().all(|f| f.batcher.held() == 0 && f.signals == 0);
         Ok(self.credits.is_attached() || (mine && self.credits.all_left(t)?))
     }
 

@@ -365,6 +365,8 @@ impl Program for Verify {
 
 #[cfg(test)]
 mod tests {
+    use doorbell_core::policy::initiator::Leader;
+
     use super::super::produce::{Produce, ProduceConfig, ProducePath};
     use super::super::proxy::{Proxy, ProxyConfig};
     use super::*;
@@ -405,11 +407,11 @@ mod tests {
 
     #[test]
     fn a_group_shares_a_ring() {
-        for (group, rings) in [(1, 64), (32, 2), (0, 1), (48, 2)] {
+        for (by, rings) in [(Leader::Thread, 64), (Leader::Warp, 2), (Leader::Block, 1)] {
             let (p, v) = direct(|p, v| {
                 (p.per_round, p.rounds, v.messages) = (64, 10, 640);
-                if let ProducePath::Direct { group: g, signal_every, .. } = &mut p.path {
-                    (*g, *signal_every) = (group, 64);
+                if let ProducePath::Direct { leader, signal_every, .. } = &mut p.path {
+                    (*leader, *signal_every) = (by, 64);
                 }
             });
             assert_eq!((p.rings, p.messages), (10 * rings, 640));

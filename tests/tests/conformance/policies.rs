@@ -3,12 +3,16 @@
 use doorbell_core::policy::aggregate::{
     Aggregate, AggregateConfig, AggregateError, Plan, Progress,
 };
+use doorbell_core::policy::initiator::{
+    Command, CommandError, CommandOp, CommandQueue, CommandWriter, Proxy, ProxyClient, ProxyConfig,
+};
 use doorbell_core::policy::lanes::{FlowLabels, LaneConfig, LaneError, Lanes, LanesConfig, To};
 use doorbell_core::policy::{
     BatchConfig, BatchStats, Batcher, CqBudget, Cue, PaceConfig, PushError,
 };
 use doorbell_core::transport::*;
 use doorbell_core::units::{BitRate, Bytes, Span};
+use doorbell_core::verbs::{SendFlags, WcStatus};
 
 use doorbell_tests::policy_body::{MESSAGES, Receiving, Sending, round_on_nothing};
 
@@ -93,6 +97,50 @@ fn a_lane_sends_what_its_pace_lets_go() {
         assert_eq!(next, Err(LaneError::Paced { until }));
     });
     assert_eq!(pair.sent(0).iter().map(wr_id).collect::<Vec<_>>(), [7]);
+}
+
+/// Writer and proxy on one handle: what a GPU and a core do, as far as every back end has it. The
+/// commands are behind the payload, and the last one names what is behind the peer's memory.
+#[test]
+fn a_proxy_posts_what_was_written() {
+    let mut pair = Pair::rc();
+    let to = pair.sides[1].remote(0);
+    let (mut proxy, mut writer) = pair.on(0, move |t, me| {
+        let caps = t.qp_caps(me.qp).unwrap();
+        let queue = CommandQueue::new(&me.mr, 4096, 8).unwrap();
+        let (payload, remote_bytes) = (Mr { len: 4096, ..me.mr }, 64);
+        let client = ProxyClient { queue, payload, remote: to, remote_bytes, dest: None };
+        let (config, mut budget) = (ProxyConfig::default(), CqBudget::new(16));
+        let mut proxy = Proxy::new(config, &[(me.qp, caps)], &[client], &mut budget).unwrap();
+        let mut writer = CommandWriter::new(queue, t.initiator());
+        for n in 0..5_u64 {
+            t.store_u64(me.mr.range(8 * n, 8).unwrap(), 100 + n).unwrap();
+            let (op, flags, remote) = (CommandOp::Write, SendFlags::empty(), 8 * n);
+            let remote = if n < 4 { remote } else { 64 };
+            let command = Command { op, flags, offset: 8 * n, bytes: 8, remote };
+            assert_eq!(writer.write(t, &command), Ok(n));
+        }
+        assert_eq!((writer.announce(t), writer.look(t)), (Ok(5), Ok(0)));
+        assert_eq!(proxy.serve(t), Ok(false));
+        assert_eq!((proxy.rung().rings, proxy.stats().commands, proxy.stats().refused), (1, 4, 1));
+        (proxy, writer)
+    });
+    let told = pair.sent(0);
+    assert!(matches!(told[..], [Completion::Send { retired: 4, .. }]), "{told:?}");
+    pair.on(0, move |t, _| {
+        let told = proxy.completion(&told[0], t.now()).unwrap();
+        assert_eq!((told.done, told.failed), (4, None));
+        proxy.tell(t).unwrap();
+        assert_eq!(writer.look(t), Ok(4));
+        let failed = CommandError::Failed { done: 4, status: WcStatus::RemAccessErr };
+        assert_eq!(writer.look(t), Err(failed));
+    });
+    if HAS_PEER {
+        let there = pair.on(1, |t, me| {
+            [0, 1, 2, 3, 4].map(|n| t.load_u64(me.mr.range(8 * n, 8).unwrap()).unwrap())
+        });
+        assert_eq!(there, [100, 101, 102, 103, 0]);
+    }
 }
 
 fn wr_id(c: &Completion) -> u64 {

@@ -76,7 +76,8 @@ fn at(ns: u64) -> Time {
 
 fn config(max_wrs: u32, max_bytes: u64, delay_ns: u64) -> BatchConfig {
     let (max_bytes, max_delay) = (Bytes(max_bytes), Span::from_ns(delay_ns));
-    BatchConfig { mode: BatchMode::Fixed, max_wrs, max_bytes, max_delay, ring: Ring::Doorbell }
+    let (mode, ring) = (BatchMode::Fixed, Ring::Doorbell);
+    BatchConfig { mode, max_wrs, max_bytes, max_delay, ring, ..BatchConfig::default() }
 }
 
 #[test]

@@ -208,10 +208,13 @@ impl Lanes {
     ) -> Result<Sent, LaneError> {
         let Some(stripe) = self.range(to.lane, to.peer) else { return Err(self.nowhere(to)) };
         let bytes = wr.data.len();
-        let until = self.ready(now, to, bytes);
-        if until > now {
-            self.ring_lane(t, to.lane).map_err(LaneError::Ring)?;
-            return Err(LaneError::Paced { until });
+        let paced = self.lanes[to.lane as usize].is_paced();
+        if paced {
+            let until = self.ready(now, to, bytes);
+            if until > now {
+                self.ring_lane(t, to.lane).map_err(LaneError::Ring)?;
+                return Err(LaneError::Paced { until });
+            }
         }
         let Some(place) = self.choose(to, stripe.clone(), wr) else {
             return Err(self.full(t, to, stripe));
@@ -231,9 +234,14 @@ impl Lanes {
         }
         if staged {
             let lane = &mut self.lanes[to.lane as usize];
-            lane.turn[to.peer as usize] = ((place + 1) % lane.qps) as u32;
-            let peer = lane.peer_pacers.get_mut(to.peer as usize);
-            lane.pacer.iter_mut().chain(peer).for_each(|p| p.sent(now, bytes));
+            if lane.qps > 1 {
+                let next = place + 1;
+                lane.turn[to.peer as usize] = if next == lane.qps { 0 } else { next as u32 };
+            }
+            if paced {
+                let peer = lane.peer_pacers.get_mut(to.peer as usize);
+                lane.pacer.iter_mut().chain(peer).for_each(|p| p.sent(now, bytes));
+            }
         }
         pushed.map(|pushed| Sent { qp, pushed }).map_err(|error| LaneError::Push { qp, error })
     }
@@ -413,13 +421,14 @@ impl Lanes {
     fn choose(&self, to: To, stripe: core::ops::Range<usize>, wr: &SendWr<'_>) -> Option<usize> {
         let lane = &self.lanes[to.lane as usize];
         let members = &self.members[stripe];
+        let fits = |i: &usize| members[*i].sender.fits(wr);
+        if let [only] = members {
+            return only.sender.fits(wr).then_some(0);
+        }
         let (n, turn) = (members.len(), lane.turn[to.peer as usize] as usize);
-        let mut in_turn = (turn..n).chain(0..turn).filter(|i| members[*i].sender.fits(wr));
+        let mut in_turn = (turn..n).chain(0..turn).filter(fits);
         match lane.spread {
-            Spread::Ordered => {
-                let own = (to.flow % n as u64) as usize;
-                members[own].sender.fits(wr).then_some(own)
-            }
+            Spread::Ordered => Some((to.flow % n as u64) as usize).filter(fits),
             Spread::RoundRobin => in_turn.next(),
             Spread::LeastBytes => in_turn.min_by_key(|i| members[*i].bytes()),
         }
@@ -447,6 +456,12 @@ impl Lanes {
 }
 
 impl Lane {
+    /// Whether it has a pace.
+    #[inline]
+    fn is_paced(&self) -> bool {
+        self.pacer.is_some() || !self.peer_pacers.is_empty()
+    }
+
     /// A lane whose members begin at `first`, with what was granted to them.
     fn new(
         l: &LaneConfig,

@@ -101,6 +101,8 @@ pub(super) struct Mesh {
     by_qp: Vec<u32>,
     /// Ranks of the peers, in the order in which they are told.
     peers: Vec<u32>,
+    /// Each rank of them with its place there, by rank.
+    by_rank: Vec<(u32, u32)>,
     signs: Signs,
     opening: Opening,
     opened: Time,
@@ -120,6 +122,8 @@ impl Mesh {
     ) -> Result<Self, AggregateError> {
         let Shared { bytes, contents, cq, srq, mut peers } = shared;
         peers.iter_mut().for_each(|p| *p += wiring.first_rank);
+        let mut by_rank: Vec<_> = peers.iter().copied().zip(0..).collect();
+        by_rank.sort_unstable();
         let pd = t.create_pd()?;
         let mr = t.alloc_mr(pd, bytes, wiring.memory, RIGHTS, contents)?;
         let (cq, srq) = (t.create_cq(cq)?, t.create_srq(pd, srq)?);
@@ -135,6 +139,7 @@ impl Mesh {
             channels: vec![],
             by_qp: vec![],
             peers,
+            by_rank,
             signs,
             opening: Opening::Linking(0),
             opened: t.now(),
@@ -257,7 +262,8 @@ impl Mesh {
 
     /// Which of its peers a rank is.
     fn peer(&self, rank: u32) -> usize {
-        self.peers.iter().position(|p| *p == rank).expect("connections lead to peers")
+        let at = self.by_rank.binary_search_by_key(&rank, |(r, _)| *r);
+        self.by_rank[at.expect("connections lead to peers")].1 as usize
     }
 
     /// Sends a probe to every peer that has not been heard for `after` since `began` and owes no
@@ -434,6 +440,8 @@ impl Mesh {
             t.unstage(c.qp);
             c.batcher.forget();
             if t.stage(c.qp, &wr).is_ok() {
+                // Outside of the batcher, which counts what was sent: so its fence is due here.
+                c.batcher.fence(t);
                 let _lost_with_the_connection = t.ring(c.qp, Ring::Auto);
             }
         }

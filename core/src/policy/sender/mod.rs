@@ -68,6 +68,11 @@ impl Sender {
         &self.window
     }
 
+    /// Most work requests that one ring announces.
+    pub const fn max_batch(&self) -> u32 {
+        self.batch.max_wrs()
+    }
+
     /// What is known of round trips.
     pub const fn queue(&self) -> &QueueEstimate {
         &self.queue
@@ -101,7 +106,8 @@ impl Sender {
     /// As of [`Batcher::push`]. `SqFull` says that the window is full: what was held has been rung;
     /// poll, hand over the completions, push again. After [`RingCause::Indeterminate`] the slots
     /// stay in use until the queue pair is reset: see [`into_share`](Sender::into_share).
-    #[inline]
+    // As a call of its own it costs twenty instructions more, for registers and the result.
+    #[inline(always)]
     pub fn push(
         &mut self,
         t: &mut impl Transport,

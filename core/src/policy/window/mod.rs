@@ -28,8 +28,14 @@ impl Default for WindowConfig {
     }
 }
 
-/// Marks a signalled work request; the other bits are its blocks.
-const SIGNALED: u16 = 1 << 15;
+/// How things stand behind a work request.
+#[derive(Copy, Clone, Debug, Default)]
+struct Mark {
+    /// Blocks of all work requests up to it; they wrap.
+    blocks: u32,
+    /// The position behind the last signalled one.
+    told: u32,
+}
 
 /// Counts the work requests of one send queue, and their 64-byte blocks apart from that, from the
 /// push to the completion that tells of them.
@@ -43,7 +49,8 @@ const SIGNALED: u16 = 1 << 15;
 /// [`Sender`]: super::Sender
 #[derive(Clone, Debug)]
 pub struct SendWindow {
-    slots: Box<[u16]>,
+    /// Of each that is outstanding, by its position.
+    marks: Box<[Mark]>,
     max_wrs: u32,
     /// Blocks of the queue, and how many may go unsignalled; `None` where only WQEs count.
     max_blocks: Option<(u32, u32)>,
@@ -51,11 +58,10 @@ pub struct SendWindow {
     /// Positions, free-running: `tail` is the oldest that is outstanding.
     head: u32,
     tail: u32,
-    blocks: u32,
-    signals: u32,
-    /// Since the last signalled one.
-    since: u32,
-    since_blocks: u32,
+    /// Behind the newest.
+    last: Mark,
+    /// Blocks of all up to the last that is gone.
+    gone_blocks: u32,
 }
 
 impl SendWindow {
@@ -68,16 +74,14 @@ impl SendWindow {
         // The largest WQE that was granted must fit behind those that are not signalled.
         let largest = max_wqe_bytes(caps.max_sge, caps.max_inline).div_ceil(WQEBB);
         Self {
-            slots: vec![0; max_wrs.next_power_of_two() as usize].into(),
+            marks: vec![Mark::default(); max_wrs.next_power_of_two() as usize].into(),
             max_wrs,
             max_blocks: caps.sq_blocks.map(|b| (b, (b / 2).min(b.saturating_sub(largest)))),
             every: signal_every.min(max_wrs / 2).max(1),
             head: 0,
             tail: 0,
-            blocks: 0,
-            signals: 0,
-            since: 0,
-            since_blocks: 0,
+            last: Mark::default(),
+            gone_blocks: 0,
         }
     }
 
@@ -93,27 +97,50 @@ impl SendWindow {
     }
 
     /// Blocks of them; 0 where the back end does not say how many there are.
+    #[inline]
     pub const fn used_blocks(&self) -> u32 {
-        self.blocks
+        self.last.blocks.wrapping_sub(self.gone_blocks)
     }
 
-    /// Signalled ones among them, whose completions are to come.
-    pub const fn signals(&self) -> u32 {
-        self.signals
+    /// Signalled ones among them, whose completions are to come. Looks at each.
+    pub fn signals(&self) -> u32 {
+        let signalled = |n: &u32| {
+            let at = self.tail.wrapping_add(*n);
+            self.mark(at).told == at.wrapping_add(1)
+        };
+        (0..self.used()).filter(signalled).count() as u32
     }
 
     /// Those whose completion is to come by itself: all but the ones behind the last signalled one,
     /// of which nobody may ever tell.
     #[inline]
     pub const fn told_of(&self) -> u32 {
-        self.used() - self.since
+        self.used() - self.since()
+    }
+
+    /// Those behind the last signalled one. Flushed ones tell of themselves, signalled or not, so
+    /// these are at most what is outstanding.
+    #[inline]
+    const fn since(&self) -> u32 {
+        let (since, used) = (self.head.wrapping_sub(self.last.told), self.used());
+        if since < used { since } else { used }
+    }
+
+    /// Blocks of those.
+    #[inline]
+    fn since_blocks(&self) -> u32 {
+        let before = match self.used() - self.since() {
+            0 => self.gone_blocks,
+            n => self.mark(self.tail.wrapping_add(n - 1)).blocks,
+        };
+        self.last.blocks.wrapping_sub(before)
     }
 
     /// Positions of the oldest that is outstanding and of the one behind the last signalled one.
     /// They count from 0 and wrap at 2^32.
     #[inline]
     pub const fn positions(&self) -> (u32, u32) {
-        (self.tail, self.head.wrapping_sub(self.since))
+        (self.tail, self.head.wrapping_sub(self.since()))
     }
 
     /// Blocks of a work request, as far as they count here.
@@ -126,7 +153,7 @@ impl SendWindow {
     #[inline]
     pub const fn fits(&self, blocks: u32) -> bool {
         let room = match self.max_blocks {
-            Some((most, _)) => self.blocks + blocks <= most,
+            Some((most, _)) => self.used_blocks() + blocks <= most,
             None => true,
         };
         room && self.used() < self.max_wrs
@@ -135,49 +162,33 @@ impl SendWindow {
     /// Whether a work request of so many blocks has to be signalled: as the `signal_every`th, or
     /// since the queue could fill before the next one.
     #[inline]
-    pub const fn must_signal(&self, blocks: u32) -> bool {
+    pub fn must_signal(&self, blocks: u32) -> bool {
         let full = match self.max_blocks {
-            Some((_, most)) => self.since_blocks + blocks > most,
+            Some((_, most)) => self.since_blocks() + blocks > most,
             None => false,
         };
-        full || self.since + 1 >= self.every
+        full || self.since() + 1 >= self.every
     }
 
     /// A work request was pushed.
     #[inline]
     pub fn pushed(&mut self, blocks: u32, signaled: bool) {
         debug_assert!(self.fits(blocks), "the caller asks before it pushes");
-        let at = self.head as usize & (self.slots.len() - 1);
-        // A WQE has at most `MAX_WQE_BYTES`, sixteen blocks.
-        self.slots[at] = blocks as u16 & !SIGNALED | if signaled { SIGNALED } else { 0 };
+        let at = self.at(self.head);
         self.head = self.head.wrapping_add(1);
-        self.blocks += blocks;
-        if signaled {
-            self.signals += 1;
-            (self.since, self.since_blocks) = (0, 0);
-        } else {
-            self.since += 1;
-            self.since_blocks += blocks;
-        }
+        let told = if signaled { self.head } else { self.last.told };
+        self.last = Mark { blocks: self.last.blocks.wrapping_add(blocks), told };
+        self.marks[at] = self.last;
     }
 
     /// The `n` newest are gone: a ring discarded them. Returns `n`, at most what is outstanding.
     pub fn undo(&mut self, n: u32) -> u32 {
         let n = n.min(self.used());
-        for _ in 0..n {
-            self.head = self.head.wrapping_sub(1);
-            self.forget(self.head);
-        }
-        // Count anew what lies behind the signalled one that is the last now.
-        (self.since, self.since_blocks) = (0, 0);
-        while self.since < self.used() {
-            let slot = self.slot(self.head.wrapping_sub(self.since + 1));
-            if slot & SIGNALED != 0 {
-                break;
-            }
-            self.since += 1;
-            self.since_blocks += u32::from(slot);
-        }
+        self.head = self.head.wrapping_sub(n);
+        self.last = match self.used() {
+            0 => Mark { blocks: self.gone_blocks, told: self.tail },
+            _ => self.mark(self.head.wrapping_sub(1)),
+        };
         n
     }
 
@@ -185,26 +196,20 @@ impl SendWindow {
     #[inline]
     pub fn retired(&mut self, n: u32) -> u32 {
         let n = n.min(self.used());
-        for _ in 0..n {
-            self.forget(self.tail);
-            self.tail = self.tail.wrapping_add(1);
-        }
-        // Flushed ones tell of themselves, signalled or not.
-        if self.since > self.used() {
-            self.undo(0);
+        if n > 0 {
+            self.tail = self.tail.wrapping_add(n);
+            self.gone_blocks = self.mark(self.tail.wrapping_sub(1)).blocks;
         }
         n
     }
 
     #[inline]
-    fn slot(&self, position: u32) -> u16 {
-        self.slots[position as usize & (self.slots.len() - 1)]
+    fn mark(&self, position: u32) -> Mark {
+        self.marks[self.at(position)]
     }
 
     #[inline]
-    fn forget(&mut self, position: u32) {
-        let slot = self.slot(position);
-        self.blocks -= u32::from(slot & !SIGNALED);
-        self.signals -= u32::from(slot >> 15);
+    fn at(&self, position: u32) -> usize {
+        position as usize & (self.marks.len() - 1)
     }
 }

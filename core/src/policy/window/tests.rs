@@ -116,7 +116,7 @@ proptest! {
             let signals = list.iter().filter(|l| l.1).count();
             let since = list.iter().rev().take_while(|l| !l.1).count();
             prop_assert_eq!((w.used() as usize, w.used_blocks()), (list.len(), used));
-            prop_assert_eq!((w.signals() as usize, w.since as usize), (signals, since));
+            prop_assert_eq!((w.signals() as usize, w.since() as usize), (signals, since));
         }
     }
 }

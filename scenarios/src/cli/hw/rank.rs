@@ -290,7 +290,8 @@ fn failure(f: &Failure, when: &str, lost: Option<u32>, with_tool: bool) -> Troub
         | Failure::Config(_)
         | Failure::Share(_)
         | Failure::Attach(_)
-        | Failure::Lanes(_) => input("change the program so that the verbs allow it"),
+        | Failure::Lanes(_)
+        | Failure::Proxy(_) => input("change the program so that the verbs allow it"),
         Failure::OwnRegion { .. } | Failure::PeerRegion { .. } => input("smaller messages"),
         Failure::BadCard { .. } | Failure::Lookup(LookupError::NoSuchRank { .. }) => {
             input("start the same build of doorbell everywhere")

@@ -10,8 +10,8 @@ use doorbell_core::verbs::{
 
 use super::{Planner, script};
 use crate::format::{
-    self, Entropy, KeyWord, Payload, PeerPoll, Program, ProgramKind, QpKind, Receives, RingBy,
-    RingMode, SrqRepostBy, Step,
+    self, Entropy, KeyWord, Payload, PeerPoll, Program, ProgramKind, QpKind, Receives, RingMode,
+    SrqRepostBy, Step,
 };
 use crate::run::RunError;
 use crate::workloads::connect::Levels;
@@ -290,13 +290,9 @@ impl Planner<'_> {
             ProgramKind::PingPong => self.ping_pong(p, local, link, true).into(),
             ProgramKind::RequestReply => self.requests(p, local, link, true).into(),
             ProgramKind::Produce => {
-                let group = match p.ring_by {
-                    RingBy::Block => 0,
-                    RingBy::Warp => 32,
-                    RingBy::Thread => 1,
-                };
                 let signal_every = p.signal_every.value() as u32;
-                let path = ProducePath::Direct { local, link, ring, group, signal_every };
+                let path =
+                    ProducePath::Direct { local, link, ring, leader: p.leader(), signal_every };
                 Produce::new(self.produce(p, path, 0)).into()
             }
             ProgramKind::Flows
@@ -437,7 +433,7 @@ impl Planner<'_> {
         Ok(ProxyConfig {
             local: self.local(index, p, false)?,
             link: self.link(index, p, peer)?,
-            flags: MemKind::Host { numa },
+            commands: MemKind::Host { numa },
             producers,
             shape: self.shape(p),
             slots: slots(p, self.sq_depth()),

@@ -26,12 +26,16 @@ impl Planner<'_> {
         let inline = l.inline.or(p.inline).map_or(qp.max_inline.0, |i| i.0).0 as u32;
         let inline = if p.op.takes_inline() { inline } else { 0 };
         let batch = BatchConfig {
-            mode: BatchMode::Fixed,
+            mode: match l.batch_mode.or(p.batch_mode).unwrap_or_default() {
+                format::BatchMode::Fixed => BatchMode::Fixed,
+                format::BatchMode::Adaptive => BatchMode::ADAPTIVE,
+            },
             max_wrs: l.batch.unwrap_or(p.batch).value() as u32,
-            max_bytes: Bytes(u64::MAX),
+            max_bytes: l.batch_bytes.or(p.batch_bytes).map_or(Bytes(u64::MAX), |b| b.0),
             // Without a delay a batch waits until it is full, as it does without lanes.
-            max_delay: p.batch_delay.map_or(Span::MAX, |d| d.0),
+            max_delay: l.batch_delay.or(p.batch_delay).map_or(Span::MAX, |d| d.0),
             ring: ring(p.ring),
+            ..BatchConfig::default()
         };
         let window = WindowConfig {
             max_wrs: l.window.map_or(self.window(p), |w| w.value() as u32),
@@ -51,7 +55,7 @@ impl Planner<'_> {
             inline: InlineConfig { lone_bytes: inline, batched_bytes: inline },
             sl: ServiceLevel::new(sl).expect("checked"),
             pace: l.pace.map(|r| PaceConfig::of(r.0, Bytes(burst))),
-            peer_pace: None,
+            peer_pace: l.peer_pace.map(|r| PaceConfig::of(r.0, Bytes(burst))),
         };
         let warm_up = p.warmup.value();
         LaneTraffic {

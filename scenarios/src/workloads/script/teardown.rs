@@ -4,7 +4,7 @@
 //! marker comes back, everything posted before it has (`protocol.md` §3.3). A QP that is destroyed
 //! before that takes the completions that are still to come with it.
 
-use doorbell_core::transport::{Completion, Control, Next, Ring, WaitSet, WorkQueue};
+use doorbell_core::transport::{Completion, Control, FenceScope, Next, Ring, WaitSet, WorkQueue};
 use doorbell_core::units::Span;
 use doorbell_core::verbs::{AsyncEventKind, AsyncObject, QpState, SendFlags};
 
@@ -132,6 +132,10 @@ impl Script {
         Poster::new(shape).stage_at(t, &lane, &mr, message, Place::default())?;
         self.posted += 1;
         self.sent[qp as usize].staged.push_back(Held::default());
+        // No step of the script stands between this WQE and its ring.
+        if t.qp_caps(lane.qp).is_ok_and(|caps| !caps.ring_orders_stores) {
+            t.fence(FenceScope::System);
+        }
         let rung = t.ring(lane.qp, Ring::Auto);
         self.rang(qp, &rung);
         rung?;
