@@ -330,8 +330,7 @@ fn check_queues(s: &Scenario, profile: &Profile, p: &Program, given: &Given) -> 
     let depth = s.qp.sq_depth.value();
     // A request waits for its reply in no slot of the send queue.
     let window = p.window.filter(|_| p.kind != ProgramKind::RequestReply);
-    for (key, value) in [("window", window.map(|w| w.value())), ("batch", Some(p.batch.value()))]
-    {
+    for (key, value) in [("window", window.map(|w| w.value())), ("batch", Some(p.batch.value()))] {
         if let Some(value) = value.filter(|v| *v > depth) {
             let text = format!("`{key}` is {value}, and `qp.sq_depth` is {depth}");
             return refuse(given.path(key), text, "lower it, or raise the depth");
