@@ -145,7 +145,7 @@ fn a_batch_has_a_mode_and_bytes() {
     let shared = format!("{RATE}batch_mode = 'adaptive'\nthreads = 2\nshare_qp = true");
     refused(&shared, "10:12", "`share_qp` in a program that posts by lanes", "leave it out");
     let alone = format!("{RATE}lanes = [{{ name = 'a', batch_delay = '2us' }}]");
-    refused(&alone, "8:37", "`batch_delay` waits for a batch to fill", "raise `batch`");
+    refused(&alone, "8:38", "`batch_delay` waits for a batch to fill", "raise `batch`");
 }
 
 #[test]
