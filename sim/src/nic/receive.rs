@@ -440,10 +440,10 @@ impl Nic {
         submitted: Time,
     ) {
         let Some(rq) = self.fetched_into(queue, srq) else { return };
-        if !rq.read_ended(env.now, number, env.now.since(submitted)) {
-            return;
+        // Packets that waited for a read of receives that are flushed meanwhile go on as well.
+        if rq.read_ended(env.now, number, env.now.since(submitted)) {
+            self.record_waiting(env, (queue, srq), submitted);
         }
-        self.record_waiting(env, (queue, srq), submitted);
         while let Some(qp) = self.fetched_into(queue, srq).and_then(RecvQueue::next_served) {
             self.resume_rx(env, qp);
         }
