@@ -51,9 +51,9 @@ const HEAD: &str = "\
 # Keys of scenario files
 
 Every key at the top of a file, of `[run]`, `[qp]`, `[[program]]`, `[srq]`, `[record]`, of the
-network's tables (`[topology]`, `[switch]`, `[congestion]`), of a program's tables (`flows`, `lanes`,
-`transfer`, `aggregate`, `all_to_all`, `tuner`) and of `[tune]`, with its unit, what holds without
-it, and what raising it does. Faults, steps of scripts and expectations:
+network's tables (`[topology]`, `[switch]`, `[congestion]`), of a program's tables (`flows`,
+`lanes`, `transfer`, `aggregate`, `all_to_all`, `tuner`) and of `[tune]`, with its unit, what
+holds without it, and what raising it does. Faults, steps of scripts and expectations:
 [scenarios](../scenarios/README.md). Sizes are written as `\"4KiB\"` or `\"400KB\"`, times as
 `\"2us\"`, rates as `\"100Gbps\"`, lengths as `\"20m\"`, shares as `\"1/16\"`, `\"5%\"` or a number.
 This page is made of the definitions in the code: `doorbell schema keys > docs/keys.md`. How they

@@ -30,8 +30,8 @@ pub(crate) fn one_group(point: &Point, out: &mut Outcome) {
     let programs = 0..point.scenario.program.len();
     out.notes.extend(programs.filter(|index| has_one_group(point, *index)).map(|index| {
         let text = format!(
-            "program {index}: `two-hop` finds all hosts in one group, so nothing takes two hops, as \
-             in `direct`: `group` makes smaller ones, a network of several switches or nodes too"
+            "program {index}: `two-hop` finds all hosts in one group, so nothing takes two hops, \
+             as in `direct`: `group` makes smaller ones, a network of several switches or nodes too"
         );
         Note { kind: NoteKind::Info, name: "one-group".into(), text, count: 1 }
     }));

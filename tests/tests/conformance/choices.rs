@@ -40,7 +40,7 @@ fn what_goes_inline_is_read_before_the_call_returns() {
     }
 }
 
-/// A window of messages by the clock and the counters of the back end, and the first step of a tuner.
+/// A window of messages by the clock and the counters of the back end, and a tuner's first step.
 #[test]
 fn a_tuner_makes_the_same_first_step_everywhere() {
     let mut pair = Pair::rc();
