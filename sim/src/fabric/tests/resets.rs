@@ -69,7 +69,7 @@ fn a_host_pauses_its_link_until_no_reason_is_left() {
 fn issue_005_a_port_is_paused_once_however_many_classes_are() {
     let mut c = network(shared(9_770));
     let class = ClassConfig { lossless: true, ..ClassConfig::default() };
-    c.classes = Classes { each: vec![class.clone(), class], ..Classes::default() };
+    c.classes = Classes { each: vec![class, class], ..Classes::default() };
     let mut net = Net::new(&c, 1, &[Flow::new(1, 0, 10_000, WIRE)]);
     run_to(&mut net, 100);
     net.pause(0, PauseReason::Storm, 0b11);

@@ -76,7 +76,7 @@ fn issue_005_equal_flows_share_evenly_in_all_variants() {
     for n in [2, 3, 8, 32] {
         for noise in [Noise::Off, Noise::OnePacket] {
             let by_turns = SharedConfig { serve: Serve::Inputs, ..SharedConfig::default() };
-            let small = SharedConfig { total_bytes: 6_000_000, ..by_turns.clone() };
+            let small = SharedConfig { total_bytes: 6_000_000, ..by_turns };
             let cable = Link::new(BitRate::gbps(100), CABLE);
             let store = Forwarding::StoreAndForward;
             let lossless = Buffering::Lossless { port_bytes: 60_000 };
