@@ -49,7 +49,7 @@ pub struct Aggregate {
     /// places; the rest is added to the host's next vector (error feedback). Where that is no fewer
     /// bytes than the whole vector, the vector goes. All hosts get all of them, directly or, in the
     /// plan `two-hop`, by way of one host of each group, and add them: a sum of what was sent.
-    /// More: more bytes, nearer to the whole sum.
+    /// More: more bytes, nearer to the whole sum. Without it, whole vectors go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_k: Option<Count<1, 2147483647>>,
     /// Bytes that go over a hop together, a multiple of 8. Smaller: hops overlap better, more

@@ -42,7 +42,7 @@ pub struct AllToAll {
     /// 1 s to connect.
     #[serde(default = "default_deadline")]
     pub hop_deadline: Positive<Span>,
-    /// Tokens for experts instead of the same for all.
+    /// Tokens for experts; without it, every host has the same number of bytes for every other one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
 }

@@ -1,7 +1,7 @@
 //! What cores and GPU blocks pay, against closed forms on the generic profile.
 
 use super::simulate_tests::{number, outcome, time};
-use super::{Direction, Outcome};
+use super::{Direction, ExitKind, Outcome};
 
 const PUT: &str = "[[program]]\nkind = 'latency'\nsize = '8B'\ninline = '0B'\niterations = 20\n\
                    initiator = 'gpu'\nmemory = 'gpu'\n";
@@ -136,4 +136,16 @@ fn a_core_in_the_place_of_a_gpu_does_what_a_core_does() {
     }
     let kernels = outcome(sum, &["program.0.fallback=cpu", "nic.gpu_doorbell=false"]);
     assert_eq!((number(&kernels, "gpu_kernels"), number(&kernels, "sums_wrong")), (2.0, 0.0));
+}
+
+/// A command that was not fenced before its flag is read too early and refused, and its producer
+/// hears of it: nobody waits for ever.
+#[test]
+fn a_producer_hears_of_a_command_that_was_refused() {
+    let produce = "[[program]]\nkind = 'produce'\nop = 'write'\ninitiator = 'cpu-proxy'\n\
+                   memory = 'gpu'\nsize = '64B'\niterations = 200\nslots = 1\ninterval = '5us'\n";
+    let o = outcome(produce, &["gpu.store_lag=1us"]);
+    assert_eq!(o.exit.kind, ExitKind::Ok, "{}", o.exit.reason);
+    let o = outcome(produce, &["gpu.store_lag=1us", "program.0.fence=false"]);
+    assert_eq!(o.exit.kind, ExitKind::Violation, "{}", o.exit.reason);
 }

@@ -200,7 +200,10 @@ impl Proxy {
         }
         let full = self.poll(t)?;
         let policy = self.policy.as_mut().expect("up");
-        let more = policy.serve(t)? || full;
+        // Nothing else wakes a producer whose command was refused, or whose queue pair failed.
+        let served = policy.serve(t);
+        policy.tell(t)?;
+        let more = served? || full;
         let rings = policy.rung().rings;
         if rings > self.results.rings {
             self.results.rings = rings;
