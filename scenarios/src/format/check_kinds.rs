@@ -4,7 +4,9 @@ use doorbell_core::units::Bytes;
 
 use super::check::{Checked, refuse};
 use super::check_lanes::check_lanes;
-use super::{Fallback, Initiator, Op, Payload, PeerPoll, Program, ProgramKind, Receives, Scenario};
+use super::{
+    Fallback, Initiator, Op, Payload, PeerPoll, Program, ProgramKind, QpKind, Receives, Scenario,
+};
 use crate::quantity::Unit;
 use crate::workloads::payload::HEADER_BYTES;
 
@@ -217,6 +219,13 @@ fn check_requests(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> C
     if p.receives != Receives::Refill {
         let text = "`receives` has no use in `request-reply`".to_owned();
         return refuse(path("receives"), text, "each side posts its receives again");
+    }
+    let mtu = s.qp.mtu.0;
+    let reply = p.reply_size.filter(|r| s.qp.kind == QpKind::Ud && r.0 > mtu);
+    if let Some(reply) = reply {
+        let (got, mtu) = (reply.0.print(), mtu.print());
+        let text = format!("a datagram of {got}, and `qp.mtu` is {mtu}");
+        return refuse(path("reply_size"), text, "at most `qp.mtu`");
     }
     if s.srq.as_ref().is_some_and(|srq| srq.limit.value() > 0) {
         let text = "`srq.limit` with `request-reply`".to_owned();

@@ -391,7 +391,8 @@ pub enum ProgramKind {
     /// Half of the round trip of a message and its answer.
     PingPong,
     /// Requests by SEND and their replies, `window` of them outstanding per queue pair. Time from
-    /// the hand-over of a request to its reply; bytes are those of both.
+    /// the hand-over of a request to its reply; bytes are those of both. What is in them is not
+    /// looked at.
     RequestReply,
     /// Payload per second with a full window.
     Bandwidth,

@@ -47,6 +47,14 @@ fn what_a_reply_needs() {
 }
 
 #[test]
+fn a_datagram_holds_a_reply_of_one_mtu() {
+    let datagrams = ["qp.type=UD", "qp.mtu=1KiB", "program.0.reply_size=1KiB"];
+    assert!(expanded(GOOD, &datagrams).is_ok());
+    let e = error(&["qp.type=UD", "qp.mtu=1KiB", "program.0.reply_size=1025B"]);
+    assert!(e.to_string().contains("a datagram of 1025B, and `qp.mtu` is 1KiB"), "{e}");
+}
+
+#[test]
 fn a_shared_queue_is_of_the_program() {
     let own = ["srq.depth=8", "srq.share=program"];
     assert!(expanded(GOOD, &own).is_ok());

@@ -15,7 +15,7 @@ const FETCH: &str = "receive-fetch";
 pub(super) fn collect(world: &World, point: &Point, duration: Span, out: &mut Outcome) {
     out.oracles.push(FETCH.to_owned());
     let Some(host) = limited(out) else { return };
-    let Some((name, is_srq, queue)) = slowest(host, &world.hosts()[host as usize]) else { return };
+    let Some((name, sharers, queue)) = slowest(host, &world.hosts()[host as usize]) else { return };
     if queue.fetches == 0 {
         return;
     }
@@ -29,14 +29,20 @@ pub(super) fn collect(world: &World, point: &Point, duration: Span, out: &mut Ou
         Metric::time(duration).text(),
         plural(queue.fetches, "PCIe read"),
         Metric::time(each).text(),
-        cure(queue, is_srq, point),
+        cure(queue, sharers, point),
     );
     let (name, count) = (FETCH.to_owned(), queue.fetches);
     out.notes.push(Note { kind: NoteKind::Info, name, text, count });
 }
 
 /// What helps: receives where reads found too few of them, and else more reads.
-fn cure(queue: &RecvQueue, is_srq: bool, point: &Point) -> String {
+/// `sharers`: queue pairs of an SRQ, 0 for a queue of one's own.
+fn cure(queue: &RecvQueue, sharers: usize, point: &Point) -> String {
+    let (depth, ahead) = (u64::from(queue.depth()), point.profile.nic.rq_ahead);
+    if depth <= ahead {
+        let setting = if sharers > 0 { "srq.depth" } else { "qp.rq_depth" };
+        return format!("the queue holds {depth}, no more than are read ahead: raise `{setting}`");
+    }
     let most = queue.fetches * point.profile.nic.rq_fetch;
     if queue.fetched_wqes * 2 < most {
         return format!(
@@ -44,25 +50,22 @@ fn cure(queue: &RecvQueue, is_srq: bool, point: &Point) -> String {
             plural(queue.fetched_wqes, "receive")
         );
     }
-    let queues = match (is_srq, point.scenario.srq.is_some()) {
-        (true, true) => {
+    let queues = match (sharers, point.scenario.srq.is_some()) {
+        (0, _) => "each queue pair has a receive queue of its own: use more of them (`qps`), or ",
+        (1, _) => "",
+        (_, true) => {
             "an SRQ is read for all of its queue pairs together: without `[srq]` each has a \
-             receive queue of its own"
+             receive queue of its own; or "
         }
-        (true, false) => "an SRQ is read for all of its queue pairs together",
-        (false, _) => "each queue pair has a receive queue of its own: use more of them (`qps`)",
+        (_, false) => "an SRQ is read for all of its queue pairs together; ",
     };
     // Messages that have their receives sooner may find none left.
-    let low = match u64::from(queue.low_water) * 4 < u64::from(queue.depth()) {
-        true => format!(
-            ". Of {} receives {} were left at the fewest: without more of them, RNR NAKs may cost \
-             what that gains",
-            queue.depth(),
-            queue.low_water
-        ),
-        false => String::new(),
-    };
-    format!("{queues}, or raise `nic.rq_ahead` where the device reads more{low}")
+    format!(
+        "{queues}raise `nic.rq_ahead` where the device reads more. Of {depth} receives {} were \
+         left at the fewest: if the receiver posts them again more slowly than messages then come, \
+         RNR NAKs cost more than that gains",
+        queue.low_water
+    )
 }
 
 /// The host whose fetches of receives are the limit.
@@ -71,9 +74,9 @@ fn limited(out: &Outcome) -> Option<u32> {
     name.strip_prefix("host")?.split('.').next()?.parse().ok()
 }
 
-/// The receive queue of a host for which messages waited longest, with its name and whether it is
-/// shared.
-fn slowest(h: u32, host: &Host) -> Option<(String, bool, &RecvQueue)> {
+/// The receive queue of a host for which messages waited longest, with its name and how many queue
+/// pairs share it, 0 where it is of one alone.
+fn slowest(h: u32, host: &Host) -> Option<(String, usize, &RecvQueue)> {
     let own = host.qps().map(|(_, q)| (&q.rq, Some(q.qpn)));
     let shared = host.nics().flat_map(Nic::srqs).map(|(_, srq)| (srq, None));
     let (i, (queue, qpn)) =
@@ -82,5 +85,6 @@ fn slowest(h: u32, host: &Host) -> Option<(String, bool, &RecvQueue)> {
         Some(qpn) => format!("the receive queue of {}", qp_name(h, qpn)),
         None => format!("SRQ {i} of host {h}"),
     };
-    Some((name, qpn.is_none(), queue))
+    let sharers = host.qps().filter(|(_, q)| qpn.is_none() && q.srq.is_some()).count();
+    Some((name, sharers, queue))
 }

@@ -149,3 +149,35 @@ fn a_producer_hears_of_a_command_that_was_refused() {
     let o = outcome(produce, &["gpu.store_lag=1us", "program.0.fence=false"]);
     assert_eq!(o.exit.kind, ExitKind::Violation, "{}", o.exit.reason);
 }
+
+/// A proxy whose queue pair died ends, and each producer hears of it, also where messages behind
+/// the failed one are still open, or where the failure is told with what was done before it.
+#[test]
+fn producers_hear_that_their_proxy_ends() {
+    let produce = |more: &str| {
+        format!(
+            "[qp]\ntimeout = 6\nretry_cnt = 1\n[[program]]\nkind = 'produce'\nop = 'write'\n\
+             initiator = 'cpu-proxy'\nmemory = 'gpu'\nsize = '64KiB'\n{more}"
+        )
+    };
+    let told = |text: &str, ranks: u32| {
+        let o = outcome(text, &[]);
+        assert_eq!(o.exit.kind, ExitKind::Violation, "{}", o.exit.reason);
+        for rank in 0..ranks {
+            assert!(o.exit.reason.contains(&format!("(rank {rank},")), "{}", o.exit.reason);
+        }
+    };
+    let dead = "[[fault]]\nid = 'f'\nkind = 'peer-dead'\nhost = 1\nafter = '130us'\n";
+    let open = |n: u32| {
+        produce(&format!("threads = {n}\niterations = 64\nper_round = 16\nslots = 16\n{dead}"))
+    };
+    told(&open(1), 2);
+    told(&open(3), 4);
+    for us in 113..=121 {
+        let down = format!(
+            "iterations = 40\nper_round = 2\nslots = 2\n[[fault]]\nid = 'g'\nkind = 'link-down'\n\
+             link = 'host0-host1'\nafter = '{us}us'\nbefore = '20ms'\n"
+        );
+        told(&produce(&down), 2);
+    }
+}

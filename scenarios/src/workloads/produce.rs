@@ -274,7 +274,9 @@ impl Produce {
             Path::Own(_) => self.poll(t)?,
             Path::Proxy(writer, _) => {
                 let done = writer.look(t)?;
+                let alive = writer.alive();
                 self.end(t.now(), done.into());
+                alive?;
                 false
             }
         };

@@ -238,7 +238,6 @@ impl Proxy {
             self.results.completed(told.done.into(), self.config.shape.bytes(), now);
             failure = failure.or(failed(c));
         }
-        // Who waits for a message that has failed hears of it before this ends.
         policy.tell(t)?;
         failure.map_or(Ok(self.polled.is_full()), Err)
     }
@@ -272,6 +271,10 @@ impl Program for Proxy {
     fn step<T: Control>(&mut self, t: &mut T) -> Next {
         self.run(t).unwrap_or_else(|f| {
             self.results.failure = Some(f);
+            // Producers hear that nothing more comes, whatever is outstanding.
+            if let Some(policy) = &mut self.policy {
+                let _the_first_is_reported = policy.abandon(t);
+            }
             self.leave(t);
             Next::Done
         })

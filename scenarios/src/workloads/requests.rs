@@ -165,8 +165,8 @@ impl RequestReply {
         }
     }
 
-    /// What was measured; latencies and the window are of the side that asks, and the window's
-    /// bytes those of requests and replies.
+    /// What was measured; latencies and the window are of the side that asks, whose bytes are those
+    /// of requests and replies.
     pub fn results(&self) -> &Results {
         &self.results
     }
@@ -291,6 +291,8 @@ impl RequestReply {
             if let Completion::Recv { wr_id, qp, len, .. } = c {
                 let i = self.flow_of(qp);
                 self.results.receive(len, t.now());
+                self.results.bytes +=
+                    u64::from(self.config.asks) * u64::from(self.config.reply_bytes);
                 self.heard += 1;
                 self.repost(t, i, wr_id)?;
                 self.hear(t.now(), i);
@@ -445,7 +447,7 @@ mod tests {
                 assert_eq!((a.failure, b.failure), (None, None), "{ty:?} {qps} {window}");
                 assert_eq!((a.messages, b.messages, a.received, b.received), (511, 511, 511, 511));
                 assert_eq!((a.latencies.len(), b.latencies.len()), (500, 0));
-                assert_eq!((a.bytes, b.bytes), (511 * 24, 511 * 1000));
+                assert_eq!((a.bytes, b.bytes), (511 * 1024, 511 * 1000));
                 let w = a.window.unwrap();
                 assert_eq!((w.messages, w.bytes), (500, 500 * 1024));
             }

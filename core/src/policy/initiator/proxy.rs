@@ -11,7 +11,7 @@ use crate::transport::{
     Completion, MemError, Mr, QpCaps, QpId, Remote, SendOp, SendWr, Sge, StageError, Transport,
     UdDest, WorkQueue,
 };
-use crate::units::{Span, Time};
+use crate::units::{Bytes, Span, Time};
 use crate::verbs::WcStatus;
 
 use super::command::{Command, CommandQueue, Done};
@@ -29,10 +29,12 @@ pub struct ProxyConfig {
 }
 
 impl Default for ProxyConfig {
-    /// All of the queue, up to 64 commands at a look, one completion for each look.
+    /// All of the queue, up to 64 commands at a look, one ring and one completion for each look,
+    /// whatever their bytes and however long it takes to read them.
     fn default() -> Self {
         let mut sender = SenderConfig { signal_last: true, ..SenderConfig::default() };
         (sender.batch.max_wrs, sender.window.signal_every) = (64, u32::MAX);
+        (sender.batch.max_bytes, sender.batch.max_delay) = (Bytes(u64::MAX), Span::MAX);
         Self { sender, work: Span::ZERO }
     }
 }
@@ -282,6 +284,22 @@ impl Proxy {
             client.at.queue.say_done(t, Done { count: client.done, failed })?;
         }
         Ok(())
+    }
+
+    /// Gives up all clients, whatever is outstanding, and tells them: for a proxy that ends early and
+    /// takes no more completions. Those that had not failed are told that they were flushed.
+    ///
+    /// # Errors
+    /// A command queue was not written; the others are told.
+    pub fn abandon(&mut self, t: &mut impl Transport) -> Result<(), MemError> {
+        for at in 0..self.lanes.len() {
+            self.fail(at, WcStatus::WrFlushErr);
+        }
+        let mut told = Ok(());
+        while let Err(e) = self.tell(t) {
+            told = Err(e);
+        }
+        told
     }
 
     /// Looks for commands, and posts what fits: at most a batch for each queue pair. Whether there

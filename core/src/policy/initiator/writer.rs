@@ -128,7 +128,7 @@ impl CommandWriter {
         t: &mut impl Transport,
         command: &Command,
     ) -> Result<u64, CommandError> {
-        self.check()?;
+        self.alive()?;
         if self.room() == 0 {
             self.stats.full = self.stats.full.saturating_add(1);
             // What nobody knows of is never done.
@@ -163,7 +163,8 @@ impl CommandWriter {
     /// writes.
     ///
     /// # Errors
-    /// [`CommandError::Failed`] once all that are done have been told of.
+    /// [`CommandError::Failed`] once all that are done have been told of. Nothing changes the word
+    /// behind that: who waits for it asks [`alive`](Self::alive) before.
     pub fn look(&mut self, t: &mut impl Transport) -> Result<u32, CommandError> {
         let seen = self.queue.done(t)?;
         // A number that no proxy can say is not believed.
@@ -172,12 +173,16 @@ impl CommandWriter {
         self.done = done;
         self.failed = self.failed.or(seen.failed);
         if fresh == 0 {
-            self.check()?;
+            self.alive()?;
         }
         Ok(fresh as u32)
     }
 
-    const fn check(&self) -> Result<(), CommandError> {
+    /// Whether the proxy still serves this writer, as far as the last look knows.
+    ///
+    /// # Errors
+    /// [`CommandError::Failed`].
+    pub const fn alive(&self) -> Result<(), CommandError> {
         match self.failed {
             Some(status) => Err(CommandError::Failed { done: self.done, status }),
             None => Ok(()),

@@ -33,7 +33,7 @@ use doorbell_sim::world::World;
 use serde::Serialize;
 
 use super::port_counters::port_counters;
-use super::{Metric, Outcome, Point};
+use super::{ExitKind, Metric, Outcome, Point};
 pub(super) use facts::round_trip;
 use facts::{Facts, How};
 pub use rnr::OtherRnrSetting;
@@ -230,7 +230,8 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
     waited(out);
     notes::psn_mismatch(world, out);
     notes::unreliable_drops(world, out);
-    notes::receives_too_few(world, &point.scenario, !stalled, out);
+    let ended = !stalled && out.exit.kind == ExitKind::Ok;
+    notes::receives_too_few(world, &point.scenario, ended, out);
     notes::naks_too_soon(world, out);
     for f in facts::gather(world, point, stalled) {
         // A queue pair that its program moved to ERR, with nothing under way, has not died.

@@ -169,12 +169,15 @@ pub(super) fn naks_too_soon(world: &World, out: &mut Outcome) {
 
 /// Receive queues that ran dry: each refusal costs the sender an RNR timer.
 /// `ended`: every program has done all that it was to do, so as many receives were taken as any
-/// other depth would have to serve.
+/// other depth would have to serve. A batch that is posted again as a whole is named where it holds
+/// back half of a queue or more.
 pub(super) fn receives_too_few(world: &World, s: &Scenario, ended: bool, out: &mut Outcome) {
     let by_steps = s.program.iter().all(|p| p.receives == Receives::None);
     let mut all = Vec::new();
     // Steps post one by one what they post, whatever there is room for.
     let rq = (!by_steps).then_some("qp.rq_depth");
+    let batches = s.program.iter().filter(|p| p.peer_receives()).map(|p| p.repost_batch.value());
+    let batch = batches.max().unwrap_or(1);
     let taken =
         |q: &RecvQueue, on_way: u64| ended.then(|| (q.posted() - u64::from(q.len()), on_way));
     for (h, host) in (0..).zip(world.hosts()) {
@@ -189,7 +192,7 @@ pub(super) fn receives_too_few(world: &World, s: &Scenario, ended: bool, out: &m
                 None => {
                     let name = format!("the receive queue of {}", qp_name(h, q.qpn));
                     let enough = taken(&q.rq, receives::on_way(world, h, [q]));
-                    all.push((dry_text(&name, &q.rq, enough, rq, naks), naks));
+                    all.push((dry_text(&name, &q.rq, enough, (rq, batch), naks), naks));
                 }
             }
         }
@@ -199,7 +202,7 @@ pub(super) fn receives_too_few(world: &World, s: &Scenario, ended: bool, out: &m
             let sharers = host.qps().map(|(_, q)| q).filter(of);
             let enough = taken(queue, receives::on_way(world, h, sharers));
             let name = format!("SRQ {srq} of host {h}");
-            all.push((dry_text(&name, queue, enough, Some("srq.depth"), naks), naks));
+            all.push((dry_text(&name, queue, enough, (Some("srq.depth"), batch), naks), naks));
         }
     }
     warn(out, "receives-too-few", all);
@@ -209,7 +212,7 @@ fn dry_text(
     name: &str,
     queue: &RecvQueue,
     enough: Option<(u64, u64)>,
-    setting: Option<&str>,
+    (setting, batch): (Option<&str>, u64),
     naks: u64,
 ) -> String {
     let depth = queue.depth();
@@ -231,9 +234,17 @@ fn dry_text(
         Some((n, on_way)) if n > u64::from(depth) => receives::enough(n, depth.into(), on_way),
         _ => String::new(),
     };
+    let batch = batch.min(depth.into());
+    let held = match batch > 1 && batch * 2 >= u64::from(depth) {
+        true => format!(
+            ", or in smaller batches (up to {batch} wait for theirs: `repost_batch`, beside which \
+             no depth helps for sure)"
+        ),
+        false => String::new(),
+    };
     format!(
         "{name} ran dry: {naks} sent, lowest fill 0 of {depth}; post receives faster, or more of \
-         them (`{setting}`){bound}"
+         them (`{setting}`){held}{bound}"
     )
 }
 

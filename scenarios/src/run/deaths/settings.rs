@@ -222,6 +222,14 @@ fn least_that_lasts(f: &Facts, need: Need, timerless: bool) -> String {
         format!("{what} {n} ({on}{end})")
     };
     let ways = match all.is_empty() {
+        // What is sent again by a timer comes through by no other means.
+        true if resends => {
+            let both = |t: &u8| lasts(f, need, *t, RetryCnt::MAX_CODE);
+            match (1..=AckTimeout::MAX_CODE).find(both) {
+                Some(t) => format!("timeout {t} with retry_cnt {}", RetryCnt::MAX_CODE),
+                None => "no timeout with any retry_cnt".to_owned(),
+            }
+        }
         true => "nothing short of no timer at all".to_owned(),
         false => {
             let ends: Vec<_> = all.iter().map(|(_, _, end)| *end).collect();
