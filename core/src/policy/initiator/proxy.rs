@@ -286,8 +286,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// Gives up all clients, whatever is outstanding, and tells them: for a proxy that ends early and
-    /// takes no more completions. Those that had not failed are told that they were flushed.
+    /// Gives up all clients, whatever is outstanding, and tells them: for a proxy that ends early
+    /// and takes no more completions. Those that had not failed are told that they were flushed.
     ///
     /// # Errors
     /// A command queue was not written; the others are told.
