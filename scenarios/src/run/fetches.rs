@@ -2,7 +2,8 @@
 
 use doorbell_core::units::Span;
 use doorbell_sim::host::Host;
-use doorbell_sim::nic::{Nic, RECV_FETCH, RecvQueue};
+use doorbell_sim::nic::{Nic, NicQp, RECV_FETCH, RecvQueue};
+use doorbell_sim::wire::PortId;
 use doorbell_sim::world::World;
 
 use super::deaths::{plural, qp_name};
@@ -77,14 +78,17 @@ fn limited(out: &Outcome) -> Option<u32> {
 /// The receive queue of a host for which messages waited longest, with its name and how many queue
 /// pairs share it, 0 where it is of one alone.
 fn slowest(h: u32, host: &Host) -> Option<(String, usize, &RecvQueue)> {
-    let own = host.qps().map(|(_, q)| (&q.rq, Some(q.qpn)));
-    let shared = host.nics().flat_map(Nic::srqs).map(|(_, srq)| (srq, None));
-    let (i, (queue, qpn)) =
-        (0_usize..).zip(shared.chain(own)).max_by_key(|(_, (queue, _))| queue.starved)?;
-    let name = match qpn {
-        Some(qpn) => format!("the receive queue of {}", qp_name(h, qpn)),
-        None => format!("SRQ {i} of host {h}"),
+    let of_srq = |port: PortId, srq: u32| {
+        let takes = move |q: &NicQp| q.srq == Some(srq) && Nic::port_of(q.qpn) == port;
+        host.qps().filter(|(_, q)| takes(q)).count()
     };
-    let sharers = host.qps().filter(|(_, q)| qpn.is_none() && q.srq.is_some()).count();
-    Some((name, sharers, queue))
+    let own = host.qps().map(|(_, q)| (&q.rq, Err(q.qpn)));
+    let shared =
+        host.nics().flat_map(|nic| nic.srqs().map(|(id, srq)| (srq, Ok((nic.port(), id)))));
+    let (i, (queue, of)) =
+        (0_usize..).zip(shared.chain(own)).max_by_key(|(_, (queue, _))| queue.starved)?;
+    Some(match of {
+        Err(qpn) => (format!("the receive queue of {}", qp_name(h, qpn)), 0, queue),
+        Ok((port, id)) => (format!("SRQ {i} of host {h}"), of_srq(port, id), queue),
+    })
 }

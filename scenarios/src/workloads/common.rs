@@ -5,12 +5,12 @@ use doorbell_core::policy::initiator::{CommandError, ProxyError};
 use doorbell_core::policy::lanes::{LaneError, LanesError};
 use doorbell_core::policy::{Batcher, Cue, PushError, Pushed};
 use doorbell_core::transport::{
-    AttachError, Completion, CreateError, Data, LookupError, MemError, ModifyError, Mr, PollError,
-    PostRecvError, QpCaps, Range, Remote, RingError, SendOp, SendWr, Sge, StageError, Transport,
-    UdDest, Unsupported, WorkQueue,
+    AttachError, Completion, Completions, CqId, CreateError, Data, LookupError, MemError,
+    ModifyError, Mr, PollError, PostRecvError, QpCaps, Range, Remote, RingError, SendOp, SendWr,
+    Sge, StageError, Transport, UdDest, Unsupported, WorkQueue,
 };
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{SendFlags, WcStatus};
+use doorbell_core::verbs::{QpType, SendFlags, WcStatus};
 
 use super::aggregate::Sums;
 use super::all_to_all::Exchanged;
@@ -396,6 +396,43 @@ pub fn failed(c: &Completion) -> Option<Failure> {
         _ => None,
     }
 }
+
+/// Takes all completions of sends of `bytes` each, where only the news that they are done counts.
+///
+/// # Errors
+/// The first one in error.
+pub(super) fn retire_sends<T: Transport>(
+    t: &mut T,
+    cq: CqId,
+    polled: &mut Completions,
+    bytes: u32,
+    results: &mut Results,
+) -> Result<(), Failure> {
+    loop {
+        polled.clear();
+        t.poll_cq(cq, polled)?;
+        for c in polled.as_slice() {
+            if let Some(f) = failed(c) {
+                return Err(f);
+            }
+            if let Completion::Send { retired, .. } = *c {
+                results.messages += u64::from(retired);
+                results.bytes += u64::from(retired) * u64::from(bytes);
+            }
+        }
+        if !polled.is_full() {
+            return Ok(());
+        }
+    }
+}
+
+/// Bytes in front of a message in its receive buffer: the GRH area of a datagram.
+pub(super) const fn header_bytes(ty: QpType) -> u32 {
+    if matches!(ty, QpType::Ud) { GRH_BYTES } else { 0 }
+}
+
+/// The GRH area in front of a datagram in its receive buffer.
+pub(super) const GRH_BYTES: u32 = 40;
 
 /// One message of a [`Poster`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -342,6 +342,31 @@ pub struct Lane {
     pub dest: Option<UdDest>,
 }
 
+/// Which of a program's lanes a QP is, by the index of its handle.
+#[derive(Clone, Debug, Default)]
+pub struct LaneOf(Vec<usize>);
+
+impl LaneOf {
+    /// The lanes in their order.
+    pub fn new(lanes: &[Lane]) -> Self {
+        let mut by_index = vec![];
+        for (i, lane) in lanes.iter().enumerate() {
+            let at = lane.qp.index() as usize;
+            by_index.resize(by_index.len().max(at + 1), usize::MAX);
+            by_index[at] = i;
+        }
+        Self(by_index)
+    }
+
+    /// Place of the lane with this QP.
+    ///
+    /// # Panics
+    /// Where the QP's index is above those of all lanes.
+    pub fn of(&self, qp: QpId) -> usize {
+        self.0[qp.index() as usize]
+    }
+}
+
 /// What [`Connect::step`] wants.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Progress {

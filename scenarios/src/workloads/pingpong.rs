@@ -5,13 +5,16 @@
 //! on the path. Both sides run this program; one of them starts.
 
 use doorbell_core::transport::{
-    Completion, Completions, Contents, Control, FenceScope, Mr, Next, Program, Range, RecvWr, Ring,
-    WaitSet, WatchId,
+    Completions, Contents, Control, FenceScope, Mr, Next, Program, Range, RecvWr, Ring, WaitSet,
+    WatchId,
 };
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{QpType, SendFlags};
 
-use super::common::{Failure, Message, Op, Poster, Results, Shape, Window, element, failed, part};
+use super::common::{
+    Failure, GRH_BYTES, Message, Op, Poster, Results, Shape, Window, element, failed, header_bytes,
+    part, retire_sends,
+};
 use super::connect::{Client, Lane, LinkConfig, Local, LocalConfig};
 
 /// How the other side learns of a message.
@@ -77,8 +80,6 @@ impl PingPongConfig {
 
 /// Receives that are kept posted.
 const RECEIVES: u32 = 8;
-/// Bytes in front of a datagram in the receive buffer.
-const GRH_BYTES: u64 = 40;
 
 /// Offsets in the region: where messages leave from, where WRITEs and SENDs arrive. Messages end
 /// at a multiple of 64, so that the last byte is the last of an aligned word.
@@ -102,7 +103,7 @@ impl Layout {
     }
 
     fn total(self) -> u64 {
-        self.receive() + GRH_BYTES + self.size
+        self.receive() + u64::from(GRH_BYTES) + self.size
     }
 }
 
@@ -215,7 +216,8 @@ impl PingPong {
         if let Some(next) = self.open(t)? {
             return Ok(next);
         }
-        self.poll_sends(t)?;
+        let (cq, size) = (self.client.local().send_cq, self.config.size);
+        retire_sends(t, cq, &mut self.polled, size, &mut self.results)?;
         let full = match self.config.by {
             PingPongBy::Send => self.poll_receives(t)?,
             PingPongBy::Write => {
@@ -254,25 +256,6 @@ impl PingPong {
         self.results.messages == self.sent
     }
 
-    fn poll_sends<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
-        loop {
-            self.polled.clear();
-            t.poll_cq(self.client.local().send_cq, &mut self.polled)?;
-            for c in self.polled.as_slice() {
-                if let Some(f) = failed(c) {
-                    return Err(f);
-                }
-                if let Completion::Send { retired, .. } = *c {
-                    self.results.messages += u64::from(retired);
-                    self.results.bytes += u64::from(retired) * u64::from(self.config.size);
-                }
-            }
-            if !self.polled.is_full() {
-                return Ok(());
-            }
-        }
-    }
-
     fn poll_receives<T: Control>(&mut self, t: &mut T) -> Result<bool, Failure> {
         let (local, lane) = (*self.client.local(), self.client.lanes()[0]);
         self.polled.clear();
@@ -294,7 +277,7 @@ impl PingPong {
     /// All receives share a buffer; after the last message nothing more comes into it.
     fn check_last<T: Control>(&mut self, t: &mut T, mr: &Mr) -> Result<(), Failure> {
         let Layout { size, .. } = self.layout;
-        let header = header(self.config.link.ty);
+        let header = u64::from(header_bytes(self.config.link.ty));
         let mut got = vec![0; size as usize];
         t.copy_out(part(mr, self.layout.receive() + header, size)?, &mut got)?;
         // The other side is the one that starts if this one does not.
@@ -372,13 +355,8 @@ fn pattern(starts: bool, size: u64) -> Vec<u8> {
     (0..size).map(|i| (first + i % 251) as u8).collect()
 }
 
-/// Bytes in front of a message in its receive buffer.
-fn header(ty: QpType) -> u64 {
-    if ty == QpType::Ud { GRH_BYTES } else { 0 }
-}
-
 fn receive(mr: &Mr, layout: Layout, ty: QpType) -> Result<RecvWr, Failure> {
-    let bytes = (header(ty) + layout.size) as u32;
+    let bytes = header_bytes(ty) + layout.size as u32;
     Ok(RecvWr { wr_id: 0, sge: element(mr, layout.receive(), bytes)? })
 }
 

@@ -8,11 +8,11 @@
 //! [`Proxy`]: policy::Proxy
 
 use doorbell_core::policy::initiator::{self as policy, CommandQueue, ProxyClient};
-use doorbell_core::policy::{BatchConfig, BatchMode, CqBudget, SenderConfig, WindowConfig};
+use doorbell_core::policy::{BatchConfig, CqBudget};
 use doorbell_core::transport::{
     Completions, Contents, Control, MemKind, Next, Program, Ring, WaitSet, WatchId,
 };
-use doorbell_core::units::{Bytes, Span, Time};
+use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::AccessFlags;
 
 use super::common::{Failure, Results, Shape, failed};
@@ -80,20 +80,13 @@ impl ProxyConfig {
         self.shape.stride() * u64::from(self.slots)
     }
 
-    /// What core's proxy is told: all that a look finds goes by one ring, with one completion.
+    /// What core's proxy is told.
     fn policy(&self) -> policy::ProxyConfig {
-        let batch = BatchConfig {
-            mode: BatchMode::Fixed,
-            max_wrs: self.batch,
-            max_bytes: Bytes(u64::MAX),
-            max_delay: Span::MAX,
-            ring: self.ring,
-            ..BatchConfig::default()
-        };
-        let max_wrs = self.link.size.max_send_wr;
-        let window = WindowConfig { max_wrs, signal_every: u32::MAX };
-        let sender = SenderConfig { batch, window, signal_last: true };
-        policy::ProxyConfig { sender, work: self.work }
+        let mut config = policy::ProxyConfig { work: self.work, ..policy::ProxyConfig::default() };
+        config.sender.batch =
+            BatchConfig { max_wrs: self.batch, ring: self.ring, ..config.sender.batch };
+        config.sender.window.max_wrs = self.link.size.max_send_wr;
+        config
     }
 }
 

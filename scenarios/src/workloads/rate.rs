@@ -19,7 +19,7 @@ use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_core::verbs::{QpType, SendFlags};
 
 use super::common::{Failure, Message, Poster, Results, Shape, Window, failed};
-use super::connect::{Card, Client, Lane, LinkConfig, LocalConfig, publish_done};
+use super::connect::{Card, Client, Lane, LaneOf, LinkConfig, LocalConfig, publish_done};
 use super::sharing::{Credits, Sharing};
 use super::tuning::{Settings, Tuning, TuningConfig};
 
@@ -211,7 +211,7 @@ pub struct Rate {
     results: Results,
     lanes: Vec<Lane>,
     /// Lane by index of the QP's handle.
-    lane_of: Vec<usize>,
+    lane_of: LaneOf,
     flows: Vec<Flow>,
     mr: Option<Mr>,
     credits: Credits,
@@ -242,7 +242,7 @@ impl Rate {
             polled: Completions::with_capacity(config.poll_batch.max(1)),
             results: Results::default(),
             lanes: vec![],
-            lane_of: vec![],
+            lane_of: LaneOf::default(),
             flows: vec![],
             mr: None,
             credits: Credits::new(config.sharing.clone()),
@@ -340,6 +340,7 @@ impl Rate {
 
     fn open_flows<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
         let (n, planned) = (self.lanes.len() as u64, self.planned());
+        self.lane_of = LaneOf::new(&self.lanes);
         for (i, lane) in (0..).zip(&self.lanes) {
             let caps = t.qp_caps(lane.qp).map_err(|_| Failure::Config("a QP is gone"))?;
             let quota = planned.map(|p| p / n + u64::from(i < p % n));
@@ -355,9 +356,6 @@ impl Rate {
                 signals: 0,
                 slots: caps.max_send_wr,
             });
-            let at = lane.qp.index() as usize;
-            self.lane_of.resize(self.lane_of.len().max(at + 1), usize::MAX);
-            self.lane_of[at] = i as usize;
         }
         if let Some(tuning) = &self.config.tuning {
             let c = &self.config;
@@ -446,7 +444,7 @@ impl Rate {
                 return Err(f);
             }
             let Completion::Send { qp, retired, wr_id, .. } = *c else { continue };
-            let flow = &mut self.flows[self.lane_of[qp.index() as usize]];
+            let flow = &mut self.flows[self.lane_of.of(qp)];
             flow.signals -= u32::from(self.credits.seen(wr_id));
             let n = flow.outstanding.len().min(retired as usize);
             for (k, arrived) in (0..).zip(flow.outstanding.drain(..n)) {

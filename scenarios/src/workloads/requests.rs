@@ -12,10 +12,13 @@ use doorbell_core::transport::{
     WaitSet,
 };
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{QpType, SendFlags};
+use doorbell_core::verbs::SendFlags;
 
-use super::common::{Failure, Message, Op, Poster, Results, Shape, Window, element, failed};
-use super::connect::{Client, Lane, LinkConfig, Local, LocalConfig};
+use super::common::{
+    Failure, Message, Op, Poster, Results, Shape, Window, element, failed, header_bytes,
+    retire_sends,
+};
+use super::connect::{Client, Lane, LaneOf, LinkConfig, Local, LocalConfig};
 
 /// Configuration of [`RequestReply`]; both sides have the same but for `asks`, memory and `peer`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -91,8 +94,7 @@ impl RequestReplyConfig {
 
     /// Bytes of the messages that come.
     fn incoming(&self) -> u32 {
-        let header = if self.link.ty == QpType::Ud { GRH_BYTES } else { 0 };
-        header + if self.asks { self.reply_bytes } else { self.request_bytes }
+        header_bytes(self.link.ty) + if self.asks { self.reply_bytes } else { self.request_bytes }
     }
 
     fn receive_stride(&self) -> u64 {
@@ -109,9 +111,6 @@ impl RequestReplyConfig {
         self.warm_up + self.iterations
     }
 }
-
-/// Bytes in front of a datagram in the receive buffer.
-const GRH_BYTES: u32 = 40;
 
 /// A queue pair.
 #[derive(Clone, Debug, Default)]
@@ -136,6 +135,7 @@ pub struct RequestReply {
     polled: Completions,
     results: Results,
     flows: Vec<Flow>,
+    flow_of: LaneOf,
     up: bool,
     must_fence: Option<FenceScope>,
     /// No poll for receives before.
@@ -156,6 +156,7 @@ impl RequestReply {
             polled: Completions::with_capacity(config.poll_batch.max(1)),
             results: Results::default(),
             flows: vec![],
+            flow_of: LaneOf::default(),
             up: false,
             must_fence: None,
             next_poll: Time::ZERO,
@@ -201,6 +202,7 @@ impl RequestReply {
         if let Some(next) = self.client.up(t, first)? {
             return Ok(Some(next));
         }
+        self.flow_of = LaneOf::new(self.client.lanes());
         let qps = self.client.lanes().len() as u64;
         let quota = |i: u64| (c.total() + qps - 1 - i) / qps;
         self.flows = (0..qps).map(|i| Flow { quota: quota(i), ..Flow::default() }).collect();
@@ -215,7 +217,8 @@ impl RequestReply {
         if let Some(next) = self.open(t)? {
             return Ok(next);
         }
-        self.poll_sends(t)?;
+        let (cq, size) = (self.client.local().send_cq, self.poster.shape.size);
+        retire_sends(t, cq, &mut self.polled, size, &mut self.results)?;
         let full = self.poll_receives(t)?;
         for i in 0..self.flows.len() {
             self.send(t, i)?;
@@ -253,25 +256,6 @@ impl RequestReply {
         }
     }
 
-    fn poll_sends<T: Control>(&mut self, t: &mut T) -> Result<(), Failure> {
-        loop {
-            self.polled.clear();
-            t.poll_cq(self.client.local().send_cq, &mut self.polled)?;
-            for c in self.polled.as_slice() {
-                if let Some(f) = failed(c) {
-                    return Err(f);
-                }
-                if let Completion::Send { retired, .. } = *c {
-                    self.results.messages += u64::from(retired);
-                    self.results.bytes += u64::from(retired) * u64::from(self.poster.shape.size);
-                }
-            }
-            if !self.polled.is_full() {
-                return Ok(());
-            }
-        }
-    }
-
     /// Takes what has come; whether there may be more.
     fn poll_receives<T: Control>(&mut self, t: &mut T) -> Result<bool, Failure> {
         if t.now() < self.next_poll {
@@ -289,7 +273,7 @@ impl RequestReply {
                 return Err(f);
             }
             if let Completion::Recv { wr_id, qp, len, .. } = c {
-                let i = self.flow_of(qp);
+                let i = self.flow_of.of(qp);
                 self.results.receive(len, t.now());
                 self.results.bytes +=
                     u64::from(self.config.asks) * u64::from(self.config.reply_bytes);
@@ -299,11 +283,6 @@ impl RequestReply {
             }
         }
         Ok(full)
-    }
-
-    fn flow_of(&self, qp: QpId) -> usize {
-        let lanes = self.client.lanes();
-        lanes.iter().position(|l| l.qp == qp).expect("a completion of a QP of this link")
     }
 
     fn hear(&mut self, now: Time, i: usize) {
@@ -421,6 +400,7 @@ impl Program for RequestReply {
 mod tests {
     use super::*;
     use doorbell_core::ideal::{Ideal, run};
+    use doorbell_core::verbs::QpType;
 
     fn play(change: impl Fn(&mut RequestReplyConfig)) -> (Results, Results) {
         let side = |peer, asks| {

@@ -7,7 +7,7 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AsyncEventKind, QpType, WcOpcode};
 
-use super::common::{Failure, Results, failed};
+use super::common::{Failure, GRH_BYTES, Results, failed};
 use super::connect::{
     Connect, LinkConfig, Local, LocalConfig, Progress, ReceiveOrder, Target, Topic, key,
     lookup_done,
@@ -103,9 +103,6 @@ impl ResponderConfig {
         }
     }
 }
-
-/// Bytes in front of a datagram in the receive buffer.
-const GRH_BYTES: u32 = 40;
 
 /// Id of receives that a script has asked for: they are not posted again.
 const ORDERED: u64 = u64::MAX >> 1;

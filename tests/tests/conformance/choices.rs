@@ -9,7 +9,7 @@ use doorbell_core::transport::*;
 use doorbell_core::units::Span;
 
 use super::backend::{HAS_PEER, Lab};
-use super::pair::{Pair, send};
+use super::pair::{self, Pair, send};
 
 /// By the caps of a queue pair: what fits goes inline, and its buffer may change at once.
 #[test]
@@ -95,8 +95,11 @@ impl Member {
         let schedule = config.schedule(&[0, 1], Route::Direct, 64).unwrap();
         Self { state: SparseSum::open(t, config, &schedule).unwrap(), begun: false }
     }
+}
 
-    /// The sum, when it is there.
+impl pair::Member for Member {
+    type Sum = Vec<u8>;
+
     fn step<T: Control>(&mut self, t: &mut T) -> Result<Option<Vec<u8>>, AggregateError> {
         if !self.begun {
             if self.state.connect(t)? != Progress::Complete {
@@ -112,35 +115,18 @@ impl Member {
             Progress::Again | Progress::Wait { .. } => Ok(None),
         }
     }
+
+    fn close<T: Control>(self, t: &mut T) {
+        self.state.close(t).unwrap();
+    }
 }
 
 #[test]
 fn sparse_sums_have_the_same_bits_or_name_who_is_missing() {
     let mut lab = Lab::pair();
-    let mut members = [0, 1].map(|rank| Some(lab.call(rank, |t| Member::open(t))));
-    let mut ends = [None, None];
-    for _ in 0..100_000 {
-        for rank in 0..2 {
-            let Some(mut member) = members[rank].take() else { continue };
-            let (member, step) = lab.call(rank, move |t| {
-                let step = member.step(t);
-                (member, step)
-            });
-            match step.transpose() {
-                None => members[rank] = Some(member),
-                Some(end) => {
-                    lab.call(rank, move |t| member.state.close(t)).unwrap();
-                    ends[rank] = Some(end);
-                }
-            }
-        }
-        lab.settle();
-        if ends.iter().all(Option::is_some) {
-            break;
-        }
-    }
+    let members = [0, 1].map(|rank| lab.call(rank, |t| Member::open(t)));
+    let ends = pair::run_members(&mut lab, members);
     for (rank, end) in ends.into_iter().enumerate() {
-        let end = end.expect("it ends");
         match HAS_PEER {
             // 10 and 20 were sent, the rest stays where it is.
             true => assert_eq!(end.unwrap(), [0, 30, 0, 0_i64].map(i64::to_le_bytes).concat()),

@@ -1,6 +1,7 @@
 //! Two ranks with one QP each, and constructors for every state.
 
 use doorbell::workloads::connect::{ALL_RIGHTS, steps};
+use doorbell_core::policy::aggregate::AggregateError;
 use doorbell_core::transport::*;
 use doorbell_core::verbs::*;
 
@@ -36,6 +37,45 @@ impl Default for Spec {
             mtu: Mtu::B1024,
         }
     }
+}
+
+/// A program of a group of two.
+pub trait Member: Sized + Send + 'static {
+    type Sum: Send + 'static;
+    /// The sum, when it is there.
+    fn step<T: Control>(&mut self, t: &mut T) -> Result<Option<Self::Sum>, AggregateError>;
+    /// Leaves no object behind.
+    fn close<T: Control>(self, t: &mut T);
+}
+
+/// Runs both members until each has ended, and closes each when it has.
+pub fn run_members<M: Member>(
+    lab: &mut Lab,
+    members: [M; 2],
+) -> [Result<M::Sum, AggregateError>; 2] {
+    let mut members = members.map(Some);
+    let mut ends = [None, None];
+    for _ in 0..100_000 {
+        for rank in 0..2 {
+            let Some(mut member) = members[rank].take() else { continue };
+            let (member, step) = lab.call(rank, move |t| {
+                let step = member.step(t);
+                (member, step)
+            });
+            match step.transpose() {
+                None => members[rank] = Some(member),
+                Some(end) => {
+                    lab.call(rank, move |t| member.close(t));
+                    ends[rank] = Some(end);
+                }
+            }
+        }
+        lab.settle();
+        if ends.iter().all(Option::is_some) {
+            break;
+        }
+    }
+    ends.map(|end| end.expect("it ends"))
 }
 
 /// What a rank holds.

@@ -17,7 +17,7 @@ use doorbell_core::verbs::{SendFlags, WcStatus};
 use doorbell_tests::policy_body::{MESSAGES, Receiving, Sending, round_on_nothing};
 
 use super::backend::{HAS_PEER, Lab};
-use super::pair::{Pair, Side, drain, send};
+use super::pair::{self, Pair, Side, drain, send};
 
 /// Pushes `n` WRITEs of 8 bytes as fast as the queue takes them and returns the ids of the
 /// completions and the counts. It takes the handle by value: only a borrowed one can be given.
@@ -207,8 +207,11 @@ impl Member {
         };
         Self { state: Aggregate::open(t, config, plan).unwrap(), begun: false }
     }
+}
 
-    /// The sum, when it is there.
+impl pair::Member for Member {
+    type Sum = u64;
+
     fn step<T: Control>(&mut self, t: &mut T) -> Result<Option<u64>, AggregateError> {
         if !self.begun {
             if self.state.connect(t)? != Progress::Complete {
@@ -223,6 +226,10 @@ impl Member {
             Progress::Again | Progress::Wait { .. } => Ok(None),
         }
     }
+
+    fn close<T: Control>(self, t: &mut T) {
+        self.state.close(t).unwrap();
+    }
 }
 
 /// Everything of an aggregation but the peer: members connect, post, and where nothing arrives they
@@ -231,32 +238,12 @@ impl Member {
 fn members_end_with_the_sum_or_name_who_is_missing() {
     let plan = Plan::direct(2, 1).unwrap();
     let mut lab = Lab::pair();
-    let mut members = [0, 1].map(|rank| {
+    let members = [0, 1].map(|rank| {
         let plan = plan.clone();
-        Some(lab.call(rank, move |t| Member::open(t, &plan)))
+        lab.call(rank, move |t| Member::open(t, &plan))
     });
-    let mut ends = [None, None];
-    for _ in 0..100_000 {
-        for rank in 0..2 {
-            let Some(mut member) = members[rank].take() else { continue };
-            let (member, step) = lab.call(rank, move |t| {
-                let step = member.step(t);
-                (member, step)
-            });
-            let Some(end) = step.transpose() else {
-                members[rank] = Some(member);
-                continue;
-            };
-            lab.call(rank, move |t| member.state.close(t)).unwrap();
-            ends[rank] = Some(end);
-        }
-        lab.settle();
-        if ends.iter().all(Option::is_some) {
-            break;
-        }
-    }
+    let ends = pair::run_members(&mut lab, members);
     for (rank, end) in ends.into_iter().enumerate() {
-        let end = end.expect("it ends");
         let missing = 1 - rank as u32;
         match HAS_PEER {
             true => assert_eq!(end, Ok(3), "rank {rank}"),
