@@ -157,6 +157,18 @@ pub(crate) fn settings(c: &Congestion) -> Settings {
     Settings { control, notify: c.notification(), keep_gap: c.keep_gap.unwrap_or(dcqcn) }
 }
 
+/// The control that slows senders down on links of this kind, as files write it.
+pub(super) fn advised(c: &Congestion, world: &World) -> &'static str {
+    if c.control != ControlKind::None {
+        return "`[congestion]` came too late for them";
+    }
+    let fabric = world.fabric();
+    match fabric.ports().any(|(node, port)| fabric.egress_of(node, port).lanes() > 0) {
+        true => "`congestion.control = \"ibcc\"` with `[switch.ecn]`",
+        false => "`congestion.control = \"dcqcn\"` with `[switch.ecn]`",
+    }
+}
+
 /// What became of the rates: how often one was cut, the lowest of all, and how often a queue pair
 /// had to wait for its own; and of the round trip time that a control holds at a target.
 pub(super) fn metrics(world: &World, out: &mut Outcome) {

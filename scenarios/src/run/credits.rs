@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use doorbell_core::units::{Span, Time};
-use doorbell_sim::fabric::Starvation;
+use doorbell_sim::fabric::{Buffering, MAX_CREDIT, ReceiveBuffer, Starvation};
 use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 
 use super::bottleneck::{self, Port, Reason, Ways, percent};
+use super::congestion;
 use super::faults::{Outage, outage};
-use super::{ExitKind, Metric, Note, NoteKind, Outcome};
-use crate::format::Scenario;
+use super::network::network_of;
+use super::{ExitKind, Metric, Note, NoteKind, Outcome, Point, slow_nic};
 
 /// Share of the run, in percent, from which a starving lane is named.
 const ALARM_PERCENT: u64 = 10;
@@ -25,9 +26,6 @@ const NAME: &str = "credit-starvation";
 /// carry more.
 const FULL_PERCENT: u64 = 90;
 
-/// Blocks that a lane can grant at once: half of the 12-bit range of FCCL (protocol.md §6).
-const MAX_GRANTED: u64 = 2048;
-
 /// A lane of an output port.
 struct Lane {
     at: (NodeId, PortId),
@@ -37,7 +35,12 @@ struct Lane {
 
 /// Metrics of credit starvation; networks without credits have none. Returns the port of the lane
 /// that starved most, and why, if that is worth a note and no fault explains it.
-pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Option<(Port, Reason)> {
+pub(super) fn starvation(
+    point: &Point,
+    world: &World,
+    out: &mut Outcome,
+) -> Option<(Port, Reason)> {
+    let s = &point.scenario;
     let (fabric, now) = (world.fabric(), world.now());
     let mut lanes = Vec::new();
     for (node, port) in fabric.ports() {
@@ -85,7 +88,7 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
         if i == 0 && down.is_none() && slow.is_none() {
             unexplained = Some((worst, reason));
         }
-        let text = alarm(s, world, (reason, down.as_ref()), &of);
+        let text = alarm(point, world, (reason, down.as_ref()), (&of, out));
         let (name, count) = (NAME.to_owned(), of.iter());
         let count = count.map(|l| l.suffered.times).sum();
         let kind = match (reason, down) {
@@ -99,13 +102,12 @@ pub(super) fn starvation(s: &Scenario, world: &World, out: &mut Outcome) -> Opti
 
 /// The port of the NIC that kept packets in front of its full receive buffer, and their room with
 /// them, if that is what a lane waited for and not credit that was on its way.
-fn slow_nic(world: &World, reason: Reason, worst: &Lane) -> Option<String> {
+fn slow_nic(world: &World, reason: Reason, worst: &Lane) -> Option<Port> {
     let Reason::Room((node, port)) = reason else { return None };
     let (peer, at) = world.fabric().egress_of(node, port).peer();
     let nic = world.hosts().get(peer.index())?.nics().nth(at.index())?;
     let Starvation { starved, late, .. } = worst.suffered;
-    (nic.stats.rx_buffer_waits > 0 && late * 2 <= starved)
-        .then(|| port_name(world.fabric(), peer, at))
+    (nic.stats.rx_buffer_waits > 0 && late * 2 <= starved).then_some((peer, at))
 }
 
 /// Whether ports wait for each other in a circle: then nobody grants too few credits, and the exit
@@ -141,10 +143,10 @@ pub(super) fn limiting(
 
 /// What the lanes that wait for one reason suffer, the worst first, and what helps.
 fn alarm(
-    s: &Scenario,
+    point: &Point,
     world: &World,
     (reason, down): (Reason, Option<&Outage>),
-    of: &[Lane],
+    (of, out): (&[Lane], &Outcome),
 ) -> String {
     let worst = &of[0];
     let (fabric, run) = (world.fabric(), world.now().since(Time::ZERO));
@@ -172,24 +174,26 @@ fn alarm(
             };
             format!(
                 "{who}: they were held back by {}. That link is what they wait for, and more \
-                 credits {more}: spread its traffic, or slow its senders down (`[congestion]`)",
-                bottleneck::name(world, port)
+                 credits {more}: spread its traffic, or slow its senders down ({})",
+                bottleneck::name(world, port),
+                congestion::advised(&point.scenario.congestion, world)
             )
         }
         Reason::Room(port) => match slow_nic(world, reason, worst).filter(|_| down.is_none()) {
             Some(nic) => format!(
-                "{who}: {nic} gave none back, since its NIC had no room for what it got: see what \
-                 its PCIe, its memory and its receives wait for, or raise `nic.rx_buffer`. \
-                 More credits do not help"
+                "{who}: {} gave none back, since its NIC had no room for what it got: {}. More \
+                 credits do not help",
+                port_name(fabric, nic.0, nic.1),
+                slow_nic::cure(&point.scenario, world, nic, out)
             ),
-            None => format!("{who}: {}", too_little_room(s, world, (port, down), worst)),
+            None => format!("{who}: {}", too_little_room(point, world, (port, down), worst)),
         },
     }
 }
 
 /// What lanes suffer from a far end without room, and what helps.
 fn too_little_room(
-    s: &Scenario,
+    point: &Point,
     world: &World,
     (port, down): (Port, Option<&Outage>),
     worst: &Lane,
@@ -217,13 +221,11 @@ fn too_little_room(
             port_name(fabric, port.0, port.1)
         ),
     };
-    let c = s.topology.credits.as_ref();
-    // Without a word it is what the buffer holds.
-    let own = c.and_then(|c| if to_host { c.host_blocks.or(c.blocks) } else { c.blocks });
-    let all = own.is_some_and(|n| n.value() >= MAX_GRANTED);
+    let c = point.scenario.topology.credits.as_ref();
+    let all = granted(point, peer).is_some_and(|blocks| blocks >= u32::from(MAX_CREDIT));
     if all && c.is_none_or(|c| c.return_delay.is_none()) {
         return format!(
-            "{why}, and {by} grants what InfiniBand can, {MAX_GRANTED} blocks at once, without \
+            "{why}, and {by} grants what InfiniBand can, {MAX_CREDIT} blocks at once, without \
              delay: only a shorter cable, or traffic on another lane (`[[switch.class]]`), brings \
              more"
         );
@@ -232,10 +234,32 @@ fn too_little_room(
         true => ", or lower `topology.credits.return_delay`",
         false => "",
     };
+    if all {
+        return format!(
+            "{why}, and {by} grants what InfiniBand can, {MAX_CREDIT} blocks at once, but late: \
+             lower `topology.credits.return_delay`"
+        );
+    }
     format!(
         "{why}, so {by} grants too few credits or grants them too late: raise \
          `topology.credits.{key}`{late}"
     )
+}
+
+/// Blocks that a node grants to a lane at once, whether the file has a word for it or the buffer
+/// says it.
+fn granted(point: &Point, node: NodeId) -> Option<u32> {
+    let config = network_of(&point.scenario, &point.profile).ok()?;
+    match config.hosts.get(node.index()) {
+        Some(host) => match host.receive {
+            ReceiveBuffer::Credits { blocks } => Some(blocks),
+            _ => None,
+        },
+        None => match config.switches.get(node.index() - config.hosts.len())?.buffering {
+            Buffering::Credits { blocks } => Some(blocks),
+            _ => None,
+        },
+    }
 }
 
 #[cfg(test)]
@@ -292,6 +316,20 @@ mod tests {
         let enough = few(&[]);
         assert!(note(&enough).is_empty(), "2048 blocks are enough");
         assert!(!enough.limiting.is_some_and(|l| l.contains("credits")));
+    }
+
+    /// What the buffer grants without a word may be all that InfiniBand can.
+    #[test]
+    fn issue_005_no_more_credits_are_asked_for_than_there_are() {
+        let text = "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 2\nlength = '2000m'\n\
+                    [[program]]\nkind = 'flows'\nhosts = 1\nsize = '4MB'\n\
+                    flows = { pattern = 'incast' }\n";
+        for set in [&["link=ib"][..], &["link=ib", "topology.credits.return_delay=1us"]] {
+            let o = outcome(text, set);
+            let all = note(&o);
+            assert!(!all.is_empty() && all.iter().all(|n| n.contains("2048 blocks")), "{all:?}");
+            assert!(all.iter().all(|n| !n.contains("raise")), "{all:?}");
+        }
     }
 
     /// Two lanes of two packets per round trip, one of them for half of the run, over links that

@@ -158,6 +158,10 @@ fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
                     "it is, but for packets of links that know no pauses: note `mixed-pfc`"
                 }
                 SwitchMode::Pfc => "without `lossless = false` in its `[[switch.class]]`",
+                _ if s.topology.buffer.is_some() => {
+                    "`topology.switch = \"pfc\"`, with `switch.buffer` in place of \
+                     `topology.buffer`"
+                }
                 _ => "`topology.switch = \"pfc\"`",
             };
             format!("Raise {size}, let fewer send at once, or make the class lossless ({lossless})")
@@ -297,6 +301,22 @@ mod tests {
         let text = note(&lossy(marks, "[congestion]\ncontrol = 'dcqcn'\n"), FULL).to_owned();
         assert!(text.contains("lower `switch.ecn.kmin`"), "{text}");
         assert_eq!(number(&incast("", ""), "note.full-queues"), 0.0, "a lossless class");
+    }
+
+    /// The key of a plain switch's buffer is none of a switch that pauses.
+    #[test]
+    fn issue_005_the_remedy_for_a_full_queue_is_one_that_the_file_takes() {
+        let text = "host = 'ideal'\n[topology]\nkind = 'switch'\nhosts = 9\nrate = '100Gbps'\n\
+                    buffer = '100KB'\nswitch = 'tail-drop'\n[[program]]\nkind = 'flows'\n\
+                    host = 1\nhosts = 8\npeer = 0\nsize = '1MB'\n\
+                    flows = { pattern = 'incast' }\n[qp]\nmtu = '1KiB'\n";
+        let o = outcome(text, &[]);
+        let says =
+            "`topology.switch = \"pfc\"`, with `switch.buffer` in place of `topology.buffer`";
+        assert!(note(&o, FULL).contains(says), "{}", note(&o, FULL));
+        let cured = text.replace("buffer = '100KB'\nswitch = 'tail-drop'", "switch = 'pfc'");
+        let cured = cured.replace("[[program]]", "[switch]\nbuffer = '4MB'\n[[program]]");
+        assert_eq!(number(&outcome(&cured, &[]), "counter.tail_drop"), 0.0);
     }
 
     /// Two leaves; four hosts of one send to those of the other.

@@ -11,10 +11,12 @@ use doorbell_sim::nic::NicQp;
 use doorbell_sim::world::{World, port_name};
 
 use super::bottleneck::{Port, Reason, Ways, class_of, lasted, name, percent, stood, way_of};
+use super::congestion;
 use super::deaths::qp_name;
 use super::early::peer_of;
 use super::programs::Placed;
 use super::{ExitKind, Note, NoteKind, Outcome};
+use crate::format::{Congestion, Scenario};
 use crate::workloads::Results;
 
 /// Name of the note.
@@ -34,7 +36,7 @@ struct Behind<'w> {
 }
 
 /// Names the queue pairs that stood for links that they do not use.
-pub(super) fn collect(world: &World, all: &[(&Placed, &Results)], out: &mut Outcome) {
+pub(super) fn collect(s: &Scenario, world: &World, all: &[(&Placed, &Results)], out: &mut Outcome) {
     out.oracles.push(NAME.to_owned());
     // Ports that wait for each other in a circle have no link as the reason.
     if out.exit.kind == ExitKind::NoProgress {
@@ -73,7 +75,7 @@ pub(super) fn collect(world: &World, all: &[(&Placed, &Results)], out: &mut Outc
     }
     found.sort_by_key(|b| (Reverse(b.stood), b.host, b.qp.qpn));
     let Some(worst) = found.first() else { return };
-    let text = text(world, worst, found.len());
+    let text = text(&s.congestion, world, worst, found.len());
     let (name, count) = (NAME.to_owned(), found.len() as u64);
     out.notes.push(Note { kind: NoteKind::Info, name, text, count });
 }
@@ -86,7 +88,7 @@ fn met(world: &World, qp: &NicQp, stood: Span) -> Span {
     stood.saturating_sub(run.saturating_sub(life))
 }
 
-fn text(world: &World, worst: &Behind<'_>, count: usize) -> String {
+fn text(c: &Congestion, world: &World, worst: &Behind<'_>, count: usize) -> String {
     let Behind { host, qp, at, stood, link } = worst;
     let percent = percent(*stood, world.now().since(Time::ZERO));
     let more = match count - 1 {
@@ -98,11 +100,12 @@ fn text(world: &World, worst: &Behind<'_>, count: usize) -> String {
         "{} to host {} stood behind packets for others: {} was held back for {percent} % of the \
          run by {}, which is not on its way{more}. Give it a traffic class of its own \
          (`[[switch.class]]` and the program's `sl`), or slow down those who fill that link \
-         (`[congestion]`)",
+         ({})",
         qp_name(*host, qp.qpn),
         qp.stats.last_datagram.map_or(qp.peer, |(host, ..)| host).0,
         port_name(world.fabric(), at.0, at.1),
         name(world, *link),
+        congestion::advised(c, world),
     )
 }
 

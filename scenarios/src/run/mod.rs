@@ -72,6 +72,7 @@ mod sick;
 mod simulate;
 #[cfg(test)]
 mod simulate_tests;
+mod slow_nic;
 mod steps;
 pub(crate) mod sums;
 mod switches;

@@ -253,3 +253,39 @@ fn a_paused_class_holds_no_other_class_back_in_the_nic() {
     let least = behind.iter().copied().fold(f64::MAX, f64::min);
     assert!(least > most(&behind) * 0.9, "no unit goes before another: {behind:?}");
 }
+
+/// A NIC without room is told of over links that hold nobody back too, and what it says helps.
+#[test]
+fn issue_005_a_full_receive_buffer_is_named_on_every_link() {
+    let text = "[topology]\nkind = 'switch'\nhosts = 3\n[[program]]\nkind = 'flows'\nhost = 1\n\
+                hosts = 2\npeer = 0\nsize = '8MB'\nflows = { pattern = 'incast' }\n[qp]\n\
+                timeout = 20\n";
+    let note = |o: &Outcome, name: &str| {
+        let note = o.notes.iter().find(|n| n.name == name);
+        note.map(|n| (n.text.clone(), n.count)).unwrap_or_default()
+    };
+    let slow = ["pcie.generation=4", "pcie.width=8"];
+    let run = |set: &[&str]| outcome(text, set);
+    for link in [&[][..], &["link=roce"]] {
+        let o = run(&[link, &slow].concat());
+        let (text, count) = note(&o, "receive-buffer-full");
+        assert!(text.contains("host0.PCIe nic up behind it was busy"), "{link:?}: {text}");
+        assert!(text.contains("raise `pcie.generation`"), "{link:?}: {text}");
+        let counter = if link.is_empty() { "rx_buffer_waits" } else { "rx_discards" };
+        assert_eq!(count as f64, number(&o, &format!("counter.{counter}")), "{link:?}");
+        assert_eq!(o.limiting.as_deref(), Some("host0.PCIe nic up"), "{link:?}");
+        let (victims, _) = note(&o, "victim-flows");
+        assert!(victims.contains("2 found no room at host0.port0"), "{link:?}: {victims}");
+        let faster = run(link);
+        assert_eq!(number(&faster, "note.receive-buffer-full"), 0.0, "{link:?}");
+    }
+    // A buffer for two packets, behind which nothing is busy: a larger one helps.
+    for link in ["link=roce", "topology.switch=pfc"] {
+        let o = run(&[link, "nic.rx_buffer=8KiB"]);
+        let name = if link == "link=roce" { "receive-buffer-full" } else { "paused-by-host" };
+        let (text, _) = note(&o, name);
+        assert!(text.contains("raise `nic.rx_buffer`"), "{link}: {text}");
+        let (larger, _) = note(&run(&[link, "nic.rx_buffer=256KiB"]), name);
+        assert_eq!(larger, "", "{link}");
+    }
+}

@@ -27,8 +27,8 @@ use super::{
 };
 use super::{
     congestion, credits, deaths, drops, early, effective, exchanges, fallback, faults, fetches,
-    flow_figures, head_of_line, limits, moves, pauses, ports, receives, series, sums, switches,
-    tap, targets, timeline, tuning, waiting, watch,
+    flow_figures, head_of_line, limits, moves, pauses, ports, receives, series, slow_nic, sums,
+    switches, tap, targets, timeline, tuning, waiting, watch,
 };
 use crate::format::{HostModel, NicPlace, Noise, QpKind, Scenario};
 use crate::report::PcapNg;
@@ -240,18 +240,19 @@ fn collect(
     receives::metrics(world, &all, &mut out);
     congestion::metrics(world, &mut out);
     switch_links(world, &mut out);
-    let starving = credits::starvation(&point.scenario, world, &mut out);
+    resources(world, busy_until(world, last).since(first), &mut out);
+    let starving = credits::starvation(point, world, &mut out);
     oversize(world, &mut out);
     switches::collect(point, world, &mut out);
     early::collect(point, world, &mut out);
     drops::collect(point, world, &mut out);
-    resources(world, busy_until(world, last).since(first), &mut out);
+    slow_nic::collect(&point.scenario, world, &mut out);
     credits::limiting(world, starving, LIMITING_PPM, last.since(first), &mut out);
     unreliable(point, world, (first, last), &mut out);
     oracles(world, &mut out);
     fallback::collect(point, &mut out);
     limits::collect(world, point, &all, last.since(first), &mut out);
-    head_of_line::collect(world, &all, &mut out);
+    head_of_line::collect(&point.scenario, world, &all, &mut out);
     pauses::collect(&point.scenario, world, last.since(first), &mut out);
     receives::lost_completions(world, &mut out);
     receives::cq_rule(&point.scenario, &mut out);

@@ -55,8 +55,9 @@ const SETTINGS: [Setting; 3] = [
         of_switches: false,
         of: |port| if port.knows_pauses() { PFC } else { "off" }.to_owned(),
         wanted: Some(PFC),
-        remedy: "nobody can be paused over such a link, so a lossless class drops behind it \
-                 (`tail_drop`); take `pfc = false` from the link",
+        remedy: "nobody can be paused over such a link, so a lossless class drops behind it (in \
+                 the switch, `tail_drop`, and what a host has no room for, `rx_discards`); take \
+                 `pfc = false` from the link",
     },
     Setting {
         note: "mixed-ecn",

@@ -46,6 +46,7 @@ mod receive;
 mod recv_queue;
 mod regions;
 mod retry;
+mod room;
 mod sight;
 mod transmit;
 mod vendor;
@@ -84,6 +85,7 @@ use postmortem::Drops;
 use ready::Ready;
 use receive::{AtomicJob, RxWrite};
 use recv_queue::Turn;
+use room::ReceiveRoom;
 
 /// What a processing unit works on.
 #[derive(Debug)]
@@ -227,8 +229,8 @@ pub struct Nic {
     orderless: bool,
     /// Hosts of the node that this one is in; 0: none.
     node_hosts: u32,
-    /// Payload from the port to its place in memory, that included which waits for a receive WQE.
-    rx_bytes: u64,
+    /// The receive buffer.
+    rx_room: ReceiveRoom,
     /// Packets that the receive units are done with, which is the turn of the last one.
     rx_turn: Turn,
     /// Packets that the receive buffer has no room for, in order.
@@ -318,7 +320,7 @@ impl Nic {
             held: Slab::new(),
             orderless: rc.place_on_arrival,
             node_hosts: 0,
-            rx_bytes: 0,
+            rx_room: ReceiveRoom::new(cfg.rx_buffer),
             rx_turn: 0,
             rx_held: VecDeque::new(),
             cqes: Slab::new(),
@@ -415,6 +417,13 @@ impl Nic {
     /// The shared receive queues with their indices.
     pub fn srqs(&self) -> impl Iterator<Item = (u32, &RecvQueue)> {
         self.srqs.iter().enumerate().filter_map(|(i, q)| Some((i as u32, q.as_ref()?)))
+    }
+
+    /// Time for which the receive buffer was full, so that packets waited in front of the port, or
+    /// found no room.
+    #[must_use]
+    pub fn receive_buffer_full(&self, now: Time) -> Span {
+        self.rx_room.full(now)
     }
 
     /// Receives posted in all queues of this NIC, now and at most.

@@ -92,7 +92,7 @@ impl Nic {
             let qp = Self::qp_index(env.packets[packet.0].desc.dest);
             qp.is_some_and(|qp| self.goes_inside(qp))
         };
-        if (self.rx_held.is_empty() && !self.rx_full()) || inside() {
+        if (self.rx_held.is_empty() && !self.rx_room.is_full()) || inside() {
             return self.rx_queue(env, packet);
         }
         let sl = env.packets[packet.0].sl;
@@ -105,14 +105,10 @@ impl Nic {
         self.rx_held.push_back((packet, kept));
     }
 
-    fn rx_full(&self) -> bool {
-        self.rx_bytes >= u64::from(self.cfg.rx_buffer)
-    }
-
     /// `bytes` have left the receive buffer: packets that were held back may come.
     pub(super) fn rx_leaves(&mut self, env: &mut Env<'_>, bytes: u32) {
-        self.rx_bytes -= u64::from(bytes);
-        while !self.rx_full()
+        self.rx_room.leave(env.now, bytes);
+        while !self.rx_room.is_full()
             && let Some((packet, kept)) = self.rx_held.pop_front()
         {
             if kept {
@@ -120,8 +116,7 @@ impl Nic {
             }
             self.rx_queue(env, packet);
         }
-        let low =
-            self.rx_bytes == 0 || self.rx_bytes + PAUSE_HYSTERESIS <= u64::from(self.cfg.rx_buffer);
+        let low = self.rx_room.has(PAUSE_HYSTERESIS);
         let port = self.port();
         if low && self.rx_held.is_empty() && env.port.is_pausing(port, PauseReason::Full) {
             env.port.pause(env.now, port, PauseReason::Full, 0, env.fabric_out);
@@ -133,7 +128,7 @@ impl Nic {
         let p = &env.packets[packet.0];
         let desc = p.desc;
         let qp = Self::qp_index(desc.dest).expect("checked on arrival");
-        self.rx_bytes += u64::from(desc.len);
+        self.rx_room.take(env.now, desc.len);
         let unit = self.qp(qp).map_or(0, |q| usize::from(q.rx));
         let mut service = self.cfg.rx_packet;
         if desc.opcode.consumes_recv() {
@@ -548,7 +543,7 @@ impl Nic {
         if let Some((psn, _)) = write.order.filter(|_| self.orderless) {
             self.qps[qp as usize].as_deref_mut().expect("checked").sight.leaves(psn);
         }
-        self.rx_bytes += u64::from(write.len);
+        self.rx_room.take(env.now, write.len);
         let id = self.rx_writes.insert(write);
         self.host_write(env, qp, HostWrite::Inbound(id));
     }
@@ -790,7 +785,7 @@ impl Nic {
             let submitted = env.now;
             let (len, order) = (n, None);
             let write = RxWrite { qp, region, addr, len, payload, subject, submitted, order };
-            self.rx_bytes += u64::from(n);
+            self.rx_room.take(env.now, n);
             let id = self.rx_writes.insert(write);
             let kind = if hit { HostWrite::Response(id) } else { HostWrite::AwaitsWqe(id) };
             self.host_write(env, qp, kind);

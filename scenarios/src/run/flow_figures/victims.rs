@@ -63,11 +63,15 @@ pub(super) fn note(
         let fault = fault_on(point, world, row, (&way, q));
         let way = of_others(world, row, way, class);
         let lasted = |p: &Port| lasted(world, row, *p, class);
-        let reason = busiest(world, &way, class).filter(lasted).map(|port| {
-            *reasons.entry((port, class)).or_insert_with(|| match stands(world, port, class) {
-                true => ways.reason(world, port, class),
-                false => Reason::Link(port),
-            })
+        let full = full_behind(world, row, (&way, q)).map(Reason::Room);
+        let reason = full.or_else(|| {
+            let port = busiest(world, &way, class).filter(lasted)?;
+            Some(*reasons.entry((port, class)).or_insert_with(|| {
+                match stands(world, port, class) {
+                    true => ways.reason(world, port, class),
+                    false => Reason::Link(port),
+                }
+            }))
         });
         let cause = fault.or(reason.map(Cause::Met)).unwrap_or(Cause::Own);
         let group = groups.entry(cause).or_default();
@@ -108,6 +112,18 @@ fn lasted(world: &World, row: &FlowRow, port: Port, class: u8) -> bool {
     row.fct_ps.is_some_and(|fct| work_in(world, port, class).as_ps() >= fct / 2)
 }
 
+/// The port to a flow's destination, if the receive buffer of the NIC there was full for at least
+/// half of the time that the flow took, or dropped packets where the flow sent some again: over an
+/// idealised link no port waits for it, and one that can hold nobody back never does.
+fn full_behind(world: &World, row: &FlowRow, (way, q): (&[Port], &NicQp)) -> Option<Port> {
+    let last = *way.last()?;
+    let (node, port) = world.fabric().egress_of(last.0, last.1).peer();
+    let nic = world.hosts().get(node.index())?.nics().nth(port.index())?;
+    let full = nic.receive_buffer_full(world.now()).as_ps();
+    let dropped = nic.stats.rx_discards > 0 && sent_again(q);
+    (dropped || row.fct_ps.is_some_and(|fct| full >= fct / 2)).then_some(last)
+}
+
 /// The fault that kept packets or answers of a flow from going on, or an end of it from doing its
 /// part, for at least half of its time.
 fn fault_on(
@@ -132,14 +148,17 @@ fn fault_on(
     (worst.lasted.as_ps() >= fct / 2).then_some(Cause::Fault(worst.id, worst.kind.word()))
 }
 
+fn sent_again(q: &NicQp) -> bool {
+    q.requester.as_ref().is_some_and(|r| r.counters().retransmitted_packets > 0)
+}
+
 /// What befell a flow, other than links that were busy.
 fn facts(point: &Point, row: &FlowRow, q: &NicQp) -> impl Iterator<Item = &'static str> {
-    let sent_again = q.requester.as_ref().is_some_and(|r| r.counters().retransmitted_packets > 0);
     let timers = q.stats.ack_timer_waits + q.stats.rnr_waits > 0;
     let control = point.scenario.congestion.control.word() != "none";
     [
         (row.lost > 0, "losses"),
-        (sent_again, "packets sent again"),
+        (sent_again(q), "packets sent again"),
         (timers, "timers"),
         (control, "the control of their rate"),
     ]
@@ -177,7 +196,7 @@ fn part(world: &World, cause: &Cause, group: &Group) -> String {
         Reason::Link(port) => format!("{n} were held up by {}", name(world, port)),
         Reason::Room((node, port)) => {
             let (peer, at) = fabric.egress_of(node, port).peer();
-            format!("{n} waited for room at {}", port_name(fabric, peer, at))
+            format!("{n} found no room at {}", port_name(fabric, peer, at))
         }
     }
 }
