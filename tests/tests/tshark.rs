@@ -312,6 +312,24 @@ fn captures_of_scenarios() {
     }
 }
 
+/// What is on its way when a queue pair dies leaves whole or not at all.
+#[test]
+fn issue_004_captures_of_queue_pairs_that_die() {
+    if !ready() {
+        return;
+    }
+    let folder = Folder::new("tshark-deaths");
+    let refused = "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'script'\n\
+                   steps = ['post write 64B rkey=wrong', 'post write 1MiB', 'ring', 'wait', \
+                   'compute 100us']\n";
+    let all = points("refused", refused).into_iter().chain(built_in("case_h01_bad_or_stale_key"));
+    let all = all.chain(built_in("case_h06_local_error_stays_local"));
+    for (i, point) in all.enumerate() {
+        let (_, file) = captured(&point);
+        agree(&folder, &format!("death{i}"), &file);
+    }
+}
+
 /// Native InfiniBand, on a cable and over a switch.
 #[test]
 fn captures_of_infiniband() {

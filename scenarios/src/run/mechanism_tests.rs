@@ -101,3 +101,37 @@ fn no_unit_is_forgotten_when_a_full_port_has_room_again() {
         assert_eq!(number(&outcome(text, &set), "messages"), 600.0);
     }
 }
+
+/// What is on its way to the port when a queue pair goes to ERR does not leave, whether its WQEs
+/// are still there or were polled: what was delivered is in memory, and nothing else is.
+#[test]
+fn issue_004_what_is_delivered_of_a_flushed_write_is_in_memory() {
+    let run = |polls: &str| {
+        let stores: String = (0..128_u64)
+            .map(|i| format!("'store {} at={}B', ", i + 1, (1 << 20) + 4096 * i))
+            .collect();
+        let reads: String = (0..128_u64)
+            .map(|i| {
+                format!("'post read 8B qp=1 local=8MiB remote={}B', 'ring qp=1', 'wait 1', 'load at=8MiB', ", 4096 * i)
+            })
+            .collect();
+        let text = format!(
+            "[[program]]\nkind = 'script'\nqps = 2\npayload = 'data'\n\
+             steps = [{stores}'post write 512KiB local=1MiB', 'ring', 'compute 3us', 'state err', \
+             {polls}, {reads}'compute 0us']\n"
+        );
+        let o = outcome(&text, &[]);
+        let first = 128 + 4 + polls.split(", ").count();
+        let words = (0..128).map(|i| number(&o, &format!("step.{}.count", first + 4 * i + 3)));
+        let there = words.zip(1_u32..).filter(|(word, i)| *word == f64::from(*i)).count() as f64;
+        let delivered = number(&o, "delivered_bytes") - 128.0 * 8.0;
+        (there * 4096.0, delivered)
+    };
+    let late = "'compute 50us', 'poll 16'";
+    let at_once = "'poll 16', 'compute 1us', 'poll 16', 'compute 50us', 'poll 16'";
+    for polls in [late, at_once, "'drain', 'compute 50us', 'poll 16'"] {
+        let (there, delivered) = run(polls);
+        assert!(delivered > 0.0 && delivered < f64::from(512 << 10), "{polls}: {delivered}");
+        assert_eq!(there, delivered, "{polls}");
+    }
+}

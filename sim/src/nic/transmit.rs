@@ -1,7 +1,7 @@
 //! Processing units, payload fetch, order, transmit port.
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{NakCode, OutboundVerdict, QpType, WcStatus, may_transmit};
+use doorbell_core::verbs::{NakCode, OutboundVerdict, QpState, QpType, WcStatus, may_transmit};
 
 use super::env::{Env, NicEvent, Tag, kind};
 use super::node::NODE_PORT;
@@ -332,6 +332,10 @@ impl Nic {
             slot.effective().data.pieces(desc.offset, desc.len, |sge, addr, len| {
                 read(addr, len, regions.by_lkey(sge.lkey));
             });
+        } else {
+            // The WQE has been retired: all of it has been acknowledged, and this packet is sent
+            // again for nothing. Where it was read from is not known any more.
+            real = false;
         }
         packet.payload = if real { Payload::copy_from(buffer) } else { Payload::Lengths };
     }
@@ -377,8 +381,14 @@ impl Nic {
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { return };
             let fifo = if response { &mut q.tx_resp } else { &mut q.tx_req };
             let Some(packet) = fifo.pop_ready() else { break };
-            self.send(env, qp, packet);
             sent = true;
+            if !response && q.state == QpState::Err {
+                // As in the processing units: what has not left by then does not leave.
+                let desc = env.packets.remove(packet.0).desc;
+                self.tx_bytes -= self.rc.wire_bytes(desc.opcode, desc.len);
+                continue;
+            }
+            self.send(env, qp, packet);
             if !response {
                 let desc = env.packets[packet.0].desc;
                 let q = self.qps[qp as usize].as_deref_mut().expect("just there");
@@ -399,6 +409,12 @@ impl Nic {
         let p = &env.packets[packet.0];
         let by = self.way_out((p.dst, p.dst_port));
         let (desc, start) = (p.desc, env.now);
+        debug_assert!(
+            !desc.opcode.has_payload()
+                || p.payload.bytes().is_none_or(|b| b.len() == desc.len as usize),
+            "{desc:?} with {:?}",
+            p.payload
+        );
         let bytes = self.rc.wire_bytes(desc.opcode, desc.len);
         self.tx_bytes -= bytes;
         self.stats.tx_packets += 1;
