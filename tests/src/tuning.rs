@@ -20,8 +20,8 @@ pub struct Tuning {
     pub fetch: (u32, u32, u32),
     /// Processing units that send and that receive.
     pub units: (u16, u16),
-    /// Receive WQEs of one fetch.
-    pub rq_fetch: u32,
+    /// Receive WQEs of one fetch, and those that are fetched ahead of need.
+    pub rq_fetch: (u32, u32),
     /// WQEs of outstanding READs on the chip.
     pub wqe_cache: u32,
     /// QP contexts on the chip.
@@ -91,7 +91,7 @@ pub fn tunings() -> impl Strategy<Value = Tuning> {
     let nic = (
         (1..17u32, 1..5u32, 1..20u32),
         (1..5u16, 1..5u16),
-        1..9u32,
+        (1..9u32, 0..40u32),
         (1..6u32, 1..5u32),
         1..70_000u32,
         (1..5u32, any::<bool>()),
@@ -130,7 +130,7 @@ impl Tuning {
         let mut host = machine::quiet_host();
         (host.nic.wqe_fetch_blocks, host.nic.wqe_fetches, host.nic.wqe_window) = self.fetch;
         (host.nic.pu_count, host.nic.rx_count) = self.units;
-        host.nic.rq_fetch = self.rq_fetch;
+        (host.nic.rq_fetch, host.nic.rq_ahead) = self.rq_fetch;
         host.nic.wqe_cache = self.wqe_cache;
         host.nic.qp_cache = self.qp_cache;
         host.nic.tx_buffer = self.tx_buffer;

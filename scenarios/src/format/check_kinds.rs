@@ -5,7 +5,8 @@ use doorbell_core::units::Bytes;
 use super::check::{Checked, refuse};
 use super::check_lanes::check_lanes;
 use super::{
-    Fallback, Initiator, Op, Payload, PeerPoll, Program, ProgramKind, QpKind, Receives, Scenario,
+    Fallback, Initiator, Memory, Op, Payload, PeerPoll, Program, ProgramKind, QpKind, Receives,
+    Scenario,
 };
 use crate::quantity::Unit;
 use crate::workloads::payload::HEADER_BYTES;
@@ -220,6 +221,9 @@ fn check_requests(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> C
         let text = "`receives` has no use in `request-reply`".to_owned();
         return refuse(path("receives"), text, "each side posts its receives again");
     }
+    if p.payload == Payload::Data {
+        check_answers(p, &path)?;
+    }
     let mtu = s.qp.mtu.0;
     let reply = p.reply_size.filter(|r| s.qp.kind == QpKind::Ud && r.0 > mtu);
     if let Some(reply) = reply {
@@ -240,18 +244,43 @@ fn check_requests(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> C
     Ok(())
 }
 
+/// Requests and replies that are checked where they come.
+fn check_answers(p: &Program, path: &impl Fn(&str) -> String) -> Checked {
+    let reply = p.reply_size.map_or(p.size.0, |r| r.0);
+    for (key, size) in [("size", p.size.0), ("reply_size", reply)] {
+        if let Some((text, help)) = too_short(size) {
+            return refuse(path(key), text, help);
+        }
+    }
+    let by_gpu = p.initiator == Initiator::Gpu;
+    let (keys, who) = match (by_gpu == (p.memory == Memory::Gpu), p.peer_memory) {
+        (true, Memory::Host | Memory::HostRemote) => return Ok(()),
+        (true, Memory::Gpu) => ("peer_memory", "the peer, a core,"),
+        (false, _) if by_gpu => ("memory", "a GPU"),
+        (false, _) => ("memory", "a core"),
+    };
+    let text = format!("{who} polls, and the bytes are on another way when it is told");
+    let help = "keep the messages where the poller is, or write `payload = \"virtual\"`";
+    refuse(path(keys), text, help)
+}
+
+/// Why a message has no room for what a check needs, and the remedy.
+fn too_short(size: Bytes) -> Option<(String, String)> {
+    let header = HEADER_BYTES as u64;
+    let text = || format!("{} is too short for a message that is checked", size.print());
+    let help = || format!("at least {header}B, or `payload = \"virtual\"`");
+    (size.0 < header).then(|| (text(), help()))
+}
+
 /// Producers that one proxy watches at most.
 const MAX_PRODUCERS: u64 = doorbell_core::transport::MAX_WAIT_WATCHES as u64 - 1;
 
 fn check_produce(s: &Scenario, p: &Program, path: impl Fn(&str) -> String) -> Checked {
-    let (size, header) = (p.size.0, HEADER_BYTES as u64);
     if p.op == Op::Read || p.op.is_atomic() {
         let text = format!("`{}` brings the peer no message", p.op.word());
         return refuse(path("op"), text, "only sends and writes do");
     }
-    if p.payload == Payload::Data && size.0 < header {
-        let text = format!("{} is too short for a message that is checked", size.print());
-        let help = format!("at least {header}B, or `payload = \"virtual\"`");
+    if let Some((text, help)) = too_short(p.size.0).filter(|_| p.payload == Payload::Data) {
         return refuse(path("size"), text, help);
     }
     let depth = s.qp.sq_depth.value();

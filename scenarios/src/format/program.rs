@@ -391,8 +391,8 @@ pub enum ProgramKind {
     /// Half of the round trip of a message and its answer.
     PingPong,
     /// Requests by SEND and their replies, `window` of them outstanding per queue pair. Time from
-    /// the hand-over of a request to its reply; bytes are those of both. What is in them is not
-    /// looked at.
+    /// the hand-over of a request to its reply; bytes are those of both. With `payload = "data"`
+    /// both sides check every byte, and one that is wrong is a violation.
     RequestReply,
     /// Payload per second with a full window.
     Bandwidth,

@@ -84,7 +84,7 @@ fn what_resends_without_limit_is_named_at_both_limits() {
         o.exit.reason
     };
     for (limit, soon, advice) in [
-        ("run.limit=50ms", "run.limit=200us", "; raise run.limit or ask for less"),
+        ("run.limit=50ms", "run.limit=200us", ": raise run.limit above that, or ask for less"),
         ("run.events=4000", "run.events=40", ": raise run.events, or ask for less"),
     ] {
         let endless = reason(&[limit]);
@@ -226,4 +226,161 @@ fn a_packet_in_rtr_establishes_the_connection() {
         assert_eq!(number(&o, "counter.wc_success"), 2.0);
         assert_eq!(number(&o, "counter.async_comm_est"), told, "{rest}");
     }
+}
+
+/// Messages of a queue pair that has died were never sent: nothing came wrong.
+#[test]
+fn messages_that_were_never_sent_are_no_data_errors() {
+    let run = |ty: &str, op: &str, fault: &str| {
+        let program = format!(
+            "[qp]\ntype = '{ty}'\ntimeout = 8\nretry_cnt = 1\n[[program]]\nkind = 'produce'\n\
+             payload = 'data'\nop = '{op}'\nsize = '64B'\niterations = 200\n{fault}"
+        );
+        let o = outcome(&program, &[]);
+        let names = ["messages", "received", "data_errors", "note.data-errors"];
+        let counters = ["messages_missing", "messages_lost", "messages_unsent"];
+        let counters = counters.map(|name| number(&o, &format!("counter.{name}")));
+        (names.map(|name| number(&o, name)), counters)
+    };
+    let dead =
+        "[[fault]]\nid = 'dead'\nkind = 'link-down'\nlink = 'host0-host1'\nafter = '110us'\n";
+    for op in ["send", "write-imm"] {
+        let ([messages, received, wrong, note], counters) = run("RC", op, dead);
+        assert!(messages > 10.0 && messages < 199.0, "{messages}");
+        assert_eq!((wrong, note), (0.0, 0.0), "{op}");
+        assert_eq!(counters, [0.0, 0.0, 200.0 - received.max(messages)], "{op}");
+    }
+    // A WRITE does not tell: only those count as come whose sender knows it.
+    let ([messages, _, wrong, _], counters) = run("RC", "write", dead);
+    assert_eq!((wrong, counters), (0.0, [0.0, 0.0, 200.0 - messages]));
+    // Lost on the way, and nobody was told.
+    let one = "[[fault]]\nid = 'one'\nkind = 'drop'\nclass = 'send'\nnth = 5\n";
+    let ([messages, received, wrong, _], counters) = run("UC", "send", one);
+    assert_eq!((messages, received, wrong), (200.0, 199.0, 0.0));
+    assert_eq!(counters, [0.0, 1.0, 0.0]);
+    assert_eq!(run("RC", "send", "").1, [0.0; 3]);
+}
+
+/// Replies and requests are checked, whatever way they take.
+#[test]
+fn requests_and_replies_carry_what_was_sent() {
+    let run = |ty: &str, more: &str| {
+        let program = format!(
+            "[qp]\ntype = '{ty}'\n[[program]]\nkind = 'request-reply'\npayload = 'data'\n\
+             op = 'send'\nsize = '64B'\nreply_size = '1000B'\niterations = 300\nqps = 3\n\
+             window = 4\n{more}"
+        );
+        outcome(&program, &[])
+    };
+    for ty in ["RC", "UC", "UD"] {
+        for more in [
+            "",
+            "inline = '0B'",
+            "[[fault]]\nid = 'c'\nkind = 'reorder'\nmaybe = true\n\
+                     chance = '1/20'\n",
+        ] {
+            let o = run(ty, if ty == "RC" { more } else { "" });
+            assert_eq!((o.exit.kind, o.exit.reason.as_str()), (ExitKind::Ok, ""), "{ty} {more}");
+        }
+    }
+    // Stores that no fence orders before the ring come after the NIC has read.
+    let late = "inline = '0B'\nmemory = 'gpu'\ninitiator = 'gpu'\nfence = false\n";
+    let o = run("RC", &format!("{late}[settings]\n'gpu.store_lag' = '4us'\n"));
+    assert_eq!(o.exit.kind, ExitKind::Violation, "{}", o.exit.reason);
+    assert!(o.exit.reason.contains(" messages have wrong bytes"), "{}", o.exit.reason);
+    let o = run("RC", &late.replace("false", "true"));
+    assert_eq!((o.exit.kind, o.exit.reason.as_str()), (ExitKind::Ok, ""));
+}
+
+/// The peer's queue pair is reset before its program has polled: nobody tells it of the messages.
+#[test]
+fn completions_that_a_reset_took_are_named() {
+    let run = |after: &str| {
+        let script = format!(
+            "[[program]]\nkind = 'script'\nsteps = ['post send 8B x4', 'ring', 'wait', \
+             'state reset peer', 'compute 1us']\n[[fault]]\nid = 'np'\nkind = 'cq-not-polled'\n\
+             host = 1\nafter = '{after}'\nbefore = '220us'\nmaybe = true\n"
+        );
+        outcome(&script, &[])
+    };
+    let o = run("100us");
+    assert_eq!(o.exit.kind, ExitKind::NoProgress);
+    assert_eq!(number(&o, "note.completions-lost"), 4.0);
+    let took = "host 1 QP 16 was reset at ";
+    assert!(o.exit.reason.starts_with(took), "{}", o.exit.reason);
+    assert!(o.exit.reason.contains("took completions of 4 receives with it"), "{}", o.exit.reason);
+    let o = run("210us");
+    assert_eq!((o.exit.kind, number(&o, "note.completions-lost")), (ExitKind::Ok, 0.0));
+}
+
+/// A program that looks at times of its own: for nothing, when it did something last is told, and
+/// nobody is sent to the limit.
+#[test]
+fn looks_in_vain_are_a_stall_at_the_limit() {
+    let program = |interval: &str| {
+        format!(
+            "[[program]]\nkind = 'script'\nsteps = ['post send 8B', 'wait']\n\
+             peer_poll_interval = '{interval}'\n"
+        )
+    };
+    for interval in ["1us", "100us"] {
+        let o = outcome(&program(interval), &["run.limit=20ms"]);
+        let reason = &o.exit.reason;
+        assert_eq!(o.exit.kind, ExitKind::NoProgress, "{reason}");
+        assert!(!reason.contains("run.limit"), "{reason}");
+        assert!(reason.contains("no doorbell announced them"), "{reason}");
+        let looks = reason.lines().find(|l| l.contains("times and found nothing")).expect(reason);
+        let since = looks.split(" since ").nth(1).unwrap();
+        let since: f64 = since.split(' ').next().unwrap().parse().unwrap();
+        assert!(looks.contains(" us: it has looked ") && since < 300.0, "{looks}");
+    }
+}
+
+/// What raising the limit brings: the time at which something happens again.
+#[test]
+fn a_run_that_is_cut_off_says_when_it_goes_on() {
+    let script = |steps: &str, more: &str| {
+        format!(
+            "[qp]\nmin_rnr_timer = 0\ntimeout = 14\n[[program]]\nkind = 'script'\n\
+             steps = [{steps}]\n{more}"
+        )
+    };
+    let send = "'post send 8B', 'ring', 'wait'";
+    let lost = "[[fault]]\nid = 'f'\nkind = 'drop'\nclass = 'send'\nnth = 1\n";
+    let stalled = "[[fault]]\nid = 'f'\nkind = 'program-stall'\nhost = 1\nrank = 1\n\
+                   after = '0ns'\nbefore = '50ms'\n";
+    let rnr = "[[fault]]\nid = 'f'\nkind = 'rnr'\nhost = 1\nafter = '0ns'\nbefore = '300ms'\n";
+    for (steps, more, says, cure) in [
+        (send, lost, "when the timer of host 0 QP 16 expires", "run.limit=68ms"),
+        (send, rnr, "when a planned fault begins or ends", "run.limit=1s"),
+        (send, stalled, "before 50 ms, when program 1 goes on", "run.limit=51ms"),
+        ("'compute 30ms', 'fence'", "", "before 30.", "run.limit=31ms"),
+    ] {
+        let text = script(steps, more);
+        let o = outcome(&text, &["run.limit=20ms"]);
+        assert_eq!(o.exit.kind, ExitKind::NoProgress, "{says}");
+        assert!(o.exit.reason.contains(says), "{says}: {}", o.exit.reason);
+        assert!(o.exit.reason.contains(": raise run.limit above that"), "{}", o.exit.reason);
+        let o = outcome(&text, &[cure]);
+        assert_eq!((o.exit.kind, o.exit.reason.as_str()), (ExitKind::Ok, ""), "{says}");
+    }
+}
+
+/// A receive at the peer's queue pair in RESET is a mistake of the script's step, and what is
+/// advised cures it.
+#[test]
+fn a_receive_at_a_peer_in_reset_says_which_state_it_needs() {
+    let run = |steps: &str| {
+        let text = format!(
+            "title = 't'\nprofile = 'generic-400g'\n[[program]]\nkind = 'script'\n\
+             receives = 'none'\nsteps = [{steps}]\n"
+        );
+        let points = expanded(&text, &[]).unwrap_or_else(|e| panic!("{e}: {:?}", e.remedy()));
+        Simulator.run(&points[0].point)
+    };
+    let error = run("'state reset peer', 'recv 64B', 'compute 1us'").unwrap_err().to_string();
+    let at = "`program.0.steps.1`: the peer's QP is RESET; posting a receive needs INIT";
+    assert!(error.starts_with(at), "{error}");
+    let o = run("'state reset peer', 'state init peer', 'recv 64B', 'compute 1us'").unwrap();
+    assert_eq!((o.exit.kind, o.exit.reason.as_str()), (ExitKind::Ok, ""));
 }

@@ -57,12 +57,16 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     let data_errors = sum(Role::Peer, |r| r.data.wrong() + r.data.missing);
     put("data_errors", Metric::count(data_errors));
     if data_errors > 0 && prefix.is_empty() {
-        let text = "messages whose data came wrong, late or not at all: a doorbell does not wait \
-                    for stores that no fence orders before it, so the NIC reads old bytes (fence \
-                    before ringing); a buffer that changes before its completion goes out \
-                    changed; and a WRITE to a place that the peer has not read yet takes away \
-                    what lies there (more `slots`, or wait for its answer)";
-        let (name, text) = ("data-errors".to_owned(), text.to_owned());
+        let (wrong, never) =
+            (sum(Role::Peer, |r| r.data.wrong()), sum(Role::Peer, |r| r.data.missing));
+        let text = format!(
+            "{wrong} messages came wrong, and {never} never though their senders saw them complete \
+             with success: a doorbell does not wait for stores that no fence orders before it, so \
+             the NIC reads old bytes (fence before ringing); a buffer that changes before its \
+             completion goes out changed; and a WRITE to a place that the peer has not read yet \
+             takes away what lies there (more `slots`, or wait for its answer)"
+        );
+        let name = "data-errors".to_owned();
         out.notes.push(Note { kind: NoteKind::Warning, name, text, count: data_errors });
     }
     let mut found =
@@ -71,6 +75,8 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     found("messages_stale", sum(Role::Peer, |r| r.data.stale));
     found("messages_early", sum(Role::Peer, |r| r.data.early));
     found("messages_missing", sum(Role::Peer, |r| r.data.missing));
+    found("messages_lost", sum(Role::Peer, |r| r.data.lost));
+    found("messages_unsent", sum(Role::Peer, |r| r.data.unsent));
     for results in of(Role::Sender).filter(|r| !r.log.is_empty()) {
         script_metrics(prefix, results, out);
     }

@@ -88,6 +88,10 @@ fn refusal(outcome: &Outcome) -> Option<(String, String)> {
             let message = format!("QP is {state}; posting a receive needs INIT");
             (message, "write `state init` before it, or try it with `anyway`".to_owned())
         }
+        Outcome::PeerPosted(_, Some(state)) => (
+            format!("the peer's QP is {state}; posting a receive needs INIT"),
+            "write `state init peer` before it".to_owned(),
+        ),
         Outcome::PeerModified(false) => (
             "the verbs refuse the transition of the peer's queue pair".to_owned(),
             "states follow each other: reset, init, rtr, rts; and no value beyond the device's"

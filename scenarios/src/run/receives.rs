@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use doorbell_core::units::Span;
+use doorbell_core::units::{Span, Time};
 use doorbell_sim::host::Host;
-use doorbell_sim::nic::{Nic, NicQp};
+use doorbell_sim::nic::{LostCompletions, Nic, NicQp};
 use doorbell_sim::world::World;
 
+use super::deaths::{plural, qp_name};
 use super::early;
 use super::programs::{Placed, Role};
-use super::{Metric, Note, NoteKind, Outcome, Point};
+use super::{ExitKind, Metric, Note, NoteKind, Outcome, Point};
 use crate::format::{ALL_QPS, Program, ProgramKind, Scenario, Step, StepEvent};
 use crate::quantity::Unit;
 use crate::workloads::{LogEntry, Outcome as Logged, Results};
@@ -167,18 +168,47 @@ pub(super) fn overtaken(world: &World, out: &mut Outcome) {
     }
 }
 
-/// Completions that went with their queue pairs.
+/// Completions that went with their queue pairs. A run that could not go on names them first: who
+/// waits for one of them waits for ever.
 pub(super) fn lost_completions(world: &World, out: &mut Outcome) {
     let count = world.hosts().iter().flat_map(Host::nics).map(|n| n.stats.completions_lost).sum();
     out.oracles.push("completions-lost".to_owned());
-    if count > 0 {
-        let text = "completions that were owed when their queue pair was destroyed: nobody learns \
-                    what became of these work requests; move it to ERR, post a marker and destroy \
-                    it when the marker has been flushed"
-            .to_owned();
-        let (kind, name) = (NoteKind::Warning, "completions-lost".to_owned());
-        out.notes.push(Note { kind, name, text, count });
+    if count == 0 {
+        return;
     }
+    let all = (0..).zip(world.hosts()).flat_map(|(h, host)| {
+        let lost = host.nics().flat_map(Nic::lost_completions);
+        lost.map(move |l| lost_words(h, l))
+    });
+    let all: Vec<String> = all.take(MAX_LOST).collect();
+    let named = all.join("; ");
+    let text = format!(
+        "completions that were owed when their queue pair was destroyed or reset: {named}. Nobody \
+         learns what became of these work requests: poll them first, or move the queue pair to \
+         ERR, post a marker and go on when the marker has been flushed"
+    );
+    let (kind, name) = (NoteKind::Warning, "completions-lost".to_owned());
+    out.notes.push(Note { kind, name, text, count });
+    if out.exit.kind == ExitKind::NoProgress {
+        let lines = all.iter().map(|l| format!("{l}: who waits for one of them waits for ever\n"));
+        out.exit.reason = lines.collect::<String>() + &out.exit.reason;
+    }
+}
+
+/// Queue pairs whose lost completions are named; the rest is counted.
+const MAX_LOST: usize = 4;
+
+/// What a queue pair took with it.
+fn lost_words(host: u32, l: &LostCompletions) -> String {
+    let kinds = [(l.sends, "send"), (l.receives, "receive")];
+    let kinds: Vec<_> = kinds.iter().filter(|(n, _)| *n > 0).map(|(n, k)| plural(*n, k)).collect();
+    format!(
+        "{} was {} at {} and took completions of {} with it",
+        qp_name(host, l.qpn),
+        if l.destroyed { "destroyed" } else { "reset" },
+        Metric::time(l.at.since(Time::ZERO)).text(),
+        kinds.join(" and ")
+    )
 }
 
 /// The rule for the depth of completion queues, where the file names one: what can complete into

@@ -15,7 +15,7 @@ use doorbell_sim::fault::FaultUse;
 use doorbell_sim::host::{Host, HostConfig, InitiatorStats, StallReason};
 use doorbell_sim::nic::{Nic, NicQp, WQEBB};
 use doorbell_sim::wire::{HostId, PortId};
-use doorbell_sim::world::{BuildError, Recorder, RunEnd, SwitchPortUse, World, WorldConfig};
+use doorbell_sim::world::{BuildError, Due, Recorder, RunEnd, SwitchPortUse, World, WorldConfig};
 
 use super::figures::{Member, by_name, group_metrics};
 use super::mistakes::mistake;
@@ -344,6 +344,31 @@ fn losses(world: &World) -> String {
     text
 }
 
+/// What raising the limit of the run brings: the time at which something happens again, if the run
+/// stood still when it was cut off.
+fn raise_limit(world: &World, limit: Span) -> String {
+    let still = |at: Time| at.since(world.now()).as_ps() > limit.as_ps() / STILL;
+    let Some((at, due)) = world.next_due().filter(|(at, _)| *at > world.now() && still(*at)) else {
+        return "; raise run.limit or ask for less".to_owned();
+    };
+    let what = match due {
+        Due::Fault => ", when a planned fault begins or ends".to_owned(),
+        Due::Timer { host, qpn, rnr: true } => {
+            format!(", when {} tries again what found no receive", deaths::qp_name(host, qpn))
+        }
+        Due::Timer { host, qpn, rnr: false } => {
+            format!(", when the timer of {} expires", deaths::qp_name(host, qpn))
+        }
+        Due::Program { rank } => format!(", when program {rank} goes on"),
+        Due::Other => String::new(),
+    };
+    let at = Metric::time(at.since(Time::ZERO)).text();
+    format!("; nothing happens before {at}{what}: raise run.limit above that, or ask for less")
+}
+
+/// A run stands still if nothing happens for this part of its limit.
+const STILL: u64 = 20;
+
 /// Packets that faults still keep at the limit, a line for each fault.
 fn still_held(world: &World) -> String {
     let uses = world.fault_uses().into_iter().filter(|u| u.held > 0);
@@ -418,7 +443,7 @@ fn exit(
         RunEnd::TimeLimit => {
             let endless = resending(world);
             // To raise it helps what has an end.
-            let raise = if endless.is_empty() { "; raise run.limit or ask for less" } else { "" };
+            let raise = if endless.is_empty() { raise_limit(world, limit) } else { String::new() };
             let reason = format!(
                 "the time limit of the run was reached (`run.limit`, {}; the last event was at \
                  {}){raise}{}{endless}{}{dead}",

@@ -228,8 +228,14 @@ pub struct DataErrors {
     pub corrupt: u64,
     /// A whole message, but an earlier one: its buffer or its WQE was read too early.
     pub stale: u64,
-    /// Messages in whose place nothing came.
+    /// Messages that never came though their sender saw them complete with success, on a reliable
+    /// service: something else was executed in their place.
     pub missing: u64,
+    /// No errors: the same on an unreliable service, which says only that they were sent.
+    pub lost: u64,
+    /// No errors: messages that did not come and of which their sender does not say that they were
+    /// sent. It ended before it posted them, or they ended with an error.
+    pub unsent: u64,
     /// No errors: messages whose completion was there before their payload, so that a second look
     /// found what the first one did not.
     pub early: u64,
@@ -299,6 +305,8 @@ pub struct Results {
     pub sums: Option<Sums>,
     /// Rounds, of members of an exchange.
     pub exchanged: Option<Exchanged>,
+    /// Messages that came, of requests and replies with contents.
+    pub checked: Option<Checked>,
     /// What the kernel did, of transfers by TCP.
     pub kernel: Option<KernelUse>,
     /// What its tuner did.
@@ -307,12 +315,23 @@ pub struct Results {
     pub failure: Option<Failure>,
 }
 
+/// Messages that were checked where they came.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Checked {
+    /// Those that came,
+    pub complete: u64,
+    /// and of these those of which a byte was not what was sent, or that came in another's place.
+    pub wrong: u64,
+}
+
 impl Results {
-    /// What of its sums or exchanges is wrong, in words, if anything is.
+    /// What of its sums, exchanges or messages is wrong, in words, if anything is.
     pub fn wrong_rounds(&self) -> Option<String> {
         let sums = self.sums.map(|s| ("sums", s.wrong, s.complete));
         let exchanges = self.exchanged.map(|e| ("exchanges", e.wrong, e.complete));
-        let (what, wrong, complete) = [sums, exchanges].into_iter().flatten().find(|w| w.1 > 0)?;
+        let messages = self.checked.map(|m| ("messages", m.wrong, m.complete));
+        let all = [sums, exchanges, messages].into_iter().flatten();
+        let (what, wrong, complete) = all.into_iter().find(|w| w.1 > 0)?;
         Some(format!(
             "{wrong} of its {complete} {what} have wrong bytes, without an error: memory was read \
              before the payload was there, or changed while it was on its way"

@@ -692,6 +692,26 @@ pub fn lookup_done<T: Control>(t: &mut T, peer: u32) -> Result<Option<u64>, Look
     Ok(found.map(|_| u64::from_be_bytes(bytes)))
 }
 
+/// Tells `peer` how many messages of `source` have ended with success; before
+/// [`publish_done`].
+pub fn publish_sent<T: Control>(t: &mut T, peer: u32, source: u16, n: u64) {
+    t.publish(key(Topic::Done, peer, 1 + u32::from(source)), &n.to_be_bytes());
+}
+
+/// What `peer` said of `source` with [`publish_sent`].
+///
+/// # Errors
+/// [`LookupError`]: it has ended without a word.
+pub fn lookup_sent<T: Control>(
+    t: &mut T,
+    peer: u32,
+    source: u16,
+) -> Result<Option<u64>, LookupError> {
+    let (mut bytes, me) = ([0; 8], t.rank());
+    let found = t.lookup(peer, key(Topic::Done, me, 1 + u32::from(source)), &mut bytes)?;
+    Ok(found.map(|_| u64::from_be_bytes(bytes)))
+}
+
 /// Receives that a script asks its peer to post.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReceiveOrder {
@@ -724,6 +744,18 @@ impl ReceiveOrder {
         let at = |i: usize| u32::from_be_bytes(b[i..i + 4].try_into().expect("4 bytes"));
         let buffer = Buffer::from_number(at(12));
         Some(Self { qp: at(0), count: at(4), bytes: at(8), buffer })
+    }
+
+    /// Tells who gave order number `n` that it was carried out, or of the state of the QP that
+    /// takes no receives.
+    pub fn confirm<T: Control>(t: &mut T, peer: u32, n: u32, refused: Option<QpState>) {
+        let answer = refused.map_or(u8::MAX, |state| state as u8);
+        t.publish(key(Topic::ReceivesPosted, peer, n), &[answer]);
+    }
+
+    /// The state in the answer to an order, if it was refused.
+    pub fn refused(answer: u8) -> Option<QpState> {
+        QpState::try_from(u32::from(answer)).ok()
     }
 }
 

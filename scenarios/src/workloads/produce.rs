@@ -17,7 +17,7 @@ use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_core::verbs::SendFlags;
 
 use super::common::{Failure, MAX_SAMPLES, Message, Poster, Results, Shape, Window, failed};
-use super::connect::{Client, LinkConfig, LocalConfig, publish_done};
+use super::connect::{Client, LinkConfig, LocalConfig, publish_done, publish_sent};
 use super::payload::{self, HEADER_BYTES, Label};
 use super::proxy::{COMMANDS, PAYLOAD, shared_key};
 
@@ -448,7 +448,10 @@ impl Produce {
     fn leave<T: Control>(&self, t: &mut T) {
         let takes = self.config.shape.op.takes_receive();
         match (&self.client, self.config.path) {
-            (Some(c), _) => publish_done(t, c.peer(), if takes { self.ended } else { 0 }),
+            (Some(c), _) => {
+                publish_sent(t, c.peer(), 0, self.ended);
+                publish_done(t, c.peer(), if takes { self.ended } else { 0 });
+            }
             (None, ProducePath::Proxy { rank, .. }) => publish_done(t, rank, self.made),
             (None, ProducePath::Direct { .. }) => {}
         }

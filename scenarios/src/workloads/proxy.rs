@@ -18,6 +18,7 @@ use doorbell_core::verbs::AccessFlags;
 use super::common::{Failure, Results, Shape, failed};
 use super::connect::{
     ALL_RIGHTS, Client, LinkConfig, LocalConfig, Topic, key, lookup_done, publish_done,
+    publish_sent,
 };
 
 /// Index of a producer's command queue among the shared regions; shared last, attached first.
@@ -248,6 +249,10 @@ impl Proxy {
 
     fn leave<T: Control>(&self, t: &mut T) {
         let takes = self.config.shape.op.takes_receive();
+        for client in 0..self.config.producers.len() as u16 {
+            let done = self.policy.as_ref().map_or(0, |policy| policy.done(client.into()));
+            publish_sent(t, self.client.peer(), client, done);
+        }
         publish_done(t, self.client.peer(), if takes { self.results.messages } else { 0 });
     }
 }

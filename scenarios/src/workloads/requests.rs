@@ -4,21 +4,26 @@
 //! each queue pair, dealt to the queue pairs in turn. The other side answers each on the queue pair
 //! that it came by, when a receive completion tells of it, and has posted the receive again before
 //! it does. A latency is the time from the hand-over of a request to the poll that sees its reply.
+//!
+//! With contents each message says which one it is, a reply has the number of its request, and
+//! both sides check every byte. Without, a reply is taken for that of the oldest request that has
+//! none: behind a message that an unreliable service has lost, latencies are those of others.
 
 use std::collections::VecDeque;
 
 use doorbell_core::transport::{
-    Completion, Completions, Control, FenceScope, Next, Program, QpId, RecvWr, Ring, StageError,
-    WaitSet,
+    Completion, Completions, Contents, Control, FenceScope, Next, Program, QpId, RecvWr, Ring,
+    StageError, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::SendFlags;
+use doorbell_core::verbs::{QpType, SendFlags};
 
 use super::common::{
-    Failure, Message, Op, Poster, Results, Shape, Window, element, failed, header_bytes,
-    retire_sends,
+    Checked, Failure, Message, Op, Poster, Results, Shape, Window, element, failed, header_bytes,
+    part, retire_sends,
 };
 use super::connect::{Client, Lane, LaneOf, LinkConfig, Local, LocalConfig};
+use super::payload::{self, Label};
 
 /// Configuration of [`RequestReply`]; both sides have the same but for `asks`, memory and `peer`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -118,10 +123,12 @@ struct Flow {
     /// Messages of this side in all, and those that were sent.
     quota: u64,
     sent: u64,
-    /// When each request without a reply was handed over.
-    waiting: VecDeque<Time>,
+    /// Each request without a reply, and when it was handed over.
+    waiting: VecDeque<(u64, Time)>,
     /// Requests that have no reply yet, at the side that answers.
-    owed: u64,
+    owed: VecDeque<u64>,
+    /// The request that comes next there.
+    next: u64,
     /// Consumed receives that wait to be posted again; of a shared queue all are at the first.
     to_post: Vec<RecvWr>,
 }
@@ -144,7 +151,12 @@ pub struct RequestReply {
     sent: u64,
     /// When the first measured request was handed over.
     window_from: Option<Time>,
+    /// A message that is written or checked.
+    bytes: Vec<u8>,
 }
+
+/// Marks the source of replies.
+const REPLY: u16 = 1 << 15;
 
 impl RequestReply {
     /// A program that has not started.
@@ -163,6 +175,7 @@ impl RequestReply {
             heard: 0,
             sent: 0,
             window_from: None,
+            bytes: vec![],
         }
     }
 
@@ -180,7 +193,16 @@ impl RequestReply {
         if c.signal_every == 0 || c.signal_every > c.link.size.max_send_wr {
             return Err(Failure::Config("signal_every counts from 1 to the send queue's size"));
         }
+        let least = c.request_bytes.min(c.reply_bytes) as usize;
+        if self.checks() && least < payload::HEADER_BYTES {
+            return Err(Failure::Config("only contents of at least 24 bytes can be checked"));
+        }
         Ok(())
+    }
+
+    /// Whether messages have contents.
+    fn checks(&self) -> bool {
+        self.config.local.contents == Contents::Data
     }
 
     fn open<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
@@ -206,6 +228,7 @@ impl RequestReply {
         let qps = self.client.lanes().len() as u64;
         let quota = |i: u64| (c.total() + qps - 1 - i) / qps;
         self.flows = (0..qps).map(|i| Flow { quota: quota(i), ..Flow::default() }).collect();
+        self.results.checked = self.checks().then(Checked::default);
         self.results.granted = t.qp_caps(self.client.lanes()[0].qp).ok();
         let ordered = self.results.granted.is_none_or(|c| c.ring_orders_stores);
         self.must_fence = c.fence.filter(|_| !ordered);
@@ -252,7 +275,7 @@ impl RequestReply {
             let room = u64::from(self.config.window).saturating_sub(f.waiting.len() as u64);
             room.min(f.quota - f.sent)
         } else {
-            f.owed
+            f.owed.len() as u64
         }
     }
 
@@ -278,20 +301,50 @@ impl RequestReply {
                 self.results.bytes +=
                     u64::from(self.config.asks) * u64::from(self.config.reply_bytes);
                 self.heard += 1;
+                let n = self.number(t, i, wr_id)?;
                 self.repost(t, i, wr_id)?;
-                self.hear(t.now(), i);
+                self.hear(t.now(), i, n);
             }
         }
         Ok(full)
     }
 
-    fn hear(&mut self, now: Time, i: usize) {
+    /// The number of the message of flow `i` in the receive of a slot; one that is not right is
+    /// taken for the one that is due, and counted.
+    fn number<T: Control>(&mut self, t: &mut T, i: usize, slot: u64) -> Result<u64, Failure> {
+        let (c, f) = (&self.config, &mut self.flows[i]);
+        let due = if c.asks { f.waiting.front().map_or(0, |(n, _)| *n) } else { f.next };
+        let Some(checked) = &mut self.results.checked else {
+            f.next = due + 1;
+            return Ok(due);
+        };
+        let (header, len) = (header_bytes(c.link.ty), c.incoming());
+        self.bytes.resize((len - header) as usize, 0);
+        let at = receive_offset(c, slot) + u64::from(header);
+        t.copy_out(part(&self.client.local().mr, at, (len - header).into())?, &mut self.bytes)?;
+        let source = i as u16 | if c.asks { REPLY } else { 0 };
+        let label = payload::read(&self.bytes).map(|(label, _)| label);
+        let n = label.filter(|l| l.source == source).map(|l| l.n).filter(|n| match c.link.ty {
+            // Nothing is lost without an error, and all comes in order.
+            QpType::Rc => *n == due,
+            _ if c.asks => f.waiting.iter().any(|(asked, _)| asked == n),
+            _ => *n >= due,
+        });
+        checked.complete += 1;
+        checked.wrong += u64::from(n.is_none());
+        let n = n.unwrap_or(due);
+        f.next = n + 1;
+        Ok(n)
+    }
+
+    fn hear(&mut self, now: Time, i: usize, n: u64) {
         let f = &mut self.flows[i];
         if !self.config.asks {
-            f.owed += 1;
+            f.owed.push_back(n);
             return;
         }
-        let since = f.waiting.pop_front().expect("a reply for each request, in their order");
+        let at = f.waiting.iter().position(|(asked, _)| *asked == n);
+        let Some((_, since)) = at.and_then(|at| f.waiting.remove(at)) else { return };
         if self.heard <= self.config.warm_up {
             return;
         }
@@ -347,11 +400,25 @@ impl RequestReply {
 
     fn stage<T: Control>(&mut self, t: &mut T, i: usize) -> Result<(), Failure> {
         let (lane, mr, f) = (self.client.lanes()[i], self.client.local().mr, &self.flows[i]);
+        let label = match f.owed.front() {
+            Some(n) => Label { source: i as u16 | REPLY, n: *n },
+            None => Label { source: i as u16, n: f.sent },
+        };
         let (n, every) = (f.sent, u64::from(self.config.signal_every));
         let signal = n + 1 == f.quota || (n + 1).is_multiple_of(every);
         let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
         let depth = u64::from(self.config.link.size.max_send_wr);
         let offset = (i as u64 * depth + n % depth) * self.poster.shape.stride();
+        if self.checks() {
+            let (now, shape) = (t.now(), self.poster.shape);
+            if shape.inline {
+                payload::write(self.poster.inline_bytes(), label, now);
+            } else {
+                self.bytes.resize(shape.size as usize, 0);
+                payload::write(&mut self.bytes, label, now);
+                t.copy_in(part(&mr, offset, shape.size.into())?, &self.bytes)?;
+            }
+        }
         self.poster.stage(t, &lane, &mr, Message { wr_id: n, n, offset, flags })
     }
 
@@ -362,9 +429,10 @@ impl RequestReply {
             if self.sent == self.config.warm_up {
                 self.window_from = Some(now);
             }
-            self.flows[i].waiting.push_back(now);
+            let n = self.flows[i].sent;
+            self.flows[i].waiting.push_back((n, now));
         } else {
-            self.flows[i].owed -= 1;
+            self.flows[i].owed.pop_front();
         }
         self.flows[i].sent += 1;
         self.sent += 1;
@@ -380,11 +448,15 @@ impl RequestReply {
     }
 }
 
-/// The receive of a slot, behind the places of the send slots.
-fn receive(c: &RequestReplyConfig, local: &Local, slot: u64) -> Result<RecvWr, Failure> {
+/// Where the receive of a slot is: behind the places of the send slots.
+fn receive_offset(c: &RequestReplyConfig, slot: u64) -> u64 {
     let sends = u64::from(c.link.qps) * u64::from(c.link.size.max_send_wr);
-    let at = sends * c.shape().stride() + slot * c.receive_stride();
-    Ok(RecvWr { wr_id: slot, sge: element(&local.mr, at, c.incoming())? })
+    sends * c.shape().stride() + slot * c.receive_stride()
+}
+
+fn receive(c: &RequestReplyConfig, local: &Local, slot: u64) -> Result<RecvWr, Failure> {
+    let sge = element(&local.mr, receive_offset(c, slot), c.incoming())?;
+    Ok(RecvWr { wr_id: slot, sge })
 }
 
 impl Program for RequestReply {

@@ -1,8 +1,8 @@
 //! The passive side: offers memory, keeps receives posted, ends when every peer says so.
 
 use doorbell_core::transport::{
-    Completion, Completions, Contents, Control, MemKind, Mr, Next, Program, QpId, RecvQueue,
-    RecvWr, WaitSet,
+    Completion, Completions, Contents, Control, MemKind, Mr, Next, PostRecvCause, PostRecvError,
+    Program, QpId, RecvQueue, RecvWr, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::{AsyncEventKind, QpType, WcOpcode};
@@ -376,8 +376,13 @@ impl Responder {
                 let (got, need) = (local.mr.len, order.bytes.into());
                 let sge = sge.ok_or(Failure::OwnRegion { got, need })?;
                 let wrs = vec![RecvWr { wr_id: ORDERED, sge }; order.count as usize];
-                t.post_recv(local.receives_of(qp), &wrs)?;
-                t.publish(key(Topic::ReceivesPosted, peer, self.obeyed[i]), &[]);
+                let refused = match t.post_recv(local.receives_of(qp), &wrs) {
+                    Ok(()) => None,
+                    // The script's mistake, and its step says so.
+                    Err(PostRecvError { posted: 0, cause: PostRecvCause::BadState(s) }) => Some(s),
+                    Err(e) => return Err(e.into()),
+                };
+                ReceiveOrder::confirm(t, peer, self.obeyed[i], refused);
                 self.obeyed[i] += 1;
             }
         }

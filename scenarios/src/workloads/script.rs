@@ -196,8 +196,8 @@ pub enum Outcome {
     Waited,
     /// Receives posted, and the refusal of the next one.
     PostedRecv(u32, Option<PostRecvCause>),
-    /// The peer has posted its receives.
-    PeerPosted(u32),
+    /// Receives that the peer has posted, and the state of its QP in which it may not.
+    PeerPosted(u32, Option<QpState>),
     /// A region was deregistered, or the peer was told to do it.
     Deregistered,
     /// A fence.
@@ -485,11 +485,13 @@ impl Script {
             o.publish(t, peer, self.orders);
         }
         let answer = key(Topic::ReceivesPosted, me, self.orders);
-        if let Err(wait) = self.answered(t, answer, &mut [], "that its receives are posted")? {
+        let mut told = [0; 1];
+        if let Err(wait) = self.answered(t, answer, &mut told, "that its receives are posted")? {
             return Ok(Some(wait));
         }
         self.orders += 1;
-        self.log(t, Outcome::PeerPosted(o.count));
+        let refused = ReceiveOrder::refused(told[0]);
+        self.log(t, Outcome::PeerPosted(if refused.is_some() { 0 } else { o.count }, refused));
         Ok(None)
     }
 

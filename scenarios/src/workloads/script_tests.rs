@@ -128,7 +128,7 @@ fn the_peer_posts_receives_when_the_script_says_so() {
     peer.links[0].receives = 0;
     let mut b = Responder::new(peer);
     run(&mut Ideal::new(2), &mut [&mut a, &mut b]).unwrap();
-    let expect = [Outcome::PeerPosted(3), Outcome::Polled(3), Outcome::PeerPosted(3)];
+    let expect = [Outcome::PeerPosted(3, None), Outcome::Polled(3), Outcome::PeerPosted(3, None)];
     let o = outcomes(&a);
     assert_eq!((&o[2..5], o[5]), (&expect[..], Outcome::Polled(1)));
     assert_eq!(b.results().received, 4);

@@ -348,6 +348,10 @@ pub(super) struct InitiatorState {
     pub idle_steps: u32,
     /// Steps since the last one that did something, which did nothing and waited for a time.
     pub idle_polls: u32,
+    /// Whether the last step did nothing, and will do nothing by itself.
+    pub idle: bool,
+    /// When the wait began that is not over: idle steps do not end it.
+    pub idle_since: Time,
     pub bootstrap_seen: bool,
 }
 

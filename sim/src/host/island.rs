@@ -34,6 +34,18 @@ const IDLE_STEP_LIMIT: u32 = 1_000_000;
 /// anything else goes on. Higher: a run in which nothing does ends later; lower: longer runs.
 const IDLE_CHECK: u32 = 1_024;
 
+/// Looks in a row that found nothing, after which a program that looks at times of its own is said
+/// to do so in vain: at the limit of the run, when all else rests, and in its reasons. Higher: a
+/// program that looks seldom is told to raise the limit, though nothing will come.
+const VAIN_LOOKS: u32 = 100;
+
+impl InitiatorState {
+    /// Whether it looks again and again, and nothing is there.
+    pub fn looks_in_vain(&self) -> bool {
+        self.idle_polls >= VAIN_LOOKS
+    }
+}
+
 /// What all islands use. Nothing here is decided by one island for another.
 #[derive(Debug)]
 pub struct Shared {
@@ -268,6 +280,8 @@ impl Host {
             barren: 0,
             idle_steps: 0,
             idle_polls: 0,
+            idle: false,
+            idle_since: Time::ZERO,
             bootstrap_seen: false,
         });
         let ev = HostEvent::Step { initiator: index, generation: 0 };
@@ -369,6 +383,19 @@ impl Host {
     pub fn idle_polls(&self) -> usize {
         let polls = |i: &&InitiatorState| i.will_step && i.idle_polls > IDLE_STEP_LIMIT;
         self.initiators.iter().filter(polls).count()
+    }
+
+    /// Programs that will step, by rank, and until when those wait that wait for a time.
+    pub fn will_step(&self) -> impl Iterator<Item = (u32, Option<Time>)> {
+        self.initiators.iter().filter(|i| i.will_step).map(|i| match i.activity {
+            Activity::Waiting { until, .. } => (i.rank, until),
+            _ => (i.rank, None),
+        })
+    }
+
+    /// Steps pending of programs that look at times of their own and have found nothing often.
+    pub fn vain_looks(&self) -> usize {
+        self.initiators.iter().filter(|i| i.will_step && i.looks_in_vain()).count()
     }
 
     /// Whether no program will do anything by itself: each waits for what others bring, or has
@@ -817,6 +844,7 @@ impl Host {
             _ => None,
         };
         let init = &mut self.initiators[i];
+        init.idle = !active && !acts;
         let timed = matches!(next, Next::Wait { until: Some(until), .. } if until > end);
         (init.idle_steps, init.idle_polls) = match (active, timed) {
             (true, _) => (0, 0),
@@ -862,7 +890,9 @@ impl Host {
                 self.schedule_step(s, initiator, at);
             }
             Next::Wait { on, until } => {
-                self.initiators[i].activity = Activity::Waiting { on, until, since: end };
+                let init = &mut self.initiators[i];
+                init.activity = Activity::Waiting { on, until, since: end };
+                init.idle_since = if init.idle { init.idle_since } else { end };
                 let ready = self.ready_cq(i, on).is_some()
                     || self.initiators[i].changed.intersects(on)
                     || on.intersects(WaitSet::EVENTS) && self.nic_of(i).has_async(initiator)

@@ -106,10 +106,12 @@ pub enum StallReason {
         rank: u32,
         /// Who runs it.
         who: Initiator,
-        /// Since.
+        /// Since it last did something.
         since: Time,
         /// What for.
         on: String,
+        /// Looks since then that found nothing, of one that looks at times of its own; else 0.
+        looks: u32,
     },
     /// Posters wait for their turn behind slots of a shared QP that nobody announces in order.
     TurnNeverCame {
@@ -199,9 +201,15 @@ impl fmt::Display for StallReason {
                  back to RTS",
                 qpn.value()
             ),
-            Self::Waiting { rank, who, since, on } => {
+            Self::Waiting { rank, who, since, on, looks: 0 } => {
                 write!(f, "program {rank} ({}) waits for {on} since {since}", name_of(*who))
             }
+            Self::Waiting { rank, who, since, looks, .. } => write!(
+                f,
+                "program {rank} ({}) waits since {since}: it has looked {looks} times and found \
+                 nothing",
+                name_of(*who)
+            ),
             Self::TurnNeverCame { host, qpn, ready, next, waiting } => write!(
                 f,
                 "host {host}, QP {}: {waiting} posters wait for their turn from slot {next} on, \
@@ -287,6 +295,14 @@ impl Host {
         }
     }
 
+    /// Whether a program waits for what completes into a queue of a NIC.
+    fn waits_for_sends(&self, nic: u16, cq: u32) -> bool {
+        self.initiators.iter().filter(|i| u16::from(i.nic) == nic).any(|i| {
+            let Activity::Waiting { on, .. } = i.activity else { return false };
+            on.cq_indices().any(|c| i.handles.cqs.get(c) == Some(&cq))
+        })
+    }
+
     /// Everything in this host that keeps it from going on.
     pub fn stall_reasons(&self, out: &mut Vec<StallReason>) {
         if self.dead {
@@ -331,7 +347,11 @@ impl Host {
             let silent = untold > 0 && !q.sq.any_signalled() && staged == 0;
             if silent && used >= q.caps.max_send_wr {
                 out.push(StallReason::FullUnsignalled { host, qpn, used });
-            } else if silent && unanswered == 0 && q.state == QpState::Rts {
+            } else if silent
+                && unanswered == 0
+                && q.state == QpState::Rts
+                && self.waits_for_sends(port.0, q.send_cq)
+            {
                 out.push(StallReason::NothingSignalled { host, qpn, executed: untold });
             }
             let waiting = q.sq.prod().wrapping_sub(q.sq.started);
@@ -343,9 +363,10 @@ impl Host {
         for i in &self.initiators {
             let rank = i.rank;
             match i.activity {
-                Activity::Waiting { on, since, .. } => {
-                    let (who, on) = (i.who, describe(on));
-                    out.push(StallReason::Waiting { rank, who, since, on });
+                Activity::Waiting { on, until, .. } => {
+                    let (who, since, on) = (i.who, i.idle_since, describe(on));
+                    let looks = if until.is_some() && i.looks_in_vain() { i.idle_polls } else { 0 };
+                    out.push(StallReason::Waiting { rank, who, since, on, looks });
                 }
                 Activity::Blocked { .. } => out.push(StallReason::BlockedInStep { rank }),
                 _ => {}

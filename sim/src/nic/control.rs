@@ -2,7 +2,7 @@
 
 use doorbell_core::transport::{QpAttr, QpCaps};
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{Mtu, Psn, QpAttrMask, QpState, QpType, SendFlags};
+use doorbell_core::verbs::{Mtu, Psn, QpAttrMask, QpState, QpType};
 
 use super::config::RcConfig;
 use super::env::{Env, kind};
@@ -184,9 +184,13 @@ impl Nic {
         if let Some(peer) = peer {
             (q.peer, q.peer_port) = peer;
         }
-        if attr.state == QpState::Err {
-            return self.enter_error(env, qp, Why::Modify);
+        match attr.state {
+            QpState::Err => return self.enter_error(env, qp, Why::Modify),
+            // What it owes depends on the state that it leaves.
+            QpState::Reset => self.lose_completions(env, qp, false),
+            _ => {}
         }
+        let Some(q) = self.qp_mut(qp) else { return };
         let from = std::mem::replace(&mut q.state, attr.state);
         env.trace(kind::STATE, u64::from(qp), attr.state as u64);
         match (from, attr.state) {
@@ -337,22 +341,9 @@ impl Nic {
         }
     }
 
-    /// Completions of a QP that its program has a right to and has not polled: of sends that are
-    /// signalled, or will be flushed, and of receives that have completed.
-    fn completions_owed(&self, qp: u32) -> u64 {
-        let Some(q) = self.qp(qp) else { return 0 };
-        let all = q.state == QpState::Err;
-        let sends = (0..q.sq.prod().wrapping_sub(q.sq.tail()))
-            .filter_map(|i| q.sq.slot(q.sq.tail().wrapping_add(i)))
-            .filter(|s| all || q.sig_all || s.wqe.flags.contains(SendFlags::SIGNALED))
-            .count() as u64;
-        let landed = self.cq(q.recv_cq).map_or(0, |cq| cq.receives_of(qp));
-        sends + u64::from(q.sq.unpolled()) + landed + u64::from(q.landing[1])
-    }
-
     /// Destroys a QP; what it had under way is lost.
     pub fn destroy_qp(&mut self, env: &mut Env<'_>, qp: u32) {
-        self.stats.completions_lost += self.completions_owed(qp);
+        self.lose_completions(env, qp, true);
         self.reset_qp(env, qp);
         if let Some(q) = self.qp(qp) {
             let (counters, posted) = (q.hw_counters(), u64::from(q.sq.prod()));

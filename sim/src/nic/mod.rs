@@ -37,6 +37,7 @@ mod env;
 mod faults;
 mod node;
 mod overtaken;
+mod owed;
 mod paging;
 mod postmortem;
 mod qp;
@@ -66,6 +67,7 @@ pub use doorbell::subject;
 pub use env::{Env, NicEvent, Traced, Wake};
 pub(crate) use node::NODE_PORT;
 pub use overtaken::Overtaken;
+pub use owed::LostCompletions;
 pub use postmortem::{Death, Dropped, Episode, Refused, Sender, Why};
 pub(crate) use postmortem::{PsnLog, Within};
 pub use qp::{FIRST_QPN, NicQp, QpStats};
@@ -182,7 +184,7 @@ pub struct NicStats {
     pub regions_in_use: u64,
     /// WQEs that destroyed QPs had been given.
     pub posted_by_gone: u64,
-    /// Completions of destroyed QPs that their program was owed and never saw.
+    /// Completions of QPs that were destroyed or reset, which their program was owed and never saw.
     pub completions_lost: u64,
     /// Times that a QP with work stepped aside until its rate let it send.
     pub paced: u64,
@@ -259,6 +261,7 @@ pub struct Nic {
     withheld: Vec<Option<u32>>,
     /// Which completion queues no poll finds anything in, likewise.
     hidden: Vec<Option<u32>>,
+    lost_completions: Vec<LostCompletions>,
     /// Damaged doorbells have stopped it.
     stopped: bool,
     /// Timer events that have been scheduled and have not come.
@@ -335,6 +338,7 @@ impl Nic {
             raised: [0; AsyncEventKind::ALL.len()],
             withheld: Vec::new(),
             hidden: Vec::new(),
+            lost_completions: Vec::new(),
             stopped: false,
             timers: 0,
             timer_seed: SimRng::stream(seed, name, "ack-timeout").next_u64(),

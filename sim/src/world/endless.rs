@@ -112,7 +112,7 @@ impl World {
         any && self.living_qps().all(answers) && self.shared.packets.iter().all(|(_, p)| in_vain(p))
     }
 
-    fn living_qps(&self) -> impl Iterator<Item = (Place, &NicQp)> {
+    pub(super) fn living_qps(&self) -> impl Iterator<Item = (Place, &NicQp)> {
         let hosts = (0..).map(HostId).zip(&self.hosts).filter(|(_, h)| !h.is_dead());
         let nics = hosts.flat_map(|(host, h)| h.nics().map(move |nic| (host, nic)));
         nics.flat_map(|(host, nic)| nic.qps().map(move |(i, q)| ((host, nic.port(), i), q)))

@@ -43,6 +43,12 @@ impl Faults {
         self.state.may_spare(since, now)
     }
 
+    /// When faults begin and end later than at `now`.
+    pub(super) fn changes_after(&self, now: Time) -> impl Iterator<Item = Time> {
+        let changes = self.state.changes().into_iter();
+        changes.map(|c| c.at).filter(move |at| *at > now && *at < Time::MAX)
+    }
+
     /// Switches that reboot later than at `now`.
     pub(super) fn reboots_after(&self, now: Time) -> BTreeSet<u32> {
         self.state.reboots_after(now)

@@ -1,5 +1,6 @@
 //! A run: islands, the fabric between them, the programs on them, and its end.
 
+mod due;
 mod endless;
 mod faults;
 mod postmortem;
@@ -12,6 +13,7 @@ use std::io;
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::Mtu;
 
+pub use due::Due;
 use faults::Faults;
 use postmortem::Losses;
 pub use postmortem::{LossPlace, Lost};
@@ -330,7 +332,8 @@ impl World {
     /// and a world that has nothing else had come to its end before.
     fn cut_off(&mut self, limit: Time) -> RunEnd {
         self.come_to_rest(limit);
-        let stood = self.shared.engine.pending() == self.idle_events();
+        let looks: usize = self.hosts.iter().map(Host::vain_looks).sum();
+        let stood = self.shared.engine.pending() == self.idle_events() + looks;
         // What a fault keeps beyond the limit, and nobody waits for, is no reason to wait longer.
         let kept = self.kept_packets();
         if self.is_over_but_for(|packet| kept.contains(&packet)) {

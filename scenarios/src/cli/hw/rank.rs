@@ -170,7 +170,8 @@ fn trouble(
     if let Err(e) = outcome {
         return Some(Trouble::NoProgress(format!("{}: {e}", when(program))));
     }
-    let (wrong, missing) = (results.data.wrong(), results.data.missing);
+    let checked = results.checked.map_or(0, |m| m.wrong);
+    let (wrong, missing) = (results.data.wrong() + checked, results.data.missing);
     if wrong + missing > 0 {
         let text = format!("data errors: {wrong} messages came wrong, {missing} never");
         return Some(Trouble::Violation(text));

@@ -127,25 +127,6 @@ impl Pair<'_> {
         asked: Option<&dyn Fn(Span) -> Episode>,
     ) -> Fates {
         let (world, s) = (self.world, self.scenario);
-        let fabric = world.fabric();
-        let loss = |l: Lost| {
-            let (place, fault) = match l.place {
-                LossPlace::Switch { node, .. } => {
-                    let end = fabric.end(node);
-                    let reboot = (l.cause == DropCause::SwitchReboot)
-                        .then(|| reboot_of(s, end, l.first))
-                        .flatten();
-                    (format!("at {end}"), reboot.map(loss_fault))
-                }
-                LossPlace::Link { into, fault } => {
-                    let fault = fault.and_then(|f| s.fault.get(f as usize));
-                    (format!("on the link into {}", fabric.end(into)), fault.map(loss_fault))
-                }
-            };
-            let (cause, packets, rounds) = (l.cause, l.packets, l.rounds);
-            let (first, last, at_least) = (l.first, l.last, l.at_least);
-            Loss { place, fault, cause, packets, rounds, first, last, at_least }
-        };
         let lost: Vec<Lost> = match asked {
             Some(asked) => {
                 let rest = |l: &Lost| self.ways.rest(request, l.place.node(), self.ack_bytes);
@@ -153,7 +134,8 @@ impl Pair<'_> {
             }
             None => world.lost_of(from).copied().collect(),
         };
-        let lost = lost.into_iter().filter(|l| l.request == request).map(loss).collect();
+        let lost = lost.into_iter().filter(|l| l.request == request);
+        let lost = lost.map(|l| loss(world, s, l)).collect();
         let mut dropped = Vec::new();
         for (h, host) in (0..).zip(world.hosts()) {
             let of: Vec<Dropped> = match asked {
@@ -167,6 +149,35 @@ impl Pair<'_> {
         }
         Fates { lost, dropped }
     }
+}
+
+/// A loss with the name of its place and what is known of its fault.
+fn loss(world: &World, s: &Scenario, l: Lost) -> Loss {
+    let fabric = world.fabric();
+    let (place, fault) = match l.place {
+        LossPlace::Switch { node, .. } => {
+            let end = fabric.end(node);
+            let reboot =
+                (l.cause == DropCause::SwitchReboot).then(|| reboot_of(s, end, l.first)).flatten();
+            (format!("at {end}"), reboot.map(loss_fault))
+        }
+        LossPlace::Link { into, fault } => {
+            let fault = fault.and_then(|f| s.fault.get(f as usize));
+            (format!("on the link into {}", fabric.end(into)), fault.map(loss_fault))
+        }
+    };
+    let (cause, packets, rounds) = (l.cause, l.packets, l.rounds);
+    let (first, last, at_least) = (l.first, l.last, l.at_least);
+    Loss { place, fault, cause, packets, rounds, first, last, at_least }
+}
+
+/// All that a queue pair sent and that did not arrive, in all of the run.
+pub(super) fn fates_of(world: &World, s: &Scenario, from: Sender) -> Fates {
+    let dropped = (0..).zip(world.hosts()).flat_map(|(h, host)| {
+        host.nics().flat_map(move |n| n.dropped_of(from)).map(move |d| (h, *d))
+    });
+    let lost = world.lost_of(from).map(|l| loss(world, s, *l)).collect();
+    Fates { lost, dropped: dropped.collect() }
 }
 
 impl Fates {

@@ -10,6 +10,7 @@
 //! | `notes.rs` | what kills no queue pair and goes wrong all the same |
 //! | `settings.rs` | when it would have died under other settings, by the ack timer |
 //! | `rnr.rs` | the same for want of a receive |
+//! | `unreliable.rs` | what UC and UD lost, of which no queue pair dies |
 //! | `words.rs` | the words for it |
 
 mod facts;
@@ -21,6 +22,7 @@ mod silence;
 mod small_link;
 #[cfg(test)]
 mod tests;
+mod unreliable;
 mod verdict;
 mod words;
 
@@ -229,7 +231,7 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
     }
     waited(out);
     notes::psn_mismatch(world, out);
-    notes::unreliable_drops(world, out);
+    unreliable::drops(world, out);
     let ended = !stalled && out.exit.kind == ExitKind::Ok;
     notes::receives_too_few(world, &point.scenario, ended, out);
     notes::naks_too_soon(world, out);
@@ -244,6 +246,7 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
     }
     if stalled {
         notes::explain_exit(world, out);
+        unreliable::explain_exit(world, &point.scenario, out);
     }
 }
 

@@ -4,25 +4,23 @@
 use std::collections::BTreeMap;
 
 use doorbell_core::units::Span;
-use doorbell_core::verbs::{QpType, Qpn, WcStatus};
+use doorbell_core::verbs::{QpType, Qpn};
 use doorbell_sim::host::StallReason;
-use doorbell_sim::nic::{Dropped, Nic, NicQp, RecvQueue, Refused, Sender};
-use doorbell_sim::rc::BadRequest;
-use doorbell_sim::wire::{HostId, PortId};
+use doorbell_sim::nic::{Nic, NicQp, RecvQueue};
+use doorbell_sim::wire::PortId;
 use doorbell_sim::world::World;
 
 use super::QpRow;
 use super::facts::round_trip;
-use super::verdict::receive_status;
-use super::words::{between, counter_of, plural, qp_name, refused_word, time};
+use super::words::{plural, qp_name, time};
 use crate::format::{Receives, Scenario};
-use crate::run::port_counters::port_counters;
 use crate::run::{ExitKind, Note, NoteKind, Outcome, receives};
 
 /// Notes of one kind in full; the rest is counted.
 const MAX_NOTES: usize = 4;
 
-fn warn(out: &mut Outcome, name: &str, all: Vec<(String, u64)>) {
+/// A warning for each, or their number behind the first ones.
+pub(super) fn warn(out: &mut Outcome, name: &str, all: Vec<(String, u64)>) {
     out.oracles.push(name.to_owned());
     let rest: u64 = all.iter().skip(MAX_NOTES).map(|(_, n)| n).sum();
     let more = all.len().saturating_sub(MAX_NOTES);
@@ -73,62 +71,6 @@ pub(super) fn psn_mismatch(world: &World, out: &mut Outcome) {
         let (name, text) = ("psn-mismatch".to_owned(), text.to_owned());
         out.notes.push(Note { kind: NoteKind::Warning, name, text, count });
     }
-}
-
-/// Packets of unreliable services that were dropped where they arrived: nobody dies of it, and
-/// the sender learns nothing.
-pub(super) fn unreliable_drops(world: &World, out: &mut Outcome) {
-    let mut all = Vec::new();
-    for (h, host) in (0..).zip(world.hosts()) {
-        let unreliable = |q: &NicQp| matches!(q.ty, QpType::Uc | QpType::Ud);
-        for (index, q) in host.qps().filter(|(_, q)| unreliable(q)) {
-            let from = Sender { host: HostId(h), port: Nic::port_of(q.qpn), qp: index };
-            let nics = (0..).zip(world.hosts()).flat_map(|(h, o)| o.nics().map(move |n| (h, n)));
-            for (to, there) in nics {
-                for d in there.dropped_of(from) {
-                    let counters: Vec<_> = port_counters(world, HostId(to), there).collect();
-                    let who = (qp_name(h, q.qpn), qp_name(to, d.dest), q.ty);
-                    all.push((dropped_text(&who, to, d, &counters), d.packets));
-                }
-            }
-        }
-    }
-    warn(out, "packets-dropped", all);
-}
-
-fn dropped_text(
-    (from, to, ty): &(String, String, QpType),
-    host: u32,
-    d: &Dropped,
-    counters: &[(&'static str, u64)],
-) -> String {
-    let what = if *ty == QpType::Ud { "datagram" } else { "packet" };
-    let ends = |what: &str, status: WcStatus| {
-        let status = status.as_str_name();
-        format!("{what}; the receiver sees {status}, and its queue pair goes to ERR")
-    };
-    let why = match d.why {
-        Refused::Request(BadRequest::ShortReceive) if *ty == QpType::Ud => ends(
-            "the receive has no room for the payload and the 40 bytes of the GRH before it",
-            WcStatus::LocLenErr,
-        ),
-        Refused::Request(why @ (BadRequest::ShortReceive | BadRequest::LocalMemory)) => {
-            ends(&why.to_string(), receive_status(why))
-        }
-        why => format!("{} ({})", refused_word(&why), counter_of(d)),
-    };
-    let moved = [counter_of(d), "rx_dropped", "resp_local_length_error"];
-    let named: Vec<String> = counters
-        .iter()
-        .filter(|(name, n)| *n > 0 && moved.contains(name))
-        .map(|(name, n)| format!("{name} {n}"))
-        .collect();
-    format!(
-        "{from} to {to}: {} dropped {}: {why}; port of host {host}: {}",
-        plural(d.packets, what),
-        between(d.first, d.last),
-        if named.is_empty() { "no counter moves".to_owned() } else { named.join(", ") }
-    )
 }
 
 /// Sequence NAKs that are repeated before what they ask for can have come: each makes the requester

@@ -5,6 +5,7 @@ mod most;
 mod naks;
 mod others;
 mod reasons;
+mod unreliable;
 mod waits;
 
 use super::*;

@@ -2,6 +2,7 @@
 
 use doorbell_core::units::{Bytes, Span, Time};
 use doorbell_core::verbs::{QpType, Qpn, RetryCnt, WcStatus};
+use doorbell_sim::fabric::DropCause;
 use doorbell_sim::nic::{Dropped, Refused};
 use doorbell_sim::rc::{
     AckTimeoutMode, BadRequest, DropReason, Interval, RecoverCause, RetrySeven, Stall, TimeoutMode,
@@ -10,7 +11,7 @@ use doorbell_sim::rc::{
 use doorbell_sim::wire::{HostId, PortId};
 
 use super::facts::{Facts, How, PeerQp};
-use super::fates::{Fates, Loss};
+use super::fates::{Fates, Loss, LossFault};
 use super::silence::pkey_words;
 use crate::quantity::Unit;
 use crate::run::Metric;
@@ -268,10 +269,20 @@ fn fates(what: &str, (fates, then): (&Fates, &str), lines: &mut Vec<String>) {
         lines.push(format!("{what} dropped at host {host}: {times}, {why} ({counter}){then}"));
     }
     for Loss { place, fault, cause, packets, first, last, at_least, .. } in &fates.lost {
-        let by = fault.as_ref().map_or(String::new(), |l| format!(", fault `{}`", l.id));
         let times = span_of((*packets, *at_least), *first, *last);
-        lines.push(format!("{what} lost {place}: {times}, {}{by}{then}", cause.name()));
+        lines.push(format!("{what} lost {place}: {times}, {}{then}", by(*cause, fault)));
     }
+}
+
+/// What took packets: the cause, and the fault behind it.
+fn by(cause: DropCause, fault: &Option<LossFault>) -> String {
+    let fault = fault.as_ref().map_or(String::new(), |l| format!(", fault `{}`", l.id));
+    format!("{}{fault}", cause.name())
+}
+
+/// Where packets were lost, when and by what.
+pub(super) fn lost_line(l: &Loss) -> String {
+    format!("lost {} {}, {}", l.place, between(l.first, l.last), by(l.cause, &l.fault))
 }
 
 fn span_of((packets, at_least): (u64, bool), first: Time, last: Time) -> String {
