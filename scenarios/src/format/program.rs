@@ -95,8 +95,9 @@ pub struct Program {
     /// Longer: fuller batches, and the first message of each waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_delay: Option<Positive<Span>>,
-    /// How a batch grows up to `batch`; without it, a batch is always of that size. With it, as
-    /// with `spread`, messages go by a lane. Of `bandwidth` and `message-rate`.
+    /// How a batch grows up to `batch`; without it, a batch is always of that size, also while the
+    /// window is full, save the last one and what waits for a pace. With it, as with `spread`,
+    /// messages go by a lane. Of `bandwidth` and `message-rate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_mode: Option<BatchMode>,
     /// Payload at which a batch is rung, though it has fewer messages than `batch`; without it

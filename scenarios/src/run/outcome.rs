@@ -73,8 +73,8 @@
 //! | `wire_hops` | count | packets over links, each link counted |
 //! | `step.N.count`, `step.N.time` | count, time | of step N of a script; `step.N.result` is a word |
 //! | `wr_ids` | word | of a script's own sends in the order of their completions: `1, 0` |
-//! | `tuner.steps` | count | steps of the program's own tuner |
-//! | `tuner.max_wrs`, `.signal_every`, `.max_delay` | count, time | their last values |
+//! | `tuner.steps` | count | steps of the programs' own tuners |
+//! | `tuner.max_wrs`, `.signal_every`, `.max_delay`, `.pace` | count, time, rate | means of their last values |
 //! | `tuner.rate`, `tuner.p99` | 1/s, time | since the tuner is at rest, if it is |
 //! | `statuses`, `peer_statuses` | word | of a script and of its peer, in order: `0 x3, 10, 5` |
 //! | `latency.FIGURE` | time | from hand-over to the news of completion, see the program |

@@ -5,19 +5,29 @@ use doorbell_core::units::Span;
 
 use super::figures::by_name;
 use super::programs::Placed;
-use super::{LatencyRecorder, Metric, Outcome, Point};
+use super::{LatencyRecorder, Metric, MetricValue, Note, NoteKind, Outcome, Point};
 use crate::tune::TuneStep;
 use crate::workloads::{Results, TuningResults};
 
-/// Steps of all tuners, and figures of those programs that are alone under their name.
+/// A program with what its tuner did.
+type Tuned<'a> = (&'a Results, &'a TuningResults);
+
+const SECOND: Span = Span::from_ms(1000);
+
+/// Part of a run, in percent, that trials may cost before a note says so: what a tuner is to be
+/// within of the best.
+const COST_PERCENT: u128 = 5;
+
+/// Steps and figures of all tuners.
 pub(super) fn collect(point: &Point, all: &[(&Placed, &Results)], out: &mut Outcome) {
     let with = all.iter().filter_map(|(p, r)| Some((*p, *r, r.tuning.as_ref()?)));
     let with: Vec<(&Placed, &Results, &TuningResults)> = with.collect();
-    let programs: Vec<usize> = with.iter().map(|(p, ..)| p.program).collect();
+    let mut programs: Vec<usize> = with.iter().map(|(p, ..)| p.program).collect();
+    programs.sort_unstable();
+    programs.dedup();
     for (p, _, tuning) in &with {
-        let several = programs.iter().any(|other| *other != p.program);
         let named = |mut step: TuneStep| {
-            if several {
+            if programs.len() > 1 {
                 step.what = format!("program.{} {}", p.program, step.what);
             }
             step
@@ -26,33 +36,80 @@ pub(super) fn collect(point: &Point, all: &[(&Placed, &Results)], out: &mut Outc
     }
     let members = with.iter().map(|(p, results, tuning)| (p.program, (*results, *tuning)));
     for (prefix, group) in by_name(point, members) {
-        if let [(results, tuning)] = group[..] {
-            figures(&prefix, results, tuning, out);
-        }
+        figures(&prefix, &group, out);
+    }
+    for index in programs {
+        let its = with.iter().filter(|(p, ..)| p.program == index).map(|(.., tuning)| *tuning);
+        out.notes.extend(costly(index, its));
     }
 }
 
-fn figures(prefix: &str, results: &Results, tuning: &TuningResults, out: &mut Outcome) {
+/// Figures of tuners together: sums of steps and rates, means of what they turned.
+fn figures(prefix: &str, group: &[Tuned<'_>], out: &mut Outcome) {
     let mut put = |name: &str, m| out.metrics.insert(format!("{prefix}tuner.{name}"), m);
-    put("steps", Metric::count(tuning.steps.len() as u64));
-    for (knob, value) in &tuning.values {
+    let steps = group.iter().map(|(_, tuning)| tuning.steps.len() as u64).sum();
+    put("steps", Metric::count(steps));
+    for (knob, value) in means(group) {
         put(
             knob.word(),
             match knob {
-                Knob::MaxDelay => Metric::time(Span::from_ps(*value)),
-                Knob::Pace => Metric::rate(*value, Span::from_ms(8_000)),
-                _ => Metric::count(*value),
+                Knob::MaxDelay => Metric::time(Span::from_ps(value)),
+                Knob::Pace => Metric::rate(value, Span::from_ms(8_000)),
+                _ => Metric::count(value),
             },
         );
     }
-    let (Some((since, before)), Some(last)) = (tuning.rest, results.last) else { return };
-    put("rate", Metric::per_second(results.messages - before, last.since(since)));
+    let rested = |(r, tuning): &Tuned<'_>| Some((tuning.rest?, r.last?));
+    let Some(rested) = group.iter().map(rested).collect::<Option<Vec<_>>>() else { return };
     let mut recorder = LatencyRecorder::new();
-    let times = results.latency_times.iter().zip(&results.latencies);
-    times.filter(|(at, _)| **at > since).for_each(|(_, l)| recorder.record(*l));
+    let mut sum = 0;
+    for ((results, _), ((since, before), last)) in group.iter().zip(rested) {
+        let rate = Metric::per_second(results.messages - before, last.since(since));
+        if let MetricValue::Integer(n) = rate.value {
+            sum += n;
+        }
+        let times = results.latency_times.iter().zip(&results.latencies);
+        times.filter(|(at, _)| **at > since).for_each(|(_, l)| recorder.record(*l));
+    }
+    put("rate", Metric::per_second(sum, SECOND));
     if let Some(summary) = recorder.summary() {
         put("p99", Metric::time(Span::from_ps(summary.p99)));
     }
+}
+
+/// Each knob with the mean of its last values, rounded down. All tuners of a group that turn it
+/// count, those of other programs under the same name too.
+fn means(group: &[Tuned<'_>]) -> Vec<(Knob, u64)> {
+    let mut sums: Vec<(Knob, u128, u128)> = vec![];
+    for (knob, value) in group.iter().flat_map(|(_, tuning)| &tuning.values) {
+        match sums.iter_mut().find(|(k, ..)| k == knob) {
+            Some((_, sum, n)) => (*sum, *n) = (*sum + u128::from(*value), *n + 1),
+            None => sums.push((*knob, (*value).into(), 1)),
+        }
+    }
+    sums.into_iter().map(|(knob, sum, n)| (knob, (sum / n) as u64)).collect()
+}
+
+/// What to say of tuners whose trials cost more than they may.
+fn costly<'a>(index: usize, all: impl Iterator<Item = &'a TuningResults>) -> Option<Note> {
+    let (mut looked, mut lost, mut back) = (0_u128, 0_u128, 0);
+    for tuning in all {
+        looked += u128::from(tuning.cost.0.as_ps());
+        lost += u128::from(tuning.cost.1.as_ps());
+        back += tuning.taken_back();
+    }
+    if lost * 100 <= looked * COST_PERCENT {
+        return None;
+    }
+    let percent = lost * 100 / looked;
+    let text = format!(
+        "program.{index}: {percent} % of the time of its `tuner` went into trials that it took back: \
+         they delivered that much less than the settings before them. A run without it shows what \
+         the settings give; longer runs make trials cheaper, and a `pace` that begins too low costs \
+         less than one too high"
+    );
+    let (kind, name) = (NoteKind::Warning, "tuner-trials".to_owned());
+    Some(Note { kind, name, text, count: back })
 }
 
 #[cfg(test)]
@@ -61,6 +118,8 @@ mod tests {
     use crate::run::simulate_tests::number;
     use crate::run::{Outcome, Run, Runner, Simulator};
     use crate::testing::{expanded, loaded};
+    use crate::workloads::TuningResults;
+    use doorbell_core::units::Span;
 
     const FILE: &str = "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\n\
         [[program]]\nkind = 'message-rate'\nsize = '64B'\niterations = 60000\ntuner = {}\n";
@@ -85,6 +144,50 @@ mod tests {
         assert_eq!(number(&o, "tuner.steps"), o.tuning.len() as f64);
         let off = run(&FILE.replace("tuner = {}\n", "")).outcome;
         assert!(off.tuning.is_empty() && !off.metrics.contains_key("tuner.steps"));
+    }
+
+    /// Eight hosts at an eighth of the link each. Whoever raises its pace fills the buffer, and sees
+    /// it before anything is lost; so the tuners leave what was right at the start (#6).
+    fn incast(pace: &str, more: &str) -> Outcome {
+        run(&format!(
+            "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\nhost = 'ideal'\n\
+             [topology]\nkind = 'switch'\nhosts = 9\nrate = '100Gbps'\nswitch = 'tail-drop'\n\
+             buffer = '512KiB'\n[[program]]\nkind = 'bandwidth'\nhost = 1\nhosts = 8\npeer = 0\n\
+             size = '32KiB'\niterations = 1000\nwindow = 8\npace = '{pace}'\n{more}"
+        ))
+        .outcome
+    }
+
+    #[test]
+    fn tuners_of_an_incast_leave_a_pace_that_is_right() {
+        let (without, with) = (incast("12Gbps", ""), incast("12Gbps", "tuner = {}\n"));
+        let rates = [&without, &with].map(|o| number(o, "throughput"));
+        assert!(rates[1] >= 0.95 * rates[0], "{rates:?}");
+        assert_eq!(number(&with, "counter.tail_drop"), 0.0);
+        assert_eq!(number(&with, "tuner.pace"), 12e9, "the mean of eight");
+        assert_eq!(number(&with, "tuner.steps"), with.tuning.len() as f64);
+        assert!(with.notes.iter().all(|n| n.name != "tuner-trials"), "{:?}", with.notes);
+    }
+
+    #[test]
+    fn tuners_of_an_incast_better_a_pace_that_is_too_slow() {
+        let rates = ["", "tuner = {}\n"].map(|more| number(&incast("6Gbps", more), "throughput"));
+        assert!(rates[1] > 1.4 * rates[0], "{rates:?}");
+    }
+
+    #[test]
+    fn trials_that_cost_much_are_told() {
+        let of = |lost| TuningResults {
+            cost: (Span::from_us(100), Span::from_ns(lost)),
+            ..TuningResults::default()
+        };
+        let note = |lost: &[u64]| {
+            let all: Vec<TuningResults> = lost.iter().map(|ns| of(*ns)).collect();
+            super::costly(3, all.iter())
+        };
+        assert!(note(&[5_000]).is_none() && note(&[]).is_none() && note(&[9_000, 1_000]).is_none());
+        let text = note(&[5_001]).unwrap().text;
+        assert!(text.starts_with("program.3: 5 % "), "{text}");
     }
 
     #[test]

@@ -88,9 +88,9 @@ struct Stock {
     scratch: Vec<u8>,
     /// Where its messages are, in both regions.
     offset: u64,
-    /// Number and arrival of each message that is outstanding, by queue pair; `None` for what is
-    /// none, and only sees to it that the others are told of.
-    outstanding: Vec<VecDeque<Option<(u64, Time)>>>,
+    /// Number, arrival and post of each message that is outstanding, by queue pair; `None` for what
+    /// is none, and only sees to it that the others are told of.
+    outstanding: Vec<VecDeque<Option<(u64, Time, Time)>>>,
     /// Whether completions will tell of all messages.
     confirmed: bool,
     results: Results,
@@ -259,12 +259,13 @@ impl Laned {
             for _ in 0..told.retired {
                 let message = stock.outstanding[told.member as usize].pop_front();
                 let message = message.ok_or(Failure::Config("a completion of no message"))?;
-                let Some((n, arrived)) = message else { continue };
+                let Some((n, arrived, posted)) = message else { continue };
                 retired += 1;
                 if let Some((tuning, _)) =
                     self.tuning.as_mut().filter(|(_, lane)| *lane == told.lane as usize)
                 {
                     tuning.completed(traffic.shape.bytes(), now.since(arrived));
+                    tuning.carried(now.since(posted));
                 }
                 if n >= traffic.warm_up {
                     stock.counted += 1;
@@ -345,7 +346,7 @@ impl Laned {
         let to = To { lane: i as u32, peer: 0, flow: n % traffic.flows };
         let sent = lanes.push(t, now, to, &wr, cue)?;
         let member = lanes.stripe(i as u32, 0).position(|s| s.qp() == sent.qp);
-        stock.outstanding[member.expect("of the stripe")].push_back(Some((n, at)));
+        stock.outstanding[member.expect("of the stripe")].push_back(Some((n, at, now)));
         stock.handed += 1;
         stock.results.first.get_or_insert(at);
         self.results.first.get_or_insert(at);

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use doorbell_core::policy::tuner::{
-    Knob, Ladder, Meter, Observation, Step, Tuner, TunerConfig, When,
+    Knob, Ladder, Meter, Observation, Step, Tuner, TunerConfig, When, Why,
 };
 use doorbell_core::transport::{QpAttr, QpSize, TransportCounters};
 use doorbell_core::units::{Span, Time};
@@ -49,11 +49,21 @@ pub struct TuningConfig {
 pub struct TuningResults {
     /// Its steps.
     pub steps: Vec<Step>,
+    /// How long it looked on, and what of that trials have cost that were taken back.
+    pub cost: (Span, Span),
     /// The knobs that take effect at once, with their last values.
     pub values: Vec<(Knob, u64)>,
     /// Since when it has been at rest, and how many messages had completed by then; `None`: it is
     /// not.
     pub rest: Option<(Time, u64)>,
+}
+
+impl TuningResults {
+    /// Steps that were taken back.
+    pub(crate) fn taken_back(&self) -> u64 {
+        let back = |s: &&Step| matches!(s.why, Why::TakenBack | Why::TooFast);
+        self.steps.iter().filter(back).count() as u64
+    }
 }
 
 /// A tuner with the meter that fills its observations.
@@ -172,6 +182,12 @@ impl Tuning {
         self.meter.completed(bytes, latency);
     }
 
+    /// The message was under way for so long, from its post on.
+    #[inline]
+    pub(super) fn carried(&mut self, time: Span) {
+        self.meter.carried(time);
+    }
+
     #[inline]
     pub(super) fn rung(&mut self, outstanding: usize) {
         self.meter.rung();
@@ -195,6 +211,7 @@ impl Tuning {
     ) -> Option<Step> {
         let seen = self.meter.close(now, counters, self.slots);
         let step = self.tuner.observe(&seen);
+        self.meter.watch(self.tuner.watch());
         match self.tuner.is_settled() || self.tuner.is_waiting() {
             true => self.rest = self.rest.or(Some((now, done))),
             false => self.rest = None,
@@ -223,6 +240,7 @@ impl Tuning {
         let own = self.knobs.iter().filter(|k| k.when() == When::Now);
         TuningResults {
             steps: self.tuner.steps().to_vec(),
+            cost: self.tuner.cost(),
             values: own.filter_map(value).collect(),
             rest: self.rest,
         }

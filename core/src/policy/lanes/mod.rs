@@ -434,7 +434,7 @@ impl Lanes {
         }
     }
 
-    /// What is held by those that could take it goes, or it would keep them full.
+    /// What is held by those that could take it goes where it alone keeps them full.
     #[cold]
     fn full(
         &mut self,
@@ -445,9 +445,9 @@ impl Lanes {
         let own = stripe.start + (to.flow % stripe.len() as u64) as usize;
         let ordered = self.lanes[to.lane as usize].spread == Spread::Ordered;
         for m in &mut self.members[if ordered { own..own + 1 } else { stripe }] {
-            let flushed = m.sender.flush(t);
+            let rang = m.sender.make_room(t);
             m.follow();
-            if let Err(error) = flushed {
+            if let Err(error) = rang {
                 return LaneError::Ring(LaneRingError { qp: m.sender.qp(), error });
             }
         }

@@ -103,8 +103,9 @@ impl Sender {
     /// or when it has to be.
     ///
     /// # Errors
-    /// As of [`Batcher::push`]. `SqFull` says that the window is full: what was held has been rung;
-    /// poll, hand over the completions, push again. After [`RingCause::Indeterminate`] the slots
+    /// As of [`Batcher::push`]. `SqFull` says that the window is full: poll, hand over the
+    /// completions, push again. What is held stays in its batch where completions of what was rung
+    /// are to come, and has been rung where none is, or in adaptive mode. After [`RingCause::Indeterminate`] the slots
     /// stay in use until the queue pair is reset: see [`into_share`](Sender::into_share).
     // As a call of its own it costs twenty instructions more, for registers and the result.
     #[inline(always)]
@@ -238,13 +239,23 @@ impl Sender {
         }
     }
 
-    /// What is held goes, or it would keep the window full.
     #[cold]
     fn full(&mut self, t: &mut impl Transport) -> PushError {
-        match self.flush(t) {
-            Ok(_) => PushError::Refused(StageError::SqFull),
+        match self.make_room(t) {
+            Ok(()) => PushError::Refused(StageError::SqFull),
             Err(error) => PushError::Ring { error, rung: 0, staged: false },
         }
+    }
+
+    /// What is held goes where it alone keeps the window full. Where completions of what was rung
+    /// are to come, a fixed batch waits for its size: each of them makes room for a few, which
+    /// would be a ring for each few.
+    pub(super) fn make_room(&mut self, t: &mut impl Transport) -> Result<(), RingError> {
+        let held = self.batch.held();
+        if held == 0 || !self.batch.is_adaptive() && self.window.tells(self.window.used() - held) {
+            return Ok(());
+        }
+        self.flush(t).map(|_| ())
     }
 
     #[cold]

@@ -84,7 +84,7 @@ fn the_window_is_the_least_of_queue_and_share() {
 }
 
 #[test]
-fn a_full_window_rings_and_says_so() {
+fn a_full_window_says_so_and_a_batch_waits_for_its_size_while_completions_come() {
     let mut r = Rig::new(config(8, BatchMode::Fixed, 4, false), NoOp::caps(4), 64);
     for _ in 0..3 {
         assert_eq!(r.push(8, Cue::Last).unwrap().rung, 0);
@@ -97,6 +97,14 @@ fn a_full_window_rings_and_says_so() {
     assert_eq!(r.poll(), 2, "every second is signalled: half of four");
     assert!(r.push(8, Cue::Last).is_ok() && r.push(8, Cue::Last).is_ok());
     assert_eq!(r.s.held(), 2);
+    assert_eq!((r.push(8, Cue::Last), r.s.held()), (full, 2), "the fourth makes room (#6)");
+    r.t.complete(r.s.qp(), 1);
+    assert_eq!((r.poll(), r.push(8, Cue::Last).map(|p| p.rung)), (2, Ok(0)));
+    assert_eq!(r.push(8, Cue::Last).map(|p| p.rung), Ok(4), "as many as the batch has");
+    // Of what was rung nothing tells, so what is held must go.
+    let mut r = Rig::new(config(8, BatchMode::Fixed, 4, false), NoOp::caps(4), 64);
+    r.push(8, Cue::Urgent).unwrap();
+    (0..3).for_each(|_| assert_eq!(r.push(8, Cue::Last).map(|p| p.rung), Ok(0)));
     assert_eq!((r.push(8, Cue::Last), r.s.held()), (full, 0), "what was held has gone");
 }
 

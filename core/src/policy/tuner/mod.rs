@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 pub use config::{MAX_STEPS, MAX_WINDOWS, TunerConfig, TunerError};
 pub use histogram::Histogram;
 pub use knob::{Knob, Ladder, LadderError, MAX_VALUES, When};
-pub use observation::{LEAST_MESSAGES, Meter, Observation};
+pub use observation::{LEAST_MESSAGES, Meter, Observation, Watch};
 
-use crate::units::Span;
+use crate::units::{PS_PER_S, Span};
 
 /// Why a [`Step`] was made.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -35,9 +35,9 @@ pub enum Why {
     FitsInline,
     /// The step before did not pay.
     TakenBack,
-    /// A pace was raised, and signs of congestion came before it was judged.
+    /// A pace was raised, and before it was judged signs of congestion came, or a queue grew.
     TooFast,
-    /// What a pace that was too fast had lost is made good: the pace before it.
+    /// What a pace that was too fast had lost, or had made wait, is made good: the pace before it.
     MadeGood,
     /// The load changed before a proposal was taken up.
     Withdrawn,
@@ -56,7 +56,7 @@ impl Why {
             Self::FitsInline => "messages fit inline",
             Self::TakenBack => "did not pay: taken back",
             Self::TooFast => "too fast: half of the pace before",
-            Self::MadeGood => "losses are made good",
+            Self::MadeGood => "what was too fast is made good",
             Self::Withdrawn => "the load changed: withdrawn",
         }
     }
@@ -149,8 +149,18 @@ struct Open {
     from: usize,
     /// What was seen before it.
     before: Observation,
-    /// When it was made, by the time of all windows.
+    /// When it was made, by the time of all windows, and their bytes by then.
     since: Span,
+    bytes: u64,
+}
+
+/// A pace that is low until the one before it was raised too far is as if it had not been.
+#[derive(Copy, Clone, Debug)]
+struct Slow {
+    /// The raise; where it came from, nothing was lost.
+    open: Open,
+    /// Where nothing was lost: how long messages are under way once the queue is gone.
+    calm: Option<Span>,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -164,11 +174,7 @@ enum Phase {
     /// As before, of a step that was taken back.
     Returned,
     /// At half of a pace that lost nothing, until what a raise of it has lost is made good.
-    Slow {
-        dial: usize,
-        /// Place of the pace that lost nothing.
-        back: usize,
-    },
+    Slow(Slow),
     /// Nothing left to try, as long as the load is this.
     Settled,
 }
@@ -194,7 +200,11 @@ enum Phase {
 /// Knobs of [`When::Now`] are tried without a reason, save that [`Knob::Pace`] is not raised while
 /// there are signs of congestion, and lowered by half at once, which is kept if they stop (it then
 /// climbs again, below what it left). A raise that is followed by such signs is taken back in the
-/// window that shows them: to half of the pace before, and to that one when they have ended. The
+/// window that shows them: to half of the pace before, and to that one when they have ended. With a
+/// [`Meter`] that is told how long messages are [under way](Meter::carried) and what to
+/// [watch](Tuner::watch) for, so is one that makes a queue grow, before anything is lost; and a
+/// window is not waited for. A pace is not lowered for nothing where all that the lower one lets
+/// through is less than what is delivered now. The
 /// faster one is not tried again for 32 times as long as all that took, the next time for 64 times
 /// and so on up to 2^13, also where the load seems to be another. Those of [`When::NextQp`] are
 /// tried only when the counters name one, behind the others; those of [`When::NextPlan`] last, and
@@ -248,8 +258,11 @@ pub struct Tuner {
     odd: u8,
     /// Judgements that were put off since the last step.
     waits: u8,
-    /// Time of all windows.
+    /// Time of all windows, and their bytes.
     clock: Span,
+    bytes: u64,
+    /// What trials have cost that were taken back.
+    lost: Span,
     too_fast: TooFast,
 }
 
@@ -262,11 +275,14 @@ struct TooFast {
     barred: Option<(usize, Option<Span>)>,
     /// How often one was too fast.
     times: u8,
-    /// When the last such raise was made, until its losses are over.
-    since: Span,
     /// Windows with signs of congestion that are still put down to it.
     draining: u16,
 }
+
+/// Part of the time of the slowest message, as a divisor, by which messages on end take longer when a
+/// raised pace makes a queue grow. Lower: a queue has grown that much more when it is seen, and a
+/// buffer for it may be full; higher: another's messages look like one.
+const QUEUE_PART: u64 = 4;
 
 /// How many times as long as a pace that was too fast has cost it is not tried again, whatever
 /// changes; each time it is, twice as long, up to 2^[`MOST_DOUBLINGS`] times. Lower: a link that
@@ -304,6 +320,8 @@ impl Tuner {
             odd: 0,
             waits: 0,
             clock: Span::ZERO,
+            bytes: 0,
+            lost: Span::ZERO,
             too_fast: TooFast::default(),
         })
     }
@@ -318,6 +336,25 @@ impl Tuner {
         &self.steps
     }
 
+    /// The time of all windows, and the part of it that trials have cost which were taken back:
+    /// for what they delivered less than the rate before them would have. That of one whose losses
+    /// are not made good yet is included.
+    pub fn cost(&self) -> (Span, Span) {
+        let open = match self.phase {
+            Phase::Slow(slow) => self.cost_of(&slow.open),
+            _ => Span::ZERO,
+        };
+        (self.clock, self.lost + open)
+    }
+
+    fn cost_of(&self, open: &Open) -> Span {
+        let took = self.clock.saturating_sub(open.since);
+        let rate = u128::from(open.before.bits_per_second());
+        let bits = u128::from(self.bytes - open.bytes) * 8 * u128::from(PS_PER_S);
+        let needed = u64::try_from(bits.checked_div(rate).unwrap_or(u128::MAX));
+        took.saturating_sub(needed.map_or(took, Span::from_ps))
+    }
+
     /// Whether there is nothing left to try, as long as the load is what it is.
     pub const fn is_settled(&self) -> bool {
         matches!(self.phase, Phase::Settled)
@@ -328,23 +365,39 @@ impl Tuner {
         matches!(self.phase, Phase::Proposed(_) | Phase::Returned)
     }
 
+    /// What should end a window before its time, for a [`Meter`] with [`Meter::watch`]: a queue
+    /// that grows behind a raised pace, and its end.
+    pub fn watch(&self) -> Option<Watch> {
+        let took = |saw: Observation| Some(saw.slowest).filter(|slowest| *slowest > Span::ZERO);
+        match self.phase {
+            Phase::Slow(Slow { calm, .. }) => calm.map(Watch::Below),
+            _ => took(self.raise_under_way()?.before)
+                .map(|slowest| Watch::Above(slowest + Span::from_ps(slowest.as_ps() / QUEUE_PART))),
+        }
+    }
+
     /// A window ended. Gives the step to make, if there is one. A window without messages says
     /// nothing, and is passed over.
     pub fn observe(&mut self, window: &Observation) -> Option<Step> {
         self.window += 1;
         self.clock += window.time;
+        self.bytes = self.bytes.saturating_add(window.bytes);
         if window.messages == 0 {
             return None;
         }
-        if let Some(open) = self.raise_under_way().filter(|_| congested(window)) {
+        let signs = window.watched || congested(window);
+        if let Some(open) = self.raise_under_way().filter(|_| signs) {
             return Some(self.slow_down(open, *window));
         }
-        if let Phase::Slow { dial, back } = self.phase {
-            return self.make_good((dial, back), *window);
+        if let Phase::Slow(slow) = self.phase {
+            return self.make_good(slow, *window);
         }
         if self.skip > 0 {
             self.skip -= 1;
             return None;
+        }
+        if let Some(step) = self.cut(window) {
+            return Some(step);
         }
         self.seen[self.held] = *window;
         self.held += 1;
@@ -354,6 +407,18 @@ impl Tuner {
         let saw = Observation::median(&mut self.seen[..self.held]);
         self.held = 0;
         self.judge(saw)
+    }
+
+    /// Congestion while nothing is under way lowers the pace at once: what more windows of it
+    /// would lose costs more than what they would tell.
+    fn cut(&mut self, window: &Observation) -> Option<Step> {
+        let idle = matches!(self.phase, Phase::Base | Phase::Settled);
+        if !idle || !congested(window) || !self.has_room() {
+            return None;
+        }
+        let dial = self.dials.iter().position(|d| d.knob == Knob::Pace)?;
+        let (to, why) = self.target(dial, Way::Down, window)?;
+        Some(self.turn(dial, Way::Down, to, why, *window))
     }
 
     /// A raise of the pace that is not judged yet.
@@ -376,22 +441,28 @@ impl Tuner {
         let slow = (0..open.from).rev().find(half).unwrap_or(0);
         dial.bar(Way::Up, place);
         self.too_fast.draining = u16::from(PATIENCE) * u16::from(self.config.windows);
-        self.too_fast.since = open.since;
         self.bar_pace(place);
         let step = self.record(open.dial, slow, Why::TooFast, saw);
-        self.go_on(Phase::Slow { dial: open.dial, back: open.from });
+        let calm = (!congested(&saw)).then_some(open.before.slowest);
+        self.go_on(Phase::Slow(Slow { open, calm }));
         step
     }
 
-    /// A window at half of the pace: the first one without signs of congestion ends that. Where
-    /// none comes for long, they have another cause.
-    fn make_good(&mut self, (dial, back): (usize, usize), saw: Observation) -> Option<Step> {
+    /// A window at half of the pace. Without signs of congestion it ends that; where nothing was
+    /// lost, once messages are as quick as before. Where none comes for long, they have another
+    /// cause.
+    fn make_good(&mut self, slow: Slow, saw: Observation) -> Option<Step> {
+        let Slow { open, calm } = slow;
+        let (dial, back) = (open.dial, open.from);
         self.too_fast.draining -= 1;
         let lost = congested(&saw);
-        if lost && self.too_fast.draining > 0 {
+        let calm = calm.filter(|_| !lost);
+        if (lost || (calm.is_some() && !saw.watched)) && self.too_fast.draining > 0 {
+            self.phase = Phase::Slow(Slow { calm, ..slow });
             return None;
         }
-        self.rest_of(self.too_fast.since);
+        self.rest_of(open.since);
+        self.lost += self.cost_of(&open);
         let stays = lost || self.dials[dial].ladder.at() == back;
         let step = (!stays).then(|| self.record(dial, back, Why::MadeGood, saw));
         self.go_on(Phase::Base);
@@ -438,7 +509,7 @@ impl Tuner {
         match self.phase {
             Phase::Proposed(open) => self.go_on(Phase::Trial(open)),
             Phase::Returned => self.go_on(Phase::Base),
-            Phase::Base | Phase::Trial(_) | Phase::Slow { .. } | Phase::Settled => {}
+            Phase::Base | Phase::Trial(_) | Phase::Slow(_) | Phase::Settled => {}
         }
     }
 
@@ -470,20 +541,21 @@ impl Tuner {
                     dial.floor = dial.open.0;
                 }
                 let step = self.record(open.dial, open.from, Why::TakenBack, saw);
+                self.lost += self.cost_of(&open);
                 self.go_on(match step.when() {
                     When::Now => Phase::Base,
                     When::NextQp | When::NextPlan => Phase::Returned,
                 });
                 Some(step)
             }
-            Phase::Proposed(_) | Phase::Returned | Phase::Settled => self.watch(saw),
-            Phase::Slow { .. } => None,
+            Phase::Proposed(_) | Phase::Returned | Phase::Settled => self.stand_by(saw),
+            Phase::Slow(_) => None,
         }
     }
 
     /// At rest, or while a proposal waits: whether the load is another, or the counters ask for
     /// something that was not tried.
-    fn watch(&mut self, saw: Observation) -> Option<Step> {
+    fn stand_by(&mut self, saw: Observation) -> Option<Step> {
         let rest = *self.rest.get_or_insert(saw);
         self.odd = if self.is_other(&rest, &saw) { self.odd + 1 } else { 0 };
         if self.odd < 2 {
@@ -543,6 +615,8 @@ impl Tuner {
             (Knob::RnrTimer, _) | (Knob::RecvDepth, Way::Up) if saw.rnr_naks > 0 => Why::RnrNaks,
             (Knob::Timeout, _) | (Knob::RetryCnt, Way::Up) if saw.timeouts > 0 => Why::Timeouts,
             (Knob::SendDepth, Way::Up) if nearly_full(saw) => Why::QueueFull,
+            // All that a lower pace lets through is less than what comes.
+            (Knob::Pace, Way::Down) if self.must_lose(saw, ladder.values()[near]) => return None,
             (Knob::Pace, Way::Up) if congested(saw) || self.was_too_fast(near) => return None,
             (Knob::Pace, Way::Up) if !self.has_room_to_raise() => return None,
             (Knob::Inline, Way::Up) if saw.mean_bytes() > ladder.value() => {
@@ -567,8 +641,8 @@ impl Tuner {
     }
 
     fn turn(&mut self, dial: usize, way: Way, to: usize, why: Why, saw: Observation) -> Step {
-        let open =
-            Open { dial, way, from: self.dials[dial].ladder.at(), before: saw, since: self.clock };
+        let (from, since, bytes) = (self.dials[dial].ladder.at(), self.clock, self.bytes);
+        let open = Open { dial, way, from, before: saw, since, bytes };
         let step = self.record(dial, to, why, saw);
         self.go_on(match step.when() {
             When::Now => Phase::Trial(open),
@@ -633,6 +707,13 @@ impl Tuner {
             (false, false) => sooner || (behind && more(is, was)),
             (true, true) => more(is, was) || (sooner && !more(was, is)),
         }
+    }
+
+    /// Whether no step to this pace can pay: within the budget, all that it lets through is less
+    /// than what is delivered now.
+    fn must_lose(&self, saw: &Observation, pace: u64) -> bool {
+        let keeps = self.config.budget.is_none_or(|most| saw.p99 <= most);
+        keeps && exceeds(saw.bits_per_second(), pace, self.config.gain_percent)
     }
 
     /// Whether two observations are of different loads.

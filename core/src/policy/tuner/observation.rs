@@ -20,6 +20,11 @@ pub struct Observation {
     pub p50: Span,
     /// 99 % of the messages took no longer.
     pub p99: Span,
+    /// The longest that one was under way, from its post to the news of its completion: without
+    /// the wait for a pace or a slot. [`Span::ZERO`] where that is not told.
+    pub slowest: Span,
+    /// What was watched for came, and ended the window before its time.
+    pub watched: bool,
     /// RNR NAKs that came.
     pub rnr_naks: u64,
     /// Sequence NAKs that came: packets were lost.
@@ -56,7 +61,7 @@ impl Observation {
     }
 
     /// One observation for several windows: the counts of the window whose rate is the median, the
-    /// medians of both latencies, the most slots, and the sums of what should not happen at all.
+    /// medians of the latencies, the most slots, and the sums of what should not happen at all.
     /// A single window that differs decides nothing.
     pub(super) fn median(windows: &mut [Self]) -> Self {
         let middle = windows.len() / 2;
@@ -64,15 +69,19 @@ impl Observation {
         let p50 = windows[middle].p50;
         windows.sort_unstable_by_key(|w| w.p99);
         let p99 = windows[middle].p99;
+        windows.sort_unstable_by_key(|w| w.slowest);
+        let slowest = windows[middle].slowest;
         windows.sort_unstable_by_key(Self::bits_per_second);
         let sum = |of: fn(&Self) -> u64| windows.iter().map(of).fold(0, u64::saturating_add);
         Self {
             p50,
             p99,
+            slowest,
             rnr_naks: sum(|w| w.rnr_naks),
             sequence_naks: sum(|w| w.sequence_naks),
             cnps: sum(|w| w.cnps),
             timeouts: sum(|w| w.timeouts),
+            watched: false,
             fill: windows.iter().map(|w| w.fill).max().unwrap_or(0),
             ..windows[middle]
         }
@@ -87,6 +96,19 @@ fn per_second(count: u128, time: Span) -> u64 {
 /// Messages that a [`Meter`]'s window has at least. Of fewer the 99th percentile is one message,
 /// and the rate a matter of where the window happens to end.
 pub const LEAST_MESSAGES: u64 = 32;
+
+/// What ends a [`Meter`]'s window before its time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Watch {
+    /// Messages that were under way for longer: a queue grows.
+    Above(Span),
+    /// Messages that were under way for no longer: the queue is gone.
+    Below(Span),
+}
+
+/// Messages on end that tell of a queue; a lone one tells of itself. More: surer, and a queue that
+/// grows is larger by then.
+const ON_END: u8 = 2;
 
 /// Fills [`Observation`]s, one for each window of a fixed length, or the longer one in which
 /// [`LEAST_MESSAGES`] complete.
@@ -117,6 +139,9 @@ pub struct Meter {
     latencies: Histogram,
     /// As they stood when the window began.
     counters: TransportCounters,
+    watch: Option<Watch>,
+    /// Messages on end that it waits for.
+    on_end: u8,
 }
 
 impl Meter {
@@ -132,12 +157,27 @@ impl Meter {
             now: Observation::default(),
             latencies: Histogram::default(),
             counters,
+            watch: None,
+            on_end: 0,
         }
     }
 
-    /// When the window ends; [`Time::MAX`] until it has [`LEAST_MESSAGES`].
+    /// What is to end windows before their time from now on:
+    /// [`Tuner::watch`](super::Tuner::watch).
+    #[inline]
+    pub fn watch(&mut self, watch: Option<Watch>) {
+        if self.watch != watch {
+            (self.watch, self.on_end) = (watch, 0);
+        }
+    }
+
+    /// When the window ends; [`Time::MAX`] until it has [`LEAST_MESSAGES`], unless what is watched
+    /// for has come.
     #[inline]
     pub fn due(&self) -> Time {
+        if self.on_end >= ON_END {
+            return self.since;
+        }
         if self.now.messages < LEAST_MESSAGES { Time::MAX } else { self.since + self.window }
     }
 
@@ -147,6 +187,18 @@ impl Meter {
         self.now.messages += 1;
         self.now.bytes = self.now.bytes.saturating_add(bytes.into());
         self.latencies.record(latency);
+    }
+
+    /// The message that completed was under way for so long, the wait for its pace or slot apart.
+    #[inline]
+    pub fn carried(&mut self, time: Span) {
+        self.now.slowest = self.now.slowest.max(time);
+        let seen = match self.watch {
+            Some(Watch::Above(limit)) => time > limit,
+            Some(Watch::Below(limit)) => time <= limit,
+            None => false,
+        };
+        self.on_end = if seen { self.on_end.saturating_add(1) } else { 0 };
     }
 
     /// A ring announced something.
@@ -178,12 +230,14 @@ impl Meter {
             cnps: counted.cnps,
             timeouts: counted.local_ack_timeout_err,
             slots,
+            watched: self.on_end >= ON_END,
             ..self.now
         };
         self.since = now;
         self.now = Observation::default();
         self.latencies.clear();
         self.counters = counters;
+        self.on_end = 0;
         seen
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::units::Span;
+use crate::transport::TransportCounters;
+use crate::units::{Span, Time};
 use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
@@ -202,12 +203,59 @@ fn a_pace_is_lowered_for_congestion_and_not_raised() {
             false => window(100 * pace, 5000),
         }
     };
-    assert_eq!(drive(&mut t, 50, respond), [4, 3, 4, 5, 6, 2, 5]);
+    // 3 could only deliver less than 4 does.
+    assert_eq!(drive(&mut t, 50, respond), [4, 5, 6, 2, 5]);
     assert!(t.is_settled());
     let why: Vec<Why> = t.steps().iter().map(|s| s.why).collect();
-    let down = [Why::Congestion, Why::Paid, Why::TakenBack];
-    let up = [Why::Trial, Why::Paid, Why::TooFast, Why::MadeGood];
-    assert_eq!((&why[..3], &why[3..]), (&down[..], &up[..]));
+    assert_eq!(why, [Why::Congestion, Why::Trial, Why::Paid, Why::TooFast, Why::MadeGood]);
+}
+
+/// A raise makes a queue grow: messages on end that take a quarter longer end the window, and the
+/// pace is low until one is as quick as before. Nothing was lost, and what it cost are two short
+/// windows (#6).
+#[test]
+fn a_queue_that_grows_takes_a_raise_back_before_anything_is_lost() {
+    let (quick_one, slow_one) = (Span::from_us(8), Span::from_us(11));
+    let mut t = one(TunerConfig { windows: 3, skip: 1, ..quick() }, Knob::Pace, &[1, 2, 4], 2);
+    let mut m = Meter::new(Span::from_us(50), Time::ZERO, TransportCounters::default());
+    let (mut now, mut messages, mut slow, mut queue) = (Time::ZERO, 0_u64, 0, 0_u64);
+    while messages < 4000 {
+        let pace = t.value(Knob::Pace).unwrap();
+        now += Span::from_us(8 / pace);
+        messages += 1;
+        slow += u64::from(pace != 2);
+        queue = if pace > 2 { queue + 1 } else { queue - queue.min(1) };
+        let took = if queue > 1 { slow_one } else { quick_one };
+        m.completed(1000, took);
+        m.carried(took);
+        if now >= m.due() {
+            t.observe(&m.close(now, TransportCounters::default(), 0));
+            m.watch(t.watch());
+        }
+    }
+    let path: Vec<(u64, Why)> = t.steps().iter().map(|s| (s.to, s.why)).collect();
+    assert_eq!(path, [(4, Why::Trial), (1, Why::TooFast), (2, Why::MadeGood)]);
+    assert!(t.is_settled() && slow <= 8, "{slow} messages at other paces");
+}
+
+/// Lost packets at a pace that is as it was given: half of it with the first window that counts.
+/// Without such a sign a lower pace is tried only where it can pay (#6).
+#[test]
+fn a_pace_is_cut_in_the_first_window_that_shows_losses() {
+    let config = TunerConfig { windows: 3, skip: 1, ..TunerConfig::default() };
+    let mut t = one(config, Knob::Pace, &[1, 2, 4], 4);
+    let lossy = Observation { sequence_naks: 1, ..window(1000, 5000) };
+    assert_eq!((t.observe(&lossy), t.observe(&lossy).map(|s| s.to)), (None, Some(2)));
+    // 1000 messages of 64 B in 100 us are 5.12 Gb/s.
+    for (lower, steps) in [(4_970_000_000, 0), (4_971_000_000, 2)] {
+        let mut t = one(quick(), Knob::Pace, &[lower, 8_000_000_000], 8_000_000_000);
+        assert_eq!(drive(&mut t, 9, |_| window(1000, 5000)).len(), steps, "{lower}");
+        // Beyond a budget the latency counts.
+        let budget = Some(Span::from_us(4));
+        let config = TunerConfig { budget, ..quick() };
+        let mut t = one(config, Knob::Pace, &[lower, 8_000_000_000], 8_000_000_000);
+        assert_eq!(drive(&mut t, 9, |_| window(1000, 5000)).len(), 2, "{lower}");
+    }
 }
 
 /// A load that is another one every 40 windows frees every direction each time. What is above the

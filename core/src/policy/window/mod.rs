@@ -118,6 +118,13 @@ impl SendWindow {
         self.used() - self.since()
     }
 
+    /// Whether a completion is to come by itself of one of the `n` oldest.
+    pub fn tells(&self, n: u32) -> bool {
+        let n = n.min(self.used());
+        let ahead = |n: u32| self.mark(self.tail.wrapping_add(n - 1)).told.wrapping_sub(self.tail);
+        n > 0 && (1..=n).contains(&ahead(n))
+    }
+
     /// Those behind the last signalled one. Flushed ones tell of themselves, signalled or not, so
     /// these are at most what is outstanding.
     #[inline]
