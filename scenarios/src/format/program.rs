@@ -80,7 +80,8 @@ pub struct Program {
     /// Messages per thread that are measured.
     #[serde(default = "default_iterations")]
     pub iterations: Count<1, { u32::MAX as u64 }>,
-    /// Messages per thread before the measured ones.
+    /// Messages per thread before the measured ones. Where fewer than twice what is outstanding are
+    /// measured behind them, the time of what was in front of these counts, and rates are lower.
     #[serde(default)]
     pub warmup: Count<0, { u32::MAX as u64 }>,
     /// Messages outstanding per queue pair; without it, as many as the send queue holds. Latency

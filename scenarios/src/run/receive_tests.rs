@@ -205,6 +205,34 @@ fn a_receive_in_a_wrong_state_is_a_mistake_unless_it_is_meant() {
     assert_eq!(o.find("step.1.result").unwrap().text(), "bad-state");
 }
 
+/// What a service does not have is a mistake of the file, and with `anyway` the answer of the verbs.
+#[test]
+fn issue_004_what_a_service_does_not_have_can_be_tried() {
+    for (service, post) in [
+        ("UC", "read 64B"),
+        ("UC", "fetch-add"),
+        ("UC", "send-inv 64B"),
+        ("UD", "write 64B"),
+        ("UD", "send 4097B"),
+        ("RC", "write 2147483649B"),
+    ] {
+        let body = |word: &str| {
+            text(&format!(
+                "[qp]\ntype = '{service}'\n[[program]]\nkind = 'script'\nreceives = 'none'\n\
+                 steps = ['post {post}{word}', 'ring']\n"
+            ))
+        };
+        assert!(expanded(&body(""), &[]).is_err(), "{service} {post}");
+        let all =
+            expanded(&body(" anyway"), &[]).unwrap_or_else(|e| panic!("{service} {post}: {e}"));
+        let o = Simulator.run(&all[0].point).unwrap_or_else(|e| panic!("{service} {post}: {e}"));
+        let said = o.find("step.0.result").unwrap().text();
+        assert_ne!(said, "ok", "{service} {post}");
+        println!("{service} {post}: {said}");
+        assert_eq!(number(&o, "counter.tx_packets"), 0.0, "{service} {post}");
+    }
+}
+
 /// The memory that receives point to is the peer's, with the rights that it has.
 #[test]
 fn receives_have_the_rights_of_the_peer() {
