@@ -264,14 +264,15 @@ fn messages_that_were_never_sent_are_no_data_errors() {
 /// Replies and requests are checked, whatever way they take.
 #[test]
 fn requests_and_replies_carry_what_was_sent() {
-    let run = |ty: &str, more: &str| {
+    let of = |ty: &str, payload: &str, more: &str| {
         let program = format!(
-            "[qp]\ntype = '{ty}'\n[[program]]\nkind = 'request-reply'\npayload = 'data'\n\
+            "[qp]\ntype = '{ty}'\n[[program]]\nkind = 'request-reply'\npayload = '{payload}'\n\
              op = 'send'\nsize = '64B'\nreply_size = '1000B'\niterations = 300\nqps = 3\n\
              window = 4\n{more}"
         );
         outcome(&program, &[])
     };
+    let run = |ty: &str, more: &str| of(ty, "data", more);
     for ty in ["RC", "UC", "UD"] {
         for more in [
             "",
@@ -281,6 +282,14 @@ fn requests_and_replies_carry_what_was_sent() {
         ] {
             let o = run(ty, if ty == "RC" { more } else { "" });
             assert_eq!((o.exit.kind, o.exit.reason.as_str()), (ExitKind::Ok, ""), "{ty} {more}");
+        }
+    }
+    // What comes twice is no wrong byte, and nobody waits for ever because of it.
+    let twice = "[[fault]]\nid = 'd'\nkind = 'duplicate'\nchance = '1/4'\n";
+    for (ty, payload) in [("UC", "data"), ("UD", "data"), ("UC", "virtual"), ("RC", "data")] {
+        for every in ["", "signal_every = 16\n"] {
+            let o = of(ty, payload, &format!("{every}{twice}")).exit;
+            assert_eq!((o.kind, o.reason.as_str()), (ExitKind::Ok, ""), "{ty} {payload} {every}");
         }
     }
     // Stores that no fence orders before the ring come after the NIC has read.
@@ -347,6 +356,7 @@ fn a_run_that_is_cut_off_says_when_it_goes_on() {
     };
     let send = "'post send 8B', 'ring', 'wait'";
     let lost = "[[fault]]\nid = 'f'\nkind = 'drop'\nclass = 'send'\nnth = 1\n";
+    let looks = &format!("peer_poll_interval = '1us'\n{lost}");
     let stalled = "[[fault]]\nid = 'f'\nkind = 'program-stall'\nhost = 1\nrank = 1\n\
                    after = '0ns'\nbefore = '50ms'\n";
     let rnr = "[[fault]]\nid = 'f'\nkind = 'rnr'\nhost = 1\nafter = '0ns'\nbefore = '300ms'\n";
@@ -354,6 +364,7 @@ fn a_run_that_is_cut_off_says_when_it_goes_on() {
         (send, lost, "when the timer of host 0 QP 16 expires", "run.limit=68ms"),
         (send, rnr, "when a planned fault begins or ends", "run.limit=1s"),
         (send, stalled, "before 50 ms, when program 1 goes on", "run.limit=51ms"),
+        (send, looks, "when the timer of host 0 QP 16 expires", "run.limit=68ms"),
         ("'compute 30ms', 'fence'", "", "before 30.", "run.limit=31ms"),
     ] {
         let text = script(steps, more);
@@ -383,4 +394,17 @@ fn a_receive_at_a_peer_in_reset_says_which_state_it_needs() {
     assert!(error.starts_with(at), "{error}");
     let o = run("'state reset peer', 'state init peer', 'recv 64B', 'compute 1us'").unwrap();
     assert_eq!((o.exit.kind, o.exit.reason.as_str()), (ExitKind::Ok, ""));
+}
+
+/// A receive queue that ran dry and is full again keeps nobody.
+#[test]
+fn receives_that_are_there_again_are_no_reason() {
+    let script = "[qp]\nrq_depth = 1\n[[program]]\nkind = 'script'\n\
+                  steps = ['post send 8B x3', 'ring', 'wait', 'post send 8B', 'wait']\n";
+    let o = outcome(script, &[]);
+    assert!(number(&o, "counter.rnr_nak_sent") > 0.0);
+    assert!(o.exit.reason.contains("no doorbell announced them"), "{}", o.exit.reason);
+    assert!(!o.exit.reason.contains("no receive is posted"), "{}", o.exit.reason);
+    let none = outcome(&script.replace("kind", "receives = 'none'\nkind"), &["run.limit=1s"]);
+    assert!(none.exit.reason.contains("no receive"), "{}", none.exit.reason);
 }

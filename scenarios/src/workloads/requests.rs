@@ -7,7 +7,8 @@
 //!
 //! With contents each message says which one it is, a reply has the number of its request, and
 //! both sides check every byte. Without, a reply is taken for that of the oldest request that has
-//! none: behind a message that an unreliable service has lost, latencies are those of others.
+//! none: behind a message that an unreliable service has lost or brought twice, latencies are those
+//! of others. What it brings twice is answered twice then; with contents it is passed over.
 
 use std::collections::VecDeque;
 
@@ -247,7 +248,9 @@ impl RequestReply {
             self.send(t, i)?;
         }
         let total = self.config.total();
-        if self.heard == total && self.sent == total && self.results.messages == total {
+        let answered = self.flows.iter().all(|f| f.owed.is_empty());
+        let sent = self.sent >= total && self.results.messages >= self.sent;
+        if self.heard >= total && sent && answered {
             return Ok(Next::Done);
         }
         if full {
@@ -261,7 +264,7 @@ impl RequestReply {
         let local = self.client.local();
         let short =
             |(i, f): (usize, &Flow)| self.due(f) > 0 && t.sq_free(self.client.lanes()[i].qp) == 0;
-        let over = self.sent == self.config.total();
+        let over = self.sent >= self.config.total();
         let sends = over || self.flows.iter().enumerate().any(short);
         let paused = t.now() < self.next_poll;
         let on = if paused { WaitSet::EMPTY } else { WaitSet::cq(local.recv_cq) };
@@ -273,7 +276,7 @@ impl RequestReply {
     fn due(&self, f: &Flow) -> u64 {
         if self.config.asks {
             let room = u64::from(self.config.window).saturating_sub(f.waiting.len() as u64);
-            room.min(f.quota - f.sent)
+            room.min(f.quota.saturating_sub(f.sent))
         } else {
             f.owed.len() as u64
         }
@@ -300,23 +303,30 @@ impl RequestReply {
                 self.results.receive(len, t.now());
                 self.results.bytes +=
                     u64::from(self.config.asks) * u64::from(self.config.reply_bytes);
-                self.heard += 1;
                 let n = self.number(t, i, wr_id)?;
                 self.repost(t, i, wr_id)?;
-                self.hear(t.now(), i, n);
+                if let Some(n) = n {
+                    self.heard += 1;
+                    self.hear(t.now(), i, n);
+                }
             }
         }
         Ok(full)
     }
 
-    /// The number of the message of flow `i` in the receive of a slot; one that is not right is
-    /// taken for the one that is due, and counted.
-    fn number<T: Control>(&mut self, t: &mut T, i: usize, slot: u64) -> Result<u64, Failure> {
+    /// The number of the message of flow `i` in the receive of a slot, none of one that came before.
+    /// One that is not right is taken for the one that is due, and counted.
+    fn number<T: Control>(
+        &mut self,
+        t: &mut T,
+        i: usize,
+        slot: u64,
+    ) -> Result<Option<u64>, Failure> {
         let (c, f) = (&self.config, &mut self.flows[i]);
-        let due = if c.asks { f.waiting.front().map_or(0, |(n, _)| *n) } else { f.next };
+        let due = if c.asks { f.waiting.front().map_or(f.sent, |(n, _)| *n) } else { f.next };
         let Some(checked) = &mut self.results.checked else {
             f.next = due + 1;
-            return Ok(due);
+            return Ok(Some(due));
         };
         let (header, len) = (header_bytes(c.link.ty), c.incoming());
         self.bytes.resize((len - header) as usize, 0);
@@ -324,17 +334,25 @@ impl RequestReply {
         t.copy_out(part(&self.client.local().mr, at, (len - header).into())?, &mut self.bytes)?;
         let source = i as u16 | if c.asks { REPLY } else { 0 };
         let label = payload::read(&self.bytes).map(|(label, _)| label);
-        let n = label.filter(|l| l.source == source).map(|l| l.n).filter(|n| match c.link.ty {
-            // Nothing is lost without an error, and all comes in order.
-            QpType::Rc => *n == due,
-            _ if c.asks => f.waiting.iter().any(|(asked, _)| asked == n),
-            _ => *n >= due,
-        });
+        let n = label.filter(|l| l.source == source).map(|l| l.n);
         checked.complete += 1;
-        checked.wrong += u64::from(n.is_none());
-        let n = n.unwrap_or(due);
-        f.next = n + 1;
-        Ok(n)
+        // A reliable service loses nothing without an error, and brings all once and in order.
+        let reliable = c.link.ty == QpType::Rc;
+        let due_now = |n: u64| match c.asks {
+            true => f.waiting.iter().any(|(asked, _)| *asked == n),
+            false => n >= f.next,
+        };
+        match n {
+            Some(n) if n == due || !reliable && due_now(n) => {
+                f.next = n + 1;
+                return Ok(Some(n));
+            }
+            Some(n) if !reliable && n < f.next.max(f.sent) => return Ok(None),
+            _ => {}
+        }
+        checked.wrong += 1;
+        f.next = due + 1;
+        Ok(Some(due))
     }
 
     fn hear(&mut self, now: Time, i: usize, n: u64) {
@@ -405,7 +423,8 @@ impl RequestReply {
             None => Label { source: i as u16, n: f.sent },
         };
         let (n, every) = (f.sent, u64::from(self.config.signal_every));
-        let signal = n + 1 == f.quota || (n + 1).is_multiple_of(every);
+        // What comes twice is answered beyond the quota.
+        let signal = n + 1 >= f.quota || (n + 1).is_multiple_of(every);
         let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
         let depth = u64::from(self.config.link.size.max_send_wr);
         let offset = (i as u64 * depth + n % depth) * self.poster.shape.stride();

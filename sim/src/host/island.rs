@@ -385,9 +385,16 @@ impl Host {
         self.initiators.iter().filter(polls).count()
     }
 
-    /// Programs that will step, by rank, and until when those wait that wait for a time.
-    pub fn will_step(&self) -> impl Iterator<Item = (u32, Option<Time>)> {
-        self.initiators.iter().filter(|i| i.will_step).map(|i| match i.activity {
+    /// Steps pending that nothing has overtaken.
+    pub fn steps_to_come(&self) -> usize {
+        self.initiators.iter().filter(|i| i.will_step).count()
+    }
+
+    /// Programs that will step, by rank, and until when those wait that wait for a time. None that
+    /// look again and again in vain.
+    pub fn will_act(&self) -> impl Iterator<Item = (u32, Option<Time>)> {
+        let will = self.initiators.iter().filter(|i| i.will_step && !i.looks_in_vain());
+        will.map(|i| match i.activity {
             Activity::Waiting { until, .. } => (i.rank, until),
             _ => (i.rank, None),
         })

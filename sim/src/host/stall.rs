@@ -330,8 +330,8 @@ impl Host {
             if count > 0 {
                 out.push(StallReason::StaleWqes { host, qpn, count });
             }
-            let waits_recv = q.hw_counters().rnr_nak_sent > 0;
-            if waits_recv {
+            let queue = q.srq.and_then(|srq| self.nic(port.index()).srq(srq)).unwrap_or(&q.rq);
+            if q.hw_counters().rnr_nak_sent > 0 && queue.is_empty() {
                 let rnr_naks = q.hw_counters().rnr_nak_sent;
                 out.push(StallReason::NoReceivePosted { host, qpn, rnr_naks });
             }

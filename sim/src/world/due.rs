@@ -42,7 +42,7 @@ impl World {
     fn next_wait(&self) -> Option<(Time, Due)> {
         let engine = &self.shared.engine;
         let idle: usize = self.hosts.iter().map(Host::idle_events).sum();
-        let steps: usize = self.hosts.iter().map(|h| h.will_step().count()).sum();
+        let steps: usize = self.hosts.iter().map(Host::steps_to_come).sum();
         if engine.pending() != idle + steps + engine.periodic() {
             return None;
         }
@@ -55,7 +55,7 @@ impl World {
         // A step that a fault has put off, or that is due at a time of its own, is no earlier than
         // the first of all events.
         let (now, first) = (engine.now(), engine.peek_time());
-        let programs = living.flat_map(Host::will_step).filter_map(|(rank, until)| {
+        let programs = living.flat_map(Host::will_act).filter_map(|(rank, until)| {
             Some((until.filter(|at| *at > now).or(first)?, Due::Program { rank }))
         });
         let faults = self.faults.as_ref().into_iter().flat_map(|f| f.changes_after(now));

@@ -95,7 +95,7 @@ pub(super) fn explain_exit(world: &World, scenario: &Scenario, out: &mut Outcome
     let Some((_, first, _)) = hurt.first() else { return };
     let mut text = String::new();
     for (from, q, fates) in hurt.iter().take(MAX_NAMED) {
-        let lines = lines(*q, fates).join("; ");
+        let lines = lines(q, fates).join("; ");
         text += &format!("{} ({}): {lines}\n", qp_name(from.host.0, q.qpn), q.ty);
     }
     if let Some(more) = hurt.len().checked_sub(MAX_NAMED).filter(|n| *n > 0) {
