@@ -2,6 +2,7 @@
 
 use super::simulate_tests::{number, outcome, time};
 use super::{Direction, ExitKind, Outcome};
+use crate::testing::expanded;
 
 const PUT: &str = "[[program]]\nkind = 'latency'\nsize = '8B'\ninline = '0B'\niterations = 20\n\
                    initiator = 'gpu'\nmemory = 'gpu'\n";
@@ -180,4 +181,20 @@ fn producers_hear_that_their_proxy_ends() {
         );
         told(&produce(&down), 2);
     }
+}
+
+/// A round of more messages than the proxy's queue holds goes as far as there is room, and the rest
+/// behind its completions. A producer that posts by itself has its rounds whole (#6).
+#[test]
+fn a_proxy_waits_for_room_in_its_queue() {
+    let text = "[[program]]\nkind = 'produce'\nsize = '64B'\niterations = 200\nper_round = 50\n\
+                slots = 100\ninitiator = 'cpu-proxy'\nmemory = 'gpu'\npayload = 'data'\n\
+                [qp]\nsq_depth = 16\n";
+    let o = outcome(text, &[]);
+    assert_eq!((o.exit.kind, number(&o, "messages")), (ExitKind::Ok, 200.0), "{}", o.exit.reason);
+    assert_eq!(number(&o, "data_errors"), 0.0);
+    let own = text.replace("'cpu-proxy'", "'gpu'");
+    let refused = expanded(&format!("title = 't'\nprofile = 'generic-400g'\n{own}"), &[]);
+    let e = refused.expect_err("50 do not fit 16").to_string();
+    assert!(e.contains("`per_round` is 50, and `qp.sq_depth` is 16"), "{e}");
 }

@@ -87,6 +87,18 @@ fn a_pace_for_each_peer_is_kept_too() {
 
 /// A batch is rung at its bytes where these come first, and a lone message of the adaptive mode at
 /// once.
+/// Completions bring room for one message at a time, and the batch waits for 16 of them: without a
+/// lane it is the same (#6).
+#[test]
+fn a_fixed_batch_keeps_its_size_when_the_window_is_full() {
+    let text = "[[program]]\nkind = 'message-rate'\nsize = '4KiB'\niterations = 1000\n\
+                batch = 16\nwindow = 64\nsignal_every = 1\n";
+    let rings = |set: &[&str]| number(&outcome(text, set), "rings");
+    let most = 1000_f64 / 16.0 + 2.0;
+    let [alone, lane] = [rings(&[]), rings(&["program.0.batch_mode=fixed"])];
+    assert!(alone <= most && lane <= most, "{alone} and {lane} rings, {most} at most");
+}
+
 #[test]
 fn batches_end_at_their_bytes_and_grow_with_the_load() {
     let text = "[[program]]\nkind = 'message-rate'\nop = 'write'\nsize = '1KiB'\n\

@@ -24,11 +24,14 @@ fn sum<T: std::iter::Sum>(
 }
 
 /// Adds how often each byte was moved.
-pub(super) fn moves(world: &World, out: &mut Outcome) {
+pub(super) fn moves(world: &World, all: &[(&Placed, &Results)], out: &mut Outcome) {
     let any = |_: &Initiator| true;
     let copied = sum(world, any, |s| s.copied_bytes);
     let engine = sum(world, any, |s| s.engine_bytes);
-    let reduced = sum(world, any, |s| s.reduced_bytes);
+    // Sparse vectors are added as variables of their programs, of which no host knows.
+    let sparse = all.iter().filter_map(|(_, r)| r.sums.as_ref()?.kept);
+    let sparse: u64 = sparse.map(|kept| kept.sent.added_bytes).sum();
+    let reduced = sum(world, any, |s| s.reduced_bytes) + sparse;
     let nics = || world.hosts().iter().flat_map(|h| h.nics());
     let delivered: u64 = nics().map(|n| n.stats.rx_payload).sum();
     let dma = |cause| -> u64 { world.hosts().iter().map(|h| h.pcie().moved(cause)).sum() };

@@ -235,7 +235,7 @@ fn collect(
     tuning::collect(point, &all, &mut out);
     host_metrics(world, &mut out);
     queue_metrics(world, &mut out);
-    moves::moves(world, &mut out);
+    moves::moves(world, &all, &mut out);
     moves::cpu_time(world, &all, &mut out);
     receives::metrics(world, &all, &mut out);
     congestion::metrics(world, &mut out);

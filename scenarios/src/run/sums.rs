@@ -145,3 +145,40 @@ fn byte_bound(point: &Point, world: &World, (index, p): (usize, &Program)) -> Sp
     };
     (0..members).map(port).max().unwrap_or(Span::ZERO)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::run::simulate_tests::{number, outcome};
+
+    /// Four hosts at one switch are one group unless `group` says otherwise.
+    #[test]
+    fn a_plan_of_two_hops_with_one_group_says_so() {
+        let text = "[topology]\nkind = 'switch'\nhosts = 4\n[[program]]\nkind = 'aggregate'\n\
+                    hosts = 4\nsize = '64KiB'\niterations = 1\n\
+                    aggregate = { plan = 'two-hop' }\n";
+        let notes = |set: &[&str]| {
+            let all = outcome(text, set).notes;
+            all.into_iter().filter(|n| n.name == "one-group").collect::<Vec<_>>()
+        };
+        let one = notes(&[]);
+        assert!(one.len() == 1 && one[0].text.starts_with("program 0: "), "{one:?}");
+        assert!(one[0].text.contains("`group` makes smaller ones"), "{one:?}");
+        assert_eq!(notes(&["program.0.aggregate.group=2"]), [], "two groups");
+        assert_eq!(notes(&["program.0.aggregate.plan=direct"]), [], "no second hop");
+    }
+
+    /// Each of three members adds two messages of 100 elements of 8 bytes, three times; what it
+    /// adds dense is the whole vector (#6).
+    #[test]
+    fn what_is_added_of_sparse_vectors_is_counted() {
+        let text = "[topology]\nkind = 'switch'\nhosts = 3\n[[program]]\nkind = 'aggregate'\n\
+                    hosts = 3\nsize = '64KiB'\niterations = 3\n\
+                    aggregate = { plan = 'direct', element = 'i64', top_k = 100 }\n";
+        for (top, elements) in [("100", 100.0), ("8192", 8192.0)] {
+            let o = outcome(text, &[&format!("program.0.aggregate.top_k={top}")]);
+            let added = 3.0 * 3.0 * 2.0 * elements * 8.0;
+            assert_eq!(number(&o, "added_bytes"), added, "{top}");
+            assert_eq!(number(&o, "bytes_reduced"), added, "{top}");
+        }
+    }
+}

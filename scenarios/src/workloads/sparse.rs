@@ -160,6 +160,7 @@ impl SparseSummand {
         sums.complete += 1;
         sums.wrong += u64::from(state.sum() != c.right[self.round]);
         let message_bytes = c.sparse.message_bytes().map_or(0, |bytes| bytes as u64);
+        sums.added_bytes = sent.added_bytes;
         sums.kept = Some(Kept { sent, elements: c.sparse.elements * sums.complete, message_bytes });
         (r.messages, r.bytes, r.last) = (traffic.sent, traffic.sent_bytes, Some(now));
         let from = r.first.unwrap_or(from);
@@ -226,6 +227,7 @@ mod tests {
             {
                 let mut all = summands(op, entries, route);
                 run_all(&mut all);
+                let others = all.len() as u64 - 1;
                 for r in all.iter().map(SparseSummand::results) {
                     assert_eq!(r.failure, None);
                     let sums = r.sums.unwrap();
@@ -234,6 +236,11 @@ mod tests {
                     let sparse = if entries < 100 { 3 } else { 0 };
                     assert_eq!((kept.sent.sparse, kept.sent.dense), (sparse, 3 - sparse));
                     assert_eq!((kept.sent.entries, kept.elements), (3 * u64::from(entries), 300));
+                    // Everybody else's elements, three times.
+                    let added = (others * kept.sent.entries, others * 3);
+                    let bytes = added.0 * op.element_bytes();
+                    assert_eq!((kept.sent.added_bytes, kept.sent.added), (bytes, added.1));
+                    assert_eq!(sums.added_bytes, bytes);
                     // The first round waits for the late, whose time counts.
                     assert_eq!(r.latencies, [Span::from_us(5), Span::ZERO, Span::ZERO]);
                 }

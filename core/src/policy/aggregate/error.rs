@@ -55,7 +55,8 @@ pub enum AggregateError {
     GaveUp {
         /// Who says so.
         rank: u32,
-        /// Whom its own error names; itself, if nobody.
+        /// Whom its own error names; itself, if nobody. The member that reads this where it waits
+        /// for nobody else: then the others go on without it, if they do.
         because: u32,
     },
     /// A contribution or sum came a second time.

@@ -391,8 +391,8 @@ impl Proxy {
             }
             match pushed {
                 Ok(_) => {}
-                // Its blocks are used up: what was posted is rung, and the rest waits.
-                Err(PushError::Refused(StageError::SqFull)) => return Ok(()),
+                // Its blocks are used up: the rest waits.
+                Err(PushError::Refused(StageError::SqFull)) => break,
                 Err(e) => return Err(e),
             }
         }

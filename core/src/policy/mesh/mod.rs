@@ -391,8 +391,9 @@ impl Mesh {
     }
 
     /// What an error says here. One that accuses this member, which lives, is because of whom it
-    /// `waits` for itself, where it has for an eighth of a deadline, or else because of the way to
-    /// who says so. `waits`: since when for whom.
+    /// `waits` for itself, where it has for an eighth of a deadline. Else it stays as it was told:
+    /// who tells has not failed, and all others hear the same from it. `waits`: since when for
+    /// whom.
     pub fn excuse(
         &self,
         e: AggregateError,
@@ -404,7 +405,7 @@ impl Mesh {
                 let long = |at: Time| self.polled_at.since(at) * 8 >= deadline;
                 let since = |(at, c): (Time, usize)| (at.max(self.said(c)), self.channels[c].peer);
                 let others = waits.map(since).filter(|(at, peer)| *peer != rank && long(*at));
-                let because = others.min().map_or(rank, |(_, peer)| peer);
+                let because = others.min().map_or(self.rank, |(_, peer)| peer);
                 AggregateError::GaveUp { rank, because }
             }
             other => other,

@@ -53,7 +53,7 @@ impl SparseConfig {
     }
 }
 
-/// What a member has sent of its own. Counters saturate.
+/// What a member has sent of its own, and added of others. Counters saturate.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct SparseStats {
     /// Messages in the sparse form: one per round, whoever gets it.
@@ -62,6 +62,10 @@ pub struct SparseStats {
     pub dense: u64,
     /// Elements in them.
     pub entries: u64,
+    /// Messages of others that it has added.
+    pub added: u64,
+    /// Bytes of the elements in those.
+    pub added_bytes: u64,
 }
 
 /// One member: it sends its largest elements to all others and adds everybody's, its own included,
@@ -206,6 +210,15 @@ impl SparseSum {
                 AggregateError::Sparse { rank: self.first_rank + member, cause }
             })?;
             t.touch(self.memory, adding_bytes(self.op, self.top.elements.into(), form));
+            if from.is_some() {
+                let entries = match form {
+                    Form::Dense => self.top.elements,
+                    Form::Sparse(entries) => entries,
+                };
+                let bytes = u64::from(entries) * self.op.element_bytes();
+                self.stats.added = self.stats.added.saturating_add(1);
+                self.stats.added_bytes = self.stats.added_bytes.saturating_add(bytes);
+            }
         }
         Ok(())
     }

@@ -98,8 +98,9 @@ fn a_member_that_sends_beyond_the_window_is_refused() {
         run_all(&mut all);
         check_ends(&all);
         let error = match method {
-            // Beyond its slots it has no memory to write to, and blames rank 0 for that.
-            Method::Write => AggregateError::GaveUp { rank: 2, because: 2 },
+            // Beyond its slots it has no memory to write to, and blames rank 0 for that, as it
+            // tells everybody.
+            Method::Write => AggregateError::GaveUp { rank: 2, because: 0 },
             _ => AggregateError::OutOfTurn { rank: 2, chunk: 1 },
         };
         assert_eq!(ends(&all)[0], Err(error), "{method:?}");
