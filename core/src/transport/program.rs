@@ -92,7 +92,7 @@ impl WaitSet {
 
     /// Indices of the completion queues in the set, named either way.
     pub fn cq_indices(self) -> impl Iterator<Item = u32> {
-        (0..MAX_WAIT_CQS).filter(move |i| (self.any | self.solicited) >> i & 1 == 1)
+        ones((self.any | self.solicited) & ((1 << MAX_WAIT_CQS) - 1))
     }
 
     /// Whether of the completion queue at `index` only solicited completions count.
@@ -102,8 +102,17 @@ impl WaitSet {
 
     /// Indices of the watches in the set.
     pub fn watch_indices(self) -> impl Iterator<Item = u32> {
-        (0..MAX_WAIT_WATCHES).filter(move |i| self.any >> (MAX_WAIT_CQS + i) & 1 == 1)
+        ones(self.any >> MAX_WAIT_CQS & ((1 << MAX_WAIT_WATCHES) - 1))
     }
+}
+
+/// Numbers of the bits that are one, lowest first.
+fn ones(mut bits: u64) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        let lowest = (bits != 0).then(|| bits.trailing_zeros())?;
+        bits &= bits - 1;
+        Some(lowest)
+    })
 }
 
 impl fmt::Display for WaitSet {

@@ -277,7 +277,8 @@ macro_rules! opcodes {
             }
 
             /// What the packet does.
-            pub const fn operation(self) -> Operation {
+            #[inline]
+    pub const fn operation(self) -> Operation {
                 match self { $(Self::$name => Operation::$op,)* }
             }
         }

@@ -16,6 +16,10 @@ impl<E: Copy> Heap<E> {
         Self { entries: Vec::new() }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     pub(crate) fn peek(&self) -> Option<Key> {
         self.entries.first().map(|e| e.0)
     }

@@ -35,6 +35,7 @@ pub(crate) use trace::fnv1a;
 pub use watchdog::Progress;
 
 use key::{Key, MAX_COMPONENTS, MAX_EVENTS_PER_COMPONENT};
+pub use queue::Popped;
 use queue::Queue;
 use trace::ComponentTrace;
 
@@ -168,13 +169,6 @@ impl<E: Copy> Engine<E> {
         self.events
     }
 
-    /// Whether the next event is at `limit` or before; `None`: nothing is pending. Cheaper than
-    /// [`peek_time`](Self::peek_time), which has to find the event.
-    #[inline]
-    pub fn comes_by(&self, limit: Time) -> Option<bool> {
-        self.queue.comes_by(limit.as_ps())
-    }
-
     /// When the next event happens.
     pub fn peek_time(&self) -> Option<Time> {
         self.queue.peek().map(|key| Time::from_ps(key.time))
@@ -235,17 +229,33 @@ impl<E: Copy> Engine<E> {
     /// [`EngineError::Livelock`]; the event stays pending and the error repeats.
     #[inline]
     pub fn pop(&mut self) -> Result<Option<(Time, Class, E)>, EngineError> {
+        match self.pop_by(Time::MAX)? {
+            Popped::Next(next) => Ok(Some(next)),
+            Popped::Later | Popped::Nothing => Ok(None),
+        }
+    }
+
+    /// As [`pop`](Self::pop), but only an event at `limit` or before.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    #[inline]
+    pub fn pop_by(&mut self, limit: Time) -> Result<Popped<(Time, Class, E)>, EngineError> {
         if self.events_at_now >= LIVELOCK_EVENTS {
             self.check_livelock()?;
         }
-        let Some((key, event)) = self.queue.pop() else { return Ok(None) };
+        let (key, event) = match self.queue.pop_by(limit.as_ps()) {
+            Popped::Next(next) => next,
+            Popped::Later => return Ok(Popped::Later),
+            Popped::Nothing => return Ok(Popped::Nothing),
+        };
         let time = Time::from_ps(key.time);
         debug_assert!(time >= self.now, "the queue went back in time");
         self.events_at_now = if time == self.now { self.events_at_now + 1 } else { 1 };
         self.now = time;
         self.events += 1;
         self.periodic -= usize::from(key.is_periodic());
-        Ok(Some((time, key.class(), event)))
+        Ok(Popped::Next((time, key.class(), event)))
     }
 
     #[cold]

@@ -22,6 +22,7 @@ impl<E> Out<E> {
     }
 
     /// Asks for `ev` at time `t`, in `class`.
+    #[inline]
     pub fn at(&mut self, t: Time, class: Class, ev: E) {
         self.entries.push((t, class, ev));
     }

@@ -125,6 +125,17 @@ struct NearEntry<E> {
     event: E,
 }
 
+/// What comes by some time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Popped<T> {
+    /// This, which is pending no more.
+    Next(T),
+    /// What is pending comes later.
+    Later,
+    /// Nothing is pending.
+    Nothing,
+}
+
 /// Pending events in key order.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<E> {
@@ -195,8 +206,7 @@ impl<E: Copy> Queue<E> {
 
     /// Whether the least key is of `limit` or before; `None`: there is no entry. Looks at entries
     /// that are not near only where the slot that they are in does not say it.
-    #[inline]
-    pub(crate) fn comes_by(&self, limit: u64) -> Option<bool> {
+    fn comes_by(&self, limit: u64) -> Option<bool> {
         if let Some(e) = self.near.get(self.first).filter(|_| self.crowd.peek().is_none()) {
             return Some(e.order.time() <= limit);
         }
@@ -208,6 +218,30 @@ impl<E: Copy> Queue<E> {
             }
         }
         self.peek().map(|key| key.time <= limit)
+    }
+
+    /// As [`pop`](Self::pop), but only what is of `limit` or before.
+    #[inline]
+    pub(crate) fn pop_by(&mut self, limit: u64) -> Popped<(Key, E)> {
+        match self.near.get(self.first) {
+            Some(&NearEntry { order, event }) if self.crowd.is_empty() && order.time() <= limit => {
+                self.first += 1;
+                self.len -= 1;
+                self.floor = order.time();
+                Popped::Next((order.key(), event))
+            }
+            _ => self.pop_far_by(limit),
+        }
+    }
+
+    /// As [`pop_by`](Self::pop_by), where the next one is not at hand.
+    #[inline(never)]
+    fn pop_far_by(&mut self, limit: u64) -> Popped<(Key, E)> {
+        match self.comes_by(limit) {
+            None => Popped::Nothing,
+            Some(false) => Popped::Later,
+            Some(true) => self.pop().map_or(Popped::Nothing, Popped::Next),
+        }
     }
 
     /// Adds an entry, not before the last one popped. Keys are unique.
@@ -280,13 +314,19 @@ impl<E: Copy> Queue<E> {
             }
         }
         let entry = NearEntry { order: key.order(self.seed), event: entry.event };
-        let mut at = self.near.len();
-        self.near.push(entry);
-        while at > self.first && entry.order < self.near[at - 1].order {
-            self.near[at] = self.near[at - 1];
-            at -= 1;
+        let earlier = self.near[self.first..].partition_point(|e| e.order.time() < key.time);
+        let mut at = self.first + earlier;
+        while self.near.get(at).is_some_and(|e| e.order < entry.order) {
+            at += 1;
         }
-        self.near[at] = entry;
+        // Those that were popped have left room in front: the shorter part moves.
+        if self.first > 0 && at - self.first < self.near.len() - at {
+            self.near.copy_within(self.first..at, self.first - 1);
+            self.first -= 1;
+            self.near[at - 1] = entry;
+        } else {
+            self.near.insert(at, entry);
+        }
     }
 
     /// Halves near, or more, by a lower level around the present instant.

@@ -32,6 +32,7 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// At 2³² - 1 values.
+    #[inline]
     pub fn insert(&mut self, value: T) -> u32 {
         self.len += 1;
         if self.free == NONE {
@@ -51,6 +52,7 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// When there is none: a double removal would hand one index to two owners.
+    #[inline]
     pub fn remove(&mut self, index: u32) -> T {
         let slot = &mut self.slots[index as usize];
         if matches!(slot, Slot::Free(_)) {
@@ -64,6 +66,7 @@ impl<T> Slab<T> {
     }
 
     /// The value at `index`, if there is one.
+    #[inline]
     pub fn get(&self, index: u32) -> Option<&T> {
         match self.slots.get(index as usize) {
             Some(Slot::Full(value)) => Some(value),
@@ -72,6 +75,7 @@ impl<T> Slab<T> {
     }
 
     /// The value at `index`, if there is one.
+    #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         match self.slots.get_mut(index as usize) {
             Some(Slot::Full(value)) => Some(value),

@@ -197,6 +197,7 @@ impl EgressPort {
     }
 
     /// Bytes in the queue, the packet being sent included until its last bit has left.
+    #[inline]
     pub fn queue_bytes(&self, now: Time) -> u64 {
         if now < self.free_at { self.waiting + u64::from(self.in_service) } else { self.waiting }
     }
@@ -376,12 +377,14 @@ impl EgressPort {
     }
 
     /// Whether the far end takes a packet now.
+    #[inline]
     fn may_go(&self, item: &Queued) -> bool {
         u64::from(item.wire_bytes) <= self.credits
             && is_open(item, self.paused, self.wiring.lanes.as_deref())
     }
 
     /// Looks again at whether a lane starves for credit.
+    #[inline]
     fn watch_credit(&mut self, now: Time, lane: u8) {
         if let Some(lanes) = &mut self.wiring.lanes {
             lanes.watch(now, self.free_at.max(now), lane, self.queues.head_of(lane));
@@ -441,6 +444,7 @@ impl EgressPort {
         self.ahead.last_by(limit)
     }
 
+    #[inline]
     fn take_credits(&mut self, now: Time) {
         self.credits += self.ahead.take(now);
     }
@@ -698,6 +702,7 @@ impl EgressPort {
     }
 
     /// The port is not held back any more, if it was.
+    #[inline]
     fn unblock(&mut self, now: Time) -> bool {
         let since = self.blocked_since.take();
         self.done.blocked += since.map_or(Span::ZERO, |since| now.since(since));
@@ -724,6 +729,7 @@ impl EgressPort {
         Some(started)
     }
 
+    #[inline]
     fn wake_if_waiting(&mut self, out: &mut Out<FabricEvent>) {
         if self.blocked_since.is_none() && !self.queues.is_empty() {
             self.wake(out);
@@ -731,6 +737,7 @@ impl EgressPort {
     }
 
     /// Asks for the moment at which the port is free, once.
+    #[inline]
     fn wake(&mut self, out: &mut Out<FabricEvent>) {
         if self.wake {
             return;

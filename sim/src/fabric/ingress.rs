@@ -119,6 +119,7 @@ impl Ingress {
         }
     }
 
+    #[inline]
     pub(super) fn arrived(&mut self, wire_bytes: u32, class: u8) {
         self.received.add(wire_bytes);
         if let Some(lanes) = &mut self.lanes {
@@ -184,6 +185,7 @@ impl Ingress {
     }
 
     /// Sends a flow-control packet if the limit of a lane has changed.
+    #[inline]
     pub(super) fn tell(&mut self, now: Time, free_at: Time, lane: u8, out: &mut Out<FabricEvent>) {
         let Some(lanes) = &mut self.lanes else { return };
         if let Some((fccl, busy)) = lanes.news(lane) {
@@ -194,6 +196,7 @@ impl Ingress {
     }
 
     /// A packet that came in here waits for an output, be it for no time.
+    #[inline]
     pub(super) fn queued(&mut self, now: Time, lane: u8) {
         if let Some(lanes) = &mut self.lanes {
             lanes.queued(now, lane);
@@ -201,6 +204,7 @@ impl Ingress {
     }
 
     /// A packet that came in here waits no more; its last bit is gone at `end`.
+    #[inline]
     pub(super) fn leaves_queue(&mut self, now: Time, end: Time, lane: u8) {
         if let Some(lanes) = &mut self.lanes {
             lanes.leaves_queue(now, end, lane);

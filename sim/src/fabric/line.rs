@@ -43,6 +43,7 @@ impl Line {
         }
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Self::Arrival(queue) => queue.len(),
@@ -55,6 +56,7 @@ impl Line {
     }
 
     /// The packet that leaves next.
+    #[inline]
     pub fn front(&self) -> Option<&Queued> {
         match self {
             Self::Arrival(queue) => queue.front(),
@@ -62,6 +64,7 @@ impl Line {
         }
     }
 
+    #[inline]
     pub fn push(&mut self, item: Queued) {
         match self {
             Self::Arrival(queue) => queue.push_back(item),
@@ -69,6 +72,7 @@ impl Line {
         }
     }
 
+    #[inline]
     pub fn pop(&mut self) -> Option<Queued> {
         match self {
             Self::Arrival(queue) => queue.pop_front(),

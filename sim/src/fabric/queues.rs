@@ -39,6 +39,7 @@ impl Queues {
         Self::Many(Box::new(Lanes { lanes, schedule, len: 0 }))
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Self::One(queue) => queue.len(),
@@ -46,11 +47,13 @@ impl Queues {
         }
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Whether nothing waits in a class.
+    #[inline]
     pub fn is_empty_of(&self, class: u8) -> bool {
         match self {
             Self::One(queue) => queue.is_empty(),
@@ -97,6 +100,7 @@ impl Queues {
         one.into_iter().flatten().chain(many.into_iter().flatten())
     }
 
+    #[inline]
     pub fn push(&mut self, item: Queued) {
         match self {
             Self::One(queue) => queue.push(item),

@@ -74,6 +74,7 @@ impl RouteTable {
     }
 
     /// Output ports for packets to `host_port` of `host`, lowest first; empty without a route.
+    #[inline]
     pub fn ways(&self, host: HostId, host_port: PortId) -> &[PortId] {
         if !self.fixed.is_empty()
             && let Some(out) = self.fixed.get(&(host, host_port))

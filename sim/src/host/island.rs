@@ -86,6 +86,9 @@ impl Shared {
     /// Hands to the engine what the fabric wants to happen and has to hear of; the recorder of
     /// packets sees it first.
     pub fn schedule_fabric(&mut self, origin: ComponentId) {
+        if self.fabric_out.is_empty() {
+            return;
+        }
         if let Some(capture) = &mut self.capture {
             capture.transmissions(&self.fabric_out, &self.fabric, &self.packets);
         }
@@ -557,9 +560,10 @@ impl Host {
             let event = |ev| Event::Host(host, HostEvent::Nic { nic, ev });
             s.engine.schedule_all(d.id, &mut d.out, event);
         }
-        for (id, (kind, a, b)) in s.traced.drain(..) {
+        for &(id, (kind, a, b)) in &s.traced {
             s.engine.trace(id, kind, a, b);
         }
+        s.traced.clear();
         // Both are empty most of the time, and always on an instant host.
         if !self.pcie_out.is_empty() {
             let pcie = |ev| Event::Host(host, HostEvent::Pcie(ev));

@@ -245,6 +245,8 @@ pub struct Nic {
     tx_bytes: u32,
     /// Processing units that wait for room.
     tx_blocked: bool,
+    /// QPs in the turns of all processing units.
+    in_turn: usize,
     /// Index into the clock's steps.
     clock_step: usize,
     /// When the last CQE, and at each receive unit the last packet, leaves its latency stage.
@@ -329,6 +331,7 @@ impl Nic {
             cqes: Slab::new(),
             tx_bytes: 0,
             tx_blocked: false,
+            in_turn: 0,
             clock_step: 0,
             last_cqe: Time::ZERO,
             last_rx: vec![Time::ZERO; usize::from(cfg.rx_count)],
@@ -524,7 +527,8 @@ impl Nic {
         self.cqes.is_empty()
             && self.atomics.is_empty()
             && self.rx_writes.is_empty()
-            && self.pus.iter().all(|p| p.running.is_none() && p.ready.is_empty())
+            && self.in_turn == 0
+            && self.pus.iter().all(|p| p.running.is_none())
     }
 
     /// Hits and misses of the QP-context cache and of the WQE cache.

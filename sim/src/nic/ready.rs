@@ -10,6 +10,8 @@ pub(super) struct Ready {
     /// By room: places in the order, and QPs.
     rooms: Vec<VecDeque<(u64, u32)>>,
     next_place: u64,
+    /// QPs in all rooms.
+    len: usize,
 }
 
 impl Ready {
@@ -20,6 +22,7 @@ impl Ready {
         }
         self.rooms[room].push_back((self.next_place, qp));
         self.next_place += 1;
+        self.len += 1;
     }
 
     /// Takes the first QP whose room is not full.
@@ -30,6 +33,7 @@ impl Ready {
             let heads = heads.filter_map(|(q, room)| Some((q.front()?.0, room)));
             let (place, room) = heads.filter(|(place, _)| *place >= from).min()?;
             if !full(room) {
+                self.len -= 1;
                 return self.rooms[room].pop_front().map(|(_, qp)| qp);
             }
             from = place + 1;
@@ -37,8 +41,8 @@ impl Ready {
     }
 
     /// Whether no QP has work.
-    pub fn is_empty(&self) -> bool {
-        self.rooms.iter().all(VecDeque::is_empty)
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 }
 

@@ -35,6 +35,7 @@ impl Nic {
         q.in_pu = true;
         let pu = q.pu;
         self.pus[usize::from(pu)].ready.push(room(env, q), qp);
+        self.in_turn += 1;
         self.kick(env, pu);
     }
 
@@ -72,6 +73,7 @@ impl Nic {
             full
         });
         self.pus[unit].ready = ready;
+        self.in_turn -= usize::from(next.is_some());
         next
     }
 
@@ -106,7 +108,13 @@ impl Nic {
         let (first, count) = (self.next_pu, self.pus.len() as u16);
         let one_class = env.port.classes() == 1;
         for pu in (first..count).chain(0..first) {
-            let idle = self.pus[usize::from(pu)].running.is_none();
+            if self.in_turn == 0 {
+                return;
+            }
+            let unit = &self.pus[usize::from(pu)];
+            if unit.running.is_some() || unit.ready.is_empty() {
+                continue;
+            }
             self.kick(env, pu);
             if one_class && self.tx_blocked {
                 // The one that found no room goes first next time, so that none waits for ever.
@@ -115,7 +123,7 @@ impl Nic {
             }
             // A class that is held back says nothing of the room of others: all units are asked,
             // and next time those first that come behind the last one that found some.
-            if !one_class && idle && self.pus[usize::from(pu)].running.is_some() {
+            if !one_class && self.pus[usize::from(pu)].running.is_some() {
                 self.next_pu = (pu + 1) % count;
             }
         }
@@ -197,6 +205,7 @@ impl Nic {
         let q = self.qps[qp as usize].as_deref_mut().expect("still there");
         if q.has_work() && may_transmit(q.state) != OutboundVerdict::Nothing {
             self.pus[usize::from(pu)].ready.push(room(env, q), qp);
+            self.in_turn += 1;
         } else {
             q.in_pu = false;
         }

@@ -23,12 +23,14 @@ impl PcieTree {
     }
 
     /// Whether [`take_ended`](Self::take_ended) has one.
+    #[inline]
     pub fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
 
     /// The first transaction that has ended without time and was not taken yet. A read has its
     /// data of this instant.
+    #[inline]
     pub fn take_ended(&mut self) -> Option<Transaction> {
         self.ended.pop_front()
     }

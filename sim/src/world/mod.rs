@@ -23,7 +23,7 @@ pub use series::{
 };
 
 use crate::capture::{Capture, CaptureSink};
-use crate::engine::{ComponentId, Engine, EngineError, Out, Slab, Timeline, TraceHash};
+use crate::engine::{ComponentId, Engine, EngineError, Out, Popped, Slab, Timeline, TraceHash};
 use crate::event::{Event, HostEvent};
 use crate::fabric::{
     ConfigError, Deadlock, Dropped, Fabric, FabricConfig, FabricEvent, HostNode, Outcome,
@@ -271,29 +271,28 @@ impl World {
             if self.shared.engine.events() >= self.most_events {
                 return RunEnd::EventLimit(self.most_events);
             }
-            match self.shared.engine.comes_by(limit) {
-                None => return self.ended(limit),
-                Some(false) => return self.cut_off(limit),
-                Some(true) => {}
-            }
-            match self.shared.engine.pop() {
-                Ok(Some((now, _, event)))
-                    if is_timer(&event) && self.retries_for_ever(now, &event) =>
-                {
-                    self.unheard += 1;
-                    return self.ended(limit);
-                }
-                Ok(Some((now, _, Event::Fabric(ev)))) => {
+            let (now, class, event) = match self.shared.engine.pop_by(limit) {
+                Ok(Popped::Next(next)) => next,
+                Ok(Popped::Later) => return self.cut_off(limit),
+                Ok(Popped::Nothing) => return self.ended(limit),
+                Err(e) => return RunEnd::Livelock(e),
+            };
+            match event {
+                Event::Fabric(ev) => {
                     if self.on_network(now, ev) {
                         return self.no_progress();
                     }
                 }
-                Ok(Some((now, _, Event::Watch))) => {
+                Event::Watch => {
                     if let Some(deadlock) = self.watch(now) {
                         return RunEnd::Deadlock(deadlock);
                     }
                 }
-                Ok(Some((now, class, event))) if self.comes(now, class, event) => {
+                event if is_timer(&event) && self.retries_for_ever(now, &event) => {
+                    self.unheard += 1;
+                    return self.ended(limit);
+                }
+                event if self.comes(now, class, event) => {
                     if now > self.point_at {
                         self.points_before(now, &event);
                     }
@@ -307,9 +306,7 @@ impl World {
                         return self.no_progress();
                     }
                 }
-                Ok(Some(_)) => self.unheard += 1,
-                Ok(None) => return self.ended(limit),
-                Err(e) => return RunEnd::Livelock(e),
+                _ => self.unheard += 1,
             }
         }
     }
