@@ -224,8 +224,9 @@ impl Verify {
     fn finish<T: Control>(&mut self, t: &mut T) -> Result<Next, Failure> {
         let peer = self.client.peer();
         let mut sent = Vec::new();
+        // Of one that does not say, all is to come.
         for source in 0..self.config.sources {
-            sent.push(lookup_sent(t, peer, source)?.unwrap_or(0).min(self.config.messages));
+            sent.push(lookup_sent(t, peer, source)?.unwrap_or(u64::MAX).min(self.config.messages));
         }
         if !self.takes_receives() {
             self.inspect(t, &sent)?;
@@ -446,13 +447,13 @@ mod tests {
     #[test]
     fn a_missing_message_is_missed() {
         let (_, v) = direct(|_, v| v.messages = 1003);
-        assert_eq!(v.data.missing, 3);
+        assert_eq!(v.data.unsent, 3);
         let (_, v) = direct(|p, v| {
             v.messages = 1003;
             p.shape.op = Op::Send;
             v.shape = p.shape;
         });
-        assert_eq!((v.data.missing, v.data.wrong()), (3, 0));
+        assert_eq!((v.data.unsent, v.data.missing, v.data.wrong()), (3, 0, 0));
     }
 
     /// Looks once at the message of a receive; whether that was enough.
