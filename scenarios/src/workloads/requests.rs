@@ -314,8 +314,8 @@ impl RequestReply {
         Ok(full)
     }
 
-    /// The number of the message of flow `i` in the receive of a slot, none of one that came before.
-    /// One that is not right is taken for the one that is due, and counted.
+    /// The number of the message of flow `i` in the receive of a slot, none of one that came
+    /// before. One that is not right is taken for the one that is due, and counted.
     fn number<T: Control>(
         &mut self,
         t: &mut T,

@@ -201,15 +201,9 @@ impl fmt::Display for StallReason {
                  back to RTS",
                 qpn.value()
             ),
-            Self::Waiting { rank, who, since, on, looks: 0 } => {
-                write!(f, "program {rank} ({}) waits for {on} since {since}", name_of(*who))
+            Self::Waiting { rank, who, since, on, looks } => {
+                write!(f, "program {rank} ({}) {}", name_of(*who), waits(*since, on, *looks))
             }
-            Self::Waiting { rank, who, since, looks, .. } => write!(
-                f,
-                "program {rank} ({}) waits since {since}: it has looked {looks} times and found \
-                 nothing",
-                name_of(*who)
-            ),
             Self::TurnNeverCame { host, qpn, ready, next, waiting } => write!(
                 f,
                 "host {host}, QP {}: {waiting} posters wait for their turn from slot {next} on, \
@@ -226,6 +220,14 @@ impl fmt::Display for StallReason {
                 "program {rank} was woken for completion queue {cq} three times and never polled it"
             ),
         }
+    }
+}
+
+/// What a program waits for, or how often it has looked in vain.
+fn waits(since: Time, on: &str, looks: u32) -> String {
+    match looks {
+        0 => format!("waits for {on} since {since}"),
+        _ => format!("waits since {since}: it has looked {looks} times and found nothing"),
     }
 }
 

@@ -106,7 +106,8 @@ pub(super) fn explain_exit(world: &World, scenario: &Scenario, out: &mut Outcome
     let helps: String = helps.iter().map(|help| format!(", {help}")).collect();
     text += &format!(
         "nothing sends them again, since {} has no acknowledgement: who waits for one of them, or \
-         for the answer to it, waits for ever; `qp.type = \"RC\"` sends again what is lost{helps}\n",
+         for the answer to it, waits for ever; `qp.type = \"RC\"` sends again what is \
+         lost{helps}\n",
         first.ty
     );
     out.exit.reason.insert_str(0, &text);
