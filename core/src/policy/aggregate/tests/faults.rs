@@ -138,8 +138,8 @@ fn members_that_never_appear_are_named() {
     assert_eq!(ends(&all)[0], Err(AggregateError::NoPeer { rank: 1 }));
 }
 
-/// The last member publishes its endpoint and no more, so the root never begins. The leaves that are connected have begun, and
-/// hear why (#6).
+/// The last member publishes its endpoint and no more, so the root never begins. The leaves that
+/// are connected have begun, and hear why (#6).
 #[test]
 fn who_ends_in_the_set_up_tells_those_who_have_begun() {
     let plan = Plan::direct(4, 1).unwrap();
