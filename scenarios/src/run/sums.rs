@@ -188,7 +188,7 @@ mod tests {
     fn signs_of_a_gpu_are_not_stored_over_while_they_are_sent() {
         for broadcast in [true, false] {
             let text = format!(
-                "[run]\nnoise = 'off'\n[topology]\nkind = 'switch'\nhosts = 4\n[[program]]\n\
+                "[topology]\nkind = 'switch'\nhosts = 4\n[[program]]\n\
                  kind = 'aggregate'\nhosts = 4\nsize = '256KiB'\niterations = 40\n\
                  initiator = 'gpu'\nmemory = 'gpu'\n\
                  aggregate = {{ plan = 'direct', broadcast = {broadcast}, chunk = '16KiB' }}\n\
