@@ -85,7 +85,8 @@ pub struct Aggregate {
     #[serde(default = "default_chunk_deadline")]
     pub chunk_deadline: Positive<Span>,
     /// How long a round may take. Every host that lives ends it by then with the sum or an error
-    /// that names another host. Before the first round hosts have 1 s to connect.
+    /// that names a host: another, or itself, where another has given up because of it and it knows
+    /// of no cause elsewhere. Before the first round hosts have 1 s to connect.
     #[serde(default = "default_round_deadline")]
     pub round_deadline: Positive<Span>,
     /// Whether hosts go on without one that an error names: they connect anew, and do the round

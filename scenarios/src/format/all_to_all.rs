@@ -36,7 +36,8 @@ pub struct AllToAll {
     pub window: Count<1, 65536>,
     /// How long a hop may take, before who waits for it gives up, and how long a host may take to
     /// confirm what was sent to it. Every host that lives ends a round within so long times the
-    /// hops and one more, with all that is for it or an error that names another host; with
+    /// hops and one more, with all that is for it or an error that names a host: another, or
+    /// itself, where another has given up because of it and it knows of no cause elsewhere; with
     /// `tokens.combine` twice that, since each way has its own. A host that says that it waits for
     /// others itself is given as long again, within that bound. Before the first round hosts have
     /// 1 s to connect.

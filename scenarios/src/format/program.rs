@@ -115,8 +115,8 @@ pub struct Program {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_spread: Option<Positive<Span>>,
     /// Messages of `produce` that become ready together, one per thread of a GPU block. The
-    /// `iterations` are messages all the same. At most `slots`, and `qp.sq_depth` where the producer
-    /// posts by itself: its round goes whole, while a proxy waits for room.
+    /// `iterations` are messages all the same. At most `slots`, and `qp.sq_depth` where the
+    /// producer posts by itself: its round goes whole, while a proxy waits for room.
     #[serde(default)]
     pub per_round: Count<1, 65536>,
     /// Computation in front of each round of `produce`; without it none. Longer: fewer messages.

@@ -181,4 +181,24 @@ mod tests {
             assert_eq!(number(&o, "bytes_reduced"), added, "{top}");
         }
     }
+
+    /// Members that wait tell others so by a number that the NIC reads again when it is lost; the
+    /// next one of another connection must not lie in its place (#6).
+    #[test]
+    fn signs_of_a_gpu_are_not_stored_over_while_they_are_sent() {
+        for broadcast in [true, false] {
+            let text = format!(
+                "[topology]\nkind = 'switch'\nhosts = 4\n[[program]]\n\
+                 kind = 'aggregate'\nhosts = 4\nsize = '256KiB'\niterations = 40\n\
+                 initiator = 'gpu'\nmemory = 'gpu'\n\
+                 aggregate = {{ plan = 'direct', broadcast = {broadcast}, chunk = '16KiB' }}\n\
+                 [[fault]]\nid = 'f'\nkind = 'drop'\nlink = 'host0-switch0'\nclass = 'request'\n\
+                 chance = '1/100'\nmaybe = true\n"
+            );
+            let o = outcome(&text, &[]);
+            let wrong = o.notes.iter().filter(|n| n.name == "stale-payload").count();
+            assert_eq!((wrong, number(&o, "sums_wrong")), (0, 0.0), "broadcast {broadcast}");
+            assert!(number(&o, "fault.f.fired") > 0.0);
+        }
+    }
 }

@@ -103,10 +103,10 @@ fn costly<'a>(index: usize, all: impl Iterator<Item = &'a TuningResults>) -> Opt
     }
     let percent = lost * 100 / looked;
     let text = format!(
-        "program.{index}: {percent} % of the time of its `tuner` went into trials that it took back: \
-         they delivered that much less than the settings before them. A run without it shows what \
-         the settings give; longer runs make trials cheaper, and a `pace` that begins too low costs \
-         less than one too high"
+        "program.{index}: {percent} % of the time of its `tuner` went into trials that it took \
+         back: they delivered that much less than the settings before them. A run without it shows \
+         what the settings give; longer runs make trials cheaper, and a `pace` that begins too low \
+         costs less than one too high"
     );
     let (kind, name) = (NoteKind::Warning, "tuner-trials".to_owned());
     Some(Note { kind, name, text, count: back })
@@ -146,8 +146,8 @@ mod tests {
         assert!(off.tuning.is_empty() && !off.metrics.contains_key("tuner.steps"));
     }
 
-    /// Eight hosts at an eighth of the link each. Whoever raises its pace fills the buffer, and sees
-    /// it before anything is lost; so the tuners leave what was right at the start (#6).
+    /// Eight hosts at an eighth of the link each. Whoever raises its pace fills the buffer, and
+    /// sees it before anything is lost; so the tuners leave what was right at the start (#6).
     fn incast(pace: &str, more: &str) -> Outcome {
         run(&format!(
             "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\nhost = 'ideal'\n\

@@ -197,6 +197,7 @@ impl Aggregate {
                 contents: Contents::Data,
                 cq: sizes.cq,
                 srq: sizes.receives,
+                connections: roles.needs.len() as u32,
                 peers: roles.peers(),
             },
         )?;

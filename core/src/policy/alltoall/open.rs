@@ -69,6 +69,7 @@ impl AllToAll {
                 contents: config.contents,
                 cq: completions,
                 srq: receives,
+                connections: needs.len() as u32,
                 peers: needs.iter().map(|n| n.member).collect(),
             },
         )?;

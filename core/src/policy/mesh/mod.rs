@@ -59,6 +59,8 @@ pub(super) struct Shared {
     pub cq: u32,
     /// Receives of the shared queue.
     pub srq: u32,
+    /// Connections that will be added, at most.
+    pub connections: u32,
     /// The members at the other ends, each once, in the order in which they are told.
     pub peers: Vec<u32>,
 }
@@ -120,14 +122,14 @@ impl Mesh {
         fingerprint: u64,
         shared: Shared,
     ) -> Result<Self, AggregateError> {
-        let Shared { bytes, contents, cq, srq, mut peers } = shared;
+        let Shared { bytes, contents, cq, srq, connections, mut peers } = shared;
         peers.iter_mut().for_each(|p| *p += wiring.first_rank);
         let mut by_rank: Vec<_> = peers.iter().copied().zip(0..).collect();
         by_rank.sort_unstable();
         let pd = t.create_pd()?;
         let mr = t.alloc_mr(pd, bytes, wiring.memory, RIGHTS, contents)?;
         let (cq, srq) = (t.create_cq(cq)?, t.create_srq(pd, srq)?);
-        let signs = Signs::open(t, pd, wiring.memory, peers.len())?;
+        let signs = Signs::open(t, pd, wiring.memory, (peers.len(), connections))?;
         Ok(Self {
             wiring,
             rank: t.rank(),
@@ -185,12 +187,19 @@ impl Mesh {
     }
 
     /// Connects to the peers as they appear.
+    ///
+    /// An error ends it, and those who are connected are told: they may have begun, and would take
+    /// this member for the cause.
     pub fn connect<T: Control>(&mut self, t: &mut T) -> Result<Progress, AggregateError> {
         self.check()?;
-        self.go_on(t).inspect_err(|e| self.end(*e))
+        let end = self.go_on(t);
+        if let Err(e) = end {
+            self.fail(t, e);
+        }
+        end
     }
 
-    /// An error of the set-up ends it: nobody is there to be told.
+    /// An error ends it before the first round, and nobody is told.
     pub const fn end(&mut self, why: AggregateError) {
         self.failed = Some(why);
     }
@@ -279,7 +288,8 @@ impl Mesh {
         waits: Waits,
     ) -> Result<Option<Time>, AggregateError> {
         let mut next: Option<Time> = None;
-        for c in self.channels.iter_mut().filter(|c| c.outstanding == 0) {
+        let idle = |(_, c): &(usize, &mut Channel)| c.outstanding == 0;
+        for (at, c) in self.channels.iter_mut().enumerate().filter(idle) {
             let due = c.since.max(began) + after;
             if now < due {
                 next = Some(next.map_or(due, |n| n.min(due)));
@@ -289,7 +299,7 @@ impl Mesh {
                 continue;
             }
             let sign = match waits.beside(c.peer) {
-                true => Some(self.signs.next(t)?),
+                true => Some(self.signs.next(t, at)?),
                 false => None,
             };
             let (op, data) = (SendOp::Write(c.sign), Data::Sge(sign.as_slice()));
@@ -436,7 +446,11 @@ impl Mesh {
         let op = SendOp::SendImm(Tag::gave_up(because).encode());
         let (data, flags) = (Data::Sge(&[]), SendFlags::SIGNALED);
         let wr = SendWr { wr_id: 0, op, data, flags, dest: None };
-        for c in &mut self.channels {
+        let linked = match self.opening {
+            Opening::Linking(n) => n,
+            Opening::Announced | Opening::Open => self.channels.len(),
+        };
+        for c in &mut self.channels[..linked] {
             // Of a round that has failed nothing leaves any more.
             t.unstage(c.qp);
             c.batcher.forget();

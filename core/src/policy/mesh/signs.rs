@@ -58,8 +58,11 @@ struct Seen {
 /// Signs of a member and of its peers.
 #[derive(Clone, Debug)]
 pub(super) struct Signs {
-    /// The own one is made first; those of the peers follow, in their order.
+    /// Those that are sent come first, one for each connection, since the NIC may read one again
+    /// until it is confirmed; those of the peers follow, in their order.
     mr: Mr,
+    /// Connections.
+    sent: u32,
     /// Signs that it has given.
     given: u64,
     seen: Vec<Seen>,
@@ -67,30 +70,38 @@ pub(super) struct Signs {
 }
 
 impl Signs {
-    /// Makes room for those of so many peers, in memory that the member reads.
+    /// Makes room for those of so many peers over so many connections, in memory that the member
+    /// reads.
     pub fn open<T: Control>(
         t: &mut T,
         pd: PdId,
         memory: MemKind,
-        peers: usize,
+        (peers, sent): (usize, u32),
     ) -> Result<Self, AggregateError> {
-        let bytes = SIGN_BYTES * (peers as u64 + 1);
+        // Who is alone has none to send, and no region is empty.
+        let sent = sent.max(1);
+        let bytes = SIGN_BYTES * (peers as u64 + u64::from(sent));
         let mr = t.alloc_mr(pd, bytes, memory, RIGHTS, Contents::Data)?;
         let seen = vec![Seen { number: 0, at: Time::ZERO }; peers];
-        Ok(Self { mr, given: 0, seen, looked: Time::ZERO })
+        Ok(Self { mr, sent, given: 0, seen, looked: Time::ZERO })
     }
 
     /// Where a peer writes.
     pub fn place_of(&self, peer: usize) -> Remote {
-        Remote { addr: self.mr.addr + offset_of(peer), rkey: self.mr.rkey }
+        Remote { addr: self.mr.addr + self.offset_of(peer), rkey: self.mr.rkey }
     }
 
-    /// A sign that differs from the last one.
-    pub fn next<T: Transport>(&mut self, t: &mut T) -> Result<Sge, AggregateError> {
+    /// A sign that differs from the last one, for a connection whose last one is confirmed.
+    pub fn next<T: Transport>(
+        &mut self,
+        t: &mut T,
+        connection: usize,
+    ) -> Result<Sge, AggregateError> {
         self.given += 1;
-        let own = self.mr.range(0, SIGN_BYTES).expect("it begins with it");
+        let at = SIGN_BYTES * connection as u64;
+        let own = self.mr.range(at, SIGN_BYTES).expect("it has all connections");
         t.store_u64(own, self.given)?;
-        Ok(self.mr.sge(0, SIGN_BYTES as u32).expect("it begins with it"))
+        Ok(self.mr.sge(at, SIGN_BYTES as u32).expect("it has all connections"))
     }
 
     /// Looks at those of all peers, at most once in `after` since `began`; when it is time again.
@@ -105,11 +116,11 @@ impl Signs {
             return Ok(due);
         }
         self.looked = now;
-        for (peer, seen) in self.seen.iter_mut().enumerate() {
-            let at = self.mr.range(offset_of(peer), SIGN_BYTES).expect("it has all peers");
+        for peer in 0..self.seen.len() {
+            let at = self.mr.range(self.offset_of(peer), SIGN_BYTES).expect("it has all peers");
             let number = t.load_u64(at)?;
-            if number != seen.number {
-                *seen = Seen { number, at: now };
+            if number != self.seen[peer].number {
+                self.seen[peer] = Seen { number, at: now };
             }
         }
         Ok(now + after)
@@ -120,14 +131,14 @@ impl Signs {
         self.seen[peer].at
     }
 
+    fn offset_of(&self, peer: usize) -> u64 {
+        SIGN_BYTES * (peer as u64 + u64::from(self.sent))
+    }
+
     /// Gives the memory back.
     pub fn close<T: Control>(self, t: &mut T) {
         let _already_gone = t.dereg_mr(self.mr.id);
     }
-}
-
-const fn offset_of(peer: usize) -> u64 {
-    SIGN_BYTES * (peer as u64 + 1)
 }
 
 #[cfg(test)]

@@ -105,8 +105,9 @@ impl Sender {
     /// # Errors
     /// As of [`Batcher::push`]. `SqFull` says that the window is full: poll, hand over the
     /// completions, push again. What is held stays in its batch where completions of what was rung
-    /// are to come, and has been rung where none is, or in adaptive mode. After [`RingCause::Indeterminate`] the slots
-    /// stay in use until the queue pair is reset: see [`into_share`](Sender::into_share).
+    /// are to come, and has been rung where none is, or in adaptive mode. After
+    /// [`RingCause::Indeterminate`] the slots stay in use until the queue pair is reset: see
+    /// [`into_share`](Sender::into_share).
     // As a call of its own it costs twenty instructions more, for registers and the result.
     #[inline(always)]
     pub fn push(

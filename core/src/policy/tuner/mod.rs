@@ -279,8 +279,8 @@ struct TooFast {
     draining: u16,
 }
 
-/// Part of the time of the slowest message, as a divisor, by which messages on end take longer when a
-/// raised pace makes a queue grow. Lower: a queue has grown that much more when it is seen, and a
+/// Part of the time of the slowest message, as a divisor, by which messages on end take longer when
+/// a raised pace makes a queue grow. Lower: a queue has grown that much more when it is seen, and a
 /// buffer for it may be full; higher: another's messages look like one.
 const QUEUE_PART: u64 = 4;
 

@@ -138,6 +138,24 @@ fn members_that_never_appear_are_named() {
     assert_eq!(ends(&all)[0], Err(AggregateError::NoPeer { rank: 1 }));
 }
 
+/// The last member publishes its endpoint and no more, so the root never begins. The leaves that
+/// are connected have begun, and hear why (#6).
+#[test]
+fn who_ends_in_the_set_up_tells_those_who_have_begun() {
+    let plan = Plan::direct(4, 1).unwrap();
+    // A set-up that ends before a chunk is late.
+    let config = AggregateConfig { connect_deadline: Span::from_ms(50), ..config(64, 64) };
+    let mut all = members(config, &plan, 1);
+    all[0].fault = Some(Fault::Sleeps(1, Span::from_ms(1)));
+    all[3].fault = Some(Fault::Vanishes(1));
+    run_all(&mut all);
+    assert_eq!(ends(&all)[0], Err(AggregateError::NoPeer { rank: 3 }));
+    for rank in [1, 2] {
+        let end = ends(&all)[rank].unwrap_err();
+        assert_eq!(end.culprit(), Some(3), "rank {rank}: {end}");
+    }
+}
+
 #[test]
 fn who_does_not_confirm_its_sum_is_named_first() {
     // Member 3 has contributed all, and its host dies before the last sum reaches it. Its
