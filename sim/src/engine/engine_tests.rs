@@ -331,3 +331,20 @@ proptest! {
         prop_assert_eq!(all, drain(&mut scheduled(&some)));
     }
 }
+
+#[test]
+fn an_event_is_taken_at_the_limit_and_not_before() {
+    let at = Time::from_ps;
+    let mut engine = Engine::new(1);
+    let c = engine.add_component("c");
+    for ps in [10, 20, 1 << 40] {
+        engine.schedule(c, at(ps), Class::Stage, ps);
+    }
+    for ps in [10, 20, 1 << 40] {
+        let before = engine.now();
+        assert_eq!(engine.pop_by(at(ps - 1)), Ok(Popped::Later));
+        assert_eq!((engine.now(), engine.at_hand().all(|e| *e >= ps)), (before, true));
+        assert_eq!(engine.pop_by(at(ps)), Ok(Popped::Next((at(ps), Class::Stage, ps))));
+    }
+    assert_eq!(engine.pop_by(Time::MAX), Ok(Popped::Nothing));
+}

@@ -169,6 +169,12 @@ impl<E: Copy> Engine<E> {
         self.events
     }
 
+    /// Some of the events that come next, in order, or none: those that it costs nothing to name.
+    /// Others may still come before and between them.
+    pub fn at_hand(&self) -> impl Iterator<Item = &E> {
+        self.queue.at_hand()
+    }
+
     /// When the next event happens.
     pub fn peek_time(&self) -> Option<Time> {
         self.queue.peek().map(|key| Time::from_ps(key.time))

@@ -220,6 +220,11 @@ impl<E: Copy> Queue<E> {
         self.peek().map(|key| key.time <= limit)
     }
 
+    /// Of the events that come next those that are sorted already, in order: some, or none.
+    pub(crate) fn at_hand(&self) -> impl Iterator<Item = &E> {
+        self.near[self.first..].iter().map(|e| &e.event)
+    }
+
     /// As [`pop`](Self::pop), but only what is of `limit` or before.
     #[inline]
     pub(crate) fn pop_by(&mut self, limit: u64) -> Popped<(Key, E)> {

@@ -84,6 +84,16 @@ impl Packets {
         &self.heads[index as usize]
     }
 
+    /// Reads the places where the packet at `index` is, all or what a switch reads, so that they
+    /// are near when they are needed. What it gives says nothing.
+    #[inline]
+    pub(crate) fn glance(&self, index: u32, all: bool) -> u32 {
+        match all {
+            true => self.all.get(index).map_or(0, |p| p.desc.len ^ u32::from(p.sl)),
+            false => self.heads.get(index as usize).map_or(0, |head| head.dst.0),
+        }
+    }
+
     /// The packet at `index`, if there is one.
     pub fn get(&self, index: u32) -> Option<&Packet> {
         self.all.get(index)
