@@ -37,7 +37,8 @@
 //! memory by another key than its own, and `lkey=wrong` the own buffer; `solicited` asks for an
 //! event at a peer that waits for solicited ones only. `anyway` posts what would else be reported
 //! as a mistake of the file (more than was granted, a foreign buffer, an operation or a length that
-//! the service does not have), to show what the verbs answer; with `recv own` it tries what the state of the queue pair does not allow.
+//! the service does not have), to show what the verbs answer; with `recv own` it tries what the
+//! state of the queue pair does not allow.
 //!
 //! Receives are in the region that the peer offers, with `read-only` in one without local write,
 //! with `pd=1` in one of another protection domain. `dereg` waits until the peer has done it; with

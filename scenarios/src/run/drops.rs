@@ -103,6 +103,22 @@ fn lossless(point: &Point, world: &World, out: &Outcome) -> Option<(String, u64)
     Some((text, count))
 }
 
+/// What makes a class lossless, as files write it.
+fn made_lossless(point: &Point, class: u8) -> &'static str {
+    let s = &point.scenario;
+    let named = s.switch.class.get(usize::from(class)).and_then(|c| c.lossless);
+    match s.topology.switch_mode() {
+        SwitchMode::Pfc if named != Some(false) => {
+            "it is, but for packets of links that know no pauses: note `mixed-pfc`"
+        }
+        SwitchMode::Pfc => "without `lossless = false` in its `[[switch.class]]`",
+        _ if s.topology.buffer.is_some() => {
+            "`topology.switch = \"pfc\"`, with `switch.buffer` in place of `topology.buffer`"
+        }
+        _ => "`topology.switch = \"pfc\"`",
+    }
+}
+
 /// Which queue dropped most for want of room, and what would have kept the packets. `early`: ack
 /// timers sent packets again for nothing.
 fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
@@ -152,18 +168,7 @@ fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
                  first (note `timer-short`); a larger buffer only makes answers slower"
             .to_owned(),
         false => {
-            let named = s.switch.class.get(usize::from(class)).and_then(|c| c.lossless);
-            let lossless = match mode {
-                SwitchMode::Pfc if named != Some(false) => {
-                    "it is, but for packets of links that know no pauses: note `mixed-pfc`"
-                }
-                SwitchMode::Pfc => "without `lossless = false` in its `[[switch.class]]`",
-                _ if s.topology.buffer.is_some() => {
-                    "`topology.switch = \"pfc\"`, with `switch.buffer` in place of \
-                     `topology.buffer`"
-                }
-                _ => "`topology.switch = \"pfc\"`",
-            };
+            let lossless = made_lossless(point, class);
             format!("Raise {size}, let fewer send at once, or make the class lossless ({lossless})")
         }
     };

@@ -112,7 +112,11 @@ fn issue_004_what_is_delivered_of_a_flushed_write_is_in_memory() {
             .collect();
         let reads: String = (0..128_u64)
             .map(|i| {
-                format!("'post read 8B qp=1 local=8MiB remote={}B', 'ring qp=1', 'wait 1', 'load at=8MiB', ", 4096 * i)
+                format!(
+                    "'post read 8B qp=1 local=8MiB remote={}B', 'ring qp=1', 'wait 1', \
+                     'load at=8MiB', ",
+                    4096 * i
+                )
             })
             .collect();
         let text = format!(

@@ -52,8 +52,8 @@ pub(super) fn collect(s: &Scenario, world: &World, duration: Span, out: &mut Out
         n => format!(", and {n} other ports by their hosts"),
     };
     let text = format!(
-        "{} stood paused by {by} for {}, {} % of the run{more}, since its NIC had no room for what it \
-         got: {why}. Senders can only wait",
+        "{} stood paused by {by} for {}, {} % of the run{more}, since its NIC had no room for what \
+         it got: {why}. Senders can only wait",
         port_name(fabric, at.0, at.1),
         Metric::time(worst).text(),
         percent(worst, run),

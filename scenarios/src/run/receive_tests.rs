@@ -205,7 +205,7 @@ fn a_receive_in_a_wrong_state_is_a_mistake_unless_it_is_meant() {
     assert_eq!(o.find("step.1.result").unwrap().text(), "bad-state");
 }
 
-/// What a service does not have is a mistake of the file, and with `anyway` the answer of the verbs.
+/// What a service does not have is a mistake of the file; with `anyway` the verbs answer.
 #[test]
 fn issue_004_what_a_service_does_not_have_can_be_tried() {
     for (service, post) in [
