@@ -4,7 +4,7 @@
 //! (`paused-by-host`, `credit-starvation`) say so. Over an idealised link nobody else notices, and
 //! one that can hold nobody back drops: those are named here.
 
-use doorbell_core::units::Time;
+use doorbell_core::units::{Span, Time};
 use doorbell_sim::fabric::Fabric;
 use doorbell_sim::nic::{Nic, RECV_FETCH};
 use doorbell_sim::wire::{NodeId, PortId};
@@ -14,7 +14,7 @@ use super::bottleneck::percent;
 use super::deaths::plural;
 use super::faults::outage;
 use super::{Metric, Note, NoteKind, Outcome, ResourceUse};
-use crate::format::Scenario;
+use crate::format::{Scenario, SwitchMode};
 
 /// Name of the note.
 const NAME: &str = "receive-buffer-full";
@@ -62,12 +62,19 @@ pub(super) fn collect(s: &Scenario, world: &World, out: &mut Outcome) {
     );
     let (mut kind, mut count) = (NoteKind::Info, nic.stats.rx_buffer_waits);
     if dropped > 0 {
-        text += ". Its link can hold nobody back, and no switch marks what is full there: \
-                 `topology.switch = \"pfc\"` (with `switch.buffer` in place of `topology.buffer`) \
-                 or `link = \"ib\"` makes senders wait instead";
+        text += ". Its link can hold nobody back, and no switch marks what is full there: ";
+        text += match s.topology.switch_mode() {
+            SwitchMode::Pfc => "senders wait in a lossless `[[switch.class]]`, on links with `pfc`",
+            _ => {
+                "`topology.switch = \"pfc\"`, with `switch.buffer` in place of `topology.buffer`, \
+                 makes senders wait instead"
+            }
+        };
         (kind, count) = (NoteKind::Warning, dropped);
         // What is sent again for it keeps the senders as busy.
-        if let Some(r) = busiest(host, out) {
+        let at = (NodeId(host), nic.port());
+        let saturated = |r: &&ResourceUse| percent(r.busy, r.of) >= BUSY_PERCENT;
+        if let Some(r) = busiest(at, out).filter(saturated) {
             out.limiting = Some(r.name.clone());
         }
     }
@@ -84,39 +91,67 @@ fn told(fabric: &Fabric, host: u32, nic: &Nic) -> bool {
 pub(super) fn cure(s: &Scenario, world: &World, at: (NodeId, PortId), out: &Outcome) -> String {
     let (node, port) = at;
     let peer = world.fabric().egress_of(node, port).peer();
-    if let Some(fault) = outage(s, world, peer) {
+    let nic = world.hosts()[node.index()].nics().nth(port.index());
+    let full = nic.map_or(Span::ZERO, |nic| nic.receive_buffer_full(world.now()));
+    // One that was over long before is not what the buffer waited for.
+    if let Some(fault) = outage(s, world, peer).filter(|f| f.lasted * 2 >= full) {
         return format!("that is fault `{}` ({})", fault.id, fault.kind.word());
     }
-    let Some(r) = busiest(node.0, out) else {
-        return "nothing behind it was busy all the time, so what fills it is a burst, or the time \
-                that a packet stays there: raise `nic.rx_buffer`"
-            .to_owned();
-    };
-    let raise = match &r.name {
-        name if name.ends_with(RECV_FETCH) => "see the note `receive-fetch`",
-        name if name.contains("PCIe") => "raise `pcie.generation` or `pcie.width`",
-        name if name.contains("memory") => "raise the memory's bandwidth, or move fewer bytes",
-        name if name.contains("atomic") => "send fewer atomics, or to other addresses",
-        _ => "send fewer and larger packets (`qp.mtu`), or over more queue pairs",
-    };
-    format!(
-        "{} behind it was busy for {} % of the time: {raise}. A larger `nic.rx_buffer` takes \
-         bursts and no more",
-        r.name,
-        percent(r.busy, r.of),
-    )
+    let found = busiest(at, out);
+    let saturated = found.filter(|r| percent(r.busy, r.of) >= BUSY_PERCENT);
+    if let Some(r) = saturated {
+        return format!(
+            "{} behind it was busy for {} % of the time: {}. A larger `nic.rx_buffer` takes bursts",
+            r.name,
+            percent(r.busy, r.of),
+            faster(&r.name),
+        );
+    }
+    let burst = "raise `nic.rx_buffer`, if it is a burst that fills it";
+    match found.filter(|r| r.busy >= full) {
+        Some(r) => format!(
+            "{} behind it was busy for {}, which may be all that time: {}; or {burst}",
+            r.name,
+            Metric::time(r.busy).text(),
+            faster(&r.name),
+        ),
+        None => format!(
+            "nothing behind it was busy for so long: {burst}, or let a packet stay there for less \
+             time, where its writes wait for PCIe credits or for another socket"
+        ),
+    }
 }
 
-/// The resource on the way from a host's port to its memory that had no time left.
-fn busiest(host: u32, out: &Outcome) -> Option<&ResourceUse> {
-    let host = format!("host{host}.");
+/// What makes a resource less busy.
+fn faster(name: &str) -> &'static str {
+    match name {
+        name if name.ends_with(RECV_FETCH) => "see the note `receive-fetch`",
+        name if name.contains("PCIe gpu") => "raise `gpu.width` or `pcie.generation`",
+        name if name.contains("PCIe") => "raise `pcie.generation` or `pcie.width`",
+        name if name.contains("memory") => "raise the memory's bandwidth, or move fewer bytes",
+        name if name.contains("lock bucket") => "send fewer atomics, or to other addresses",
+        name if name.contains("atomic") => "send fewer atomics",
+        name if name.contains("receive unit") => {
+            "send fewer and larger packets (`qp.mtu`), or over more queue pairs"
+        }
+        _ => "send fewer and larger packets (`qp.mtu`)",
+    }
+}
+
+/// The busiest resource on the way from a port of a host to memory of the host or of a GPU.
+fn busiest((node, port): (NodeId, PortId), out: &Outcome) -> Option<&ResourceUse> {
+    let host = format!("host{}.", node.0);
+    let (own, number) = (format!("nic{}: ", port.0), format!("PCIe nic{} ", port.0));
     let on_the_way = |r: &&ResourceUse| {
         r.name.strip_prefix(&host).is_some_and(|name| {
-            let pcie = name.starts_with("PCIe") && name.ends_with(" up");
-            let nic = name.contains("nic receive") || name.contains("nic atomic");
-            pcie || nic || name.starts_with("memory of")
+            let to_host = name.starts_with("PCIe nic ") || name.starts_with(&number);
+            let pcie = to_host && name.ends_with(" up");
+            let gpu = name.starts_with("PCIe gpu") && name.ends_with(" down");
+            let name = name.strip_prefix(&own).unwrap_or(name);
+            let nic = name.starts_with("nic receive") || name.starts_with("nic atomic");
+            pcie || gpu || nic || name.starts_with("memory of")
         })
     };
-    let found = out.resources.iter().filter(on_the_way).max_by_key(|r| percent(r.busy, r.of));
-    found.filter(|r| percent(r.busy, r.of) >= BUSY_PERCENT)
+    let found = out.resources.iter().filter(on_the_way);
+    found.max_by_key(|r| (percent(r.busy, r.of), std::cmp::Reverse(&r.name)))
 }

@@ -10,7 +10,7 @@
 //! none: behind a message that an unreliable service has lost or brought twice, latencies are those
 //! of others. What it brings twice is answered twice then; with contents it is passed over.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use doorbell_core::transport::{
     Completion, Completions, Contents, Control, FenceScope, Next, Program, QpId, RecvWr, Ring,
@@ -128,8 +128,10 @@ struct Flow {
     waiting: VecDeque<(u64, Time)>,
     /// Requests that have no reply yet, at the side that answers.
     owed: VecDeque<u64>,
-    /// The request that comes next there.
+    /// The request that comes next there, and those before it that have not come: an unreliable
+    /// service may bring them later.
     next: u64,
+    missed: BTreeSet<u64>,
     /// Consumed receives that wait to be posted again; of a shared queue all are at the first.
     to_post: Vec<RecvWr>,
 }
@@ -340,11 +342,14 @@ impl RequestReply {
         let reliable = c.link.ty == QpType::Rc;
         let due_now = |n: u64| match c.asks {
             true => f.waiting.iter().any(|(asked, _)| *asked == n),
-            false => n >= f.next,
+            false => n < f.quota && (n >= f.next || f.missed.contains(&n)),
         };
         match n {
             Some(n) if n == due || !reliable && due_now(n) => {
-                f.next = n + 1;
+                if !f.missed.remove(&n) {
+                    f.missed.extend(f.next..n);
+                    f.next = n + 1;
+                }
                 return Ok(Some(n));
             }
             Some(n) if !reliable && n < f.next.max(f.sent) => return Ok(None),
