@@ -211,7 +211,6 @@ fn issue_004_what_a_service_does_not_have_can_be_tried() {
     for (service, post) in [
         ("UC", "read 64B"),
         ("UC", "fetch-add"),
-        ("UC", "send-inv 64B"),
         ("UD", "write 64B"),
         ("UD", "send 4097B"),
         ("RC", "write 2147483649B"),

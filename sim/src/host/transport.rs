@@ -10,7 +10,7 @@ use doorbell_core::transport::{
 };
 use doorbell_core::units::{BitRate, Span, Time};
 use doorbell_core::verbs::{
-    PostVerdict, QpState, QpType, SendFlags, WcStatus, WrOpcode, can_post_recv, can_post_send,
+    PostVerdict, QpState, QpType, SendFlags, WcStatus, can_post_recv, can_post_send,
 };
 
 use super::initiator::{Addition, Effect, InitiatorState, LocalQp, StoreBytes};
@@ -46,14 +46,6 @@ pub struct SimTransport<'a> {
     calls: Cell<u32>,
     /// Whether the step polled something, posted or stored.
     pub(super) acted: bool,
-}
-
-/// Why a service does not carry an operation, if it does not.
-fn not_carried(ty: QpType, op: WrOpcode) -> Option<&'static str> {
-    if ty == QpType::Uc && op == WrOpcode::SendWithInv {
-        return Some("the wire has no UC SEND with Invalidate");
-    }
-    (!op.allowed_on(ty)).then_some("the service type does not carry this operation")
 }
 
 impl<'a> SimTransport<'a> {
@@ -145,7 +137,8 @@ impl<'a> SimTransport<'a> {
             return Err(StageError::BadState { state: q.host_state });
         }
         let op = wr.op.opcode();
-        if let Some(reason) = not_carried(q.ty, op) {
+        if !op.allowed_on(q.ty) {
+            let reason = "the service type does not carry this operation";
             return Err(StageError::Unsupported(Unsupported { capability: "opcode", reason }));
         }
         match wr.data {
