@@ -26,7 +26,7 @@ pub struct LostCompletions {
 }
 
 impl Nic {
-    /// Completions that a QP took with it, the first [`MAX_KEPT`] times.
+    /// Completions that a QP took with it, the first `MAX_KEPT` times.
     pub fn lost_completions(&self) -> &[LostCompletions] {
         &self.lost_completions
     }
