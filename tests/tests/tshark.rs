@@ -325,8 +325,12 @@ fn issue_004_captures_of_queue_pairs_that_die() {
     let all = points("refused", refused).into_iter().chain(built_in("case_h01_bad_or_stale_key"));
     let all = all.chain(built_in("case_h06_local_error_stays_local"));
     for (i, point) in all.enumerate() {
-        let (_, file) = captured(&point);
-        agree(&folder, &format!("death{i}"), &file);
+        let (outcome, file) = captured(&point);
+        // A local error before anything left has nothing to show.
+        match outcome.counters["tx_packets"] {
+            0 => assert!(records(&file).is_empty(), "death{i}"),
+            _ => drop(agree(&folder, &format!("death{i}"), &file)),
+        }
     }
 }
 
