@@ -290,8 +290,8 @@ mod tests {
                 Some(Failure::Aggregate(e)) => e.culprit(),
                 other => panic!("{other:?}"),
             });
-            // Nobody names itself: it hears who has given it up.
-            assert_eq!(culprits, [Some(1), Some(0)]);
+            // Both name the late one, which hears it and waits for nobody itself.
+            assert_eq!(culprits, [Some(1), Some(1)]);
             let phase = if group { Phase::Ending } else { Phase::Working };
             assert_eq!([a.phase(), b.phase()], [phase; 2]);
         }
