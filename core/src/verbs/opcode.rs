@@ -278,7 +278,7 @@ macro_rules! opcodes {
 
             /// What the packet does.
             #[inline]
-    pub const fn operation(self) -> Operation {
+            pub const fn operation(self) -> Operation {
                 match self { $(Self::$name => Operation::$op,)* }
             }
         }

@@ -167,6 +167,11 @@ fn is_late(world: &World, s: &Starvation) -> bool {
     late * 2 > u128::from(s.starved.as_ps()) || late * 100 >= run * u128::from(LATE_PERCENT)
 }
 
+/// The NIC at a port of a host; none at a switch.
+pub(super) fn nic_at(world: &World, (node, port): Port) -> Option<&Nic> {
+    world.hosts().get(node.index())?.nics().nth(port.index())
+}
+
 /// Time for which a port sent, and for which it was held back by its far end.
 fn parts(world: &World, (node, port): Port) -> (Span, Span) {
     let (egress, now) = (world.fabric().egress_of(node, port), world.now());

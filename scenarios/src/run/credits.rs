@@ -105,7 +105,7 @@ pub(super) fn starvation(
 fn slow_nic(world: &World, reason: Reason, worst: &Lane) -> Option<Port> {
     let Reason::Room((node, port)) = reason else { return None };
     let (peer, at) = world.fabric().egress_of(node, port).peer();
-    let nic = world.hosts().get(peer.index())?.nics().nth(at.index())?;
+    let nic = bottleneck::nic_at(world, (peer, at))?;
     let Starvation { starved, late, .. } = worst.suffered;
     (nic.stats.rx_buffer_waits > 0 && late * 2 <= starved).then_some((peer, at))
 }

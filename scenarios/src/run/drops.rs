@@ -10,7 +10,7 @@ use super::early;
 use super::network::{network_of, usual_routing};
 use super::switches::shared;
 use super::{Metric, Note, NoteKind, Outcome, Point};
-use crate::format::{QpKind, RoutingMode, SwitchMode};
+use crate::format::{QpKind, RoutingMode, Scenario, SwitchMode};
 use crate::profile::RecoveryKind;
 
 /// Name of the note about drops of a lossless class.
@@ -104,8 +104,7 @@ fn lossless(point: &Point, world: &World, out: &Outcome) -> Option<(String, u64)
 }
 
 /// What makes a class lossless, as files write it.
-fn made_lossless(point: &Point, class: u8) -> &'static str {
-    let s = &point.scenario;
+pub(super) fn made_lossless(s: &Scenario, class: u8) -> &'static str {
     let named = s.switch.class.get(usize::from(class)).and_then(|c| c.lossless);
     match s.topology.switch_mode() {
         SwitchMode::Pfc if named != Some(false) => {
@@ -168,7 +167,7 @@ fn full(point: &Point, world: &World, early: bool) -> Option<(String, u64)> {
                  first (note `timer-short`); a larger buffer only makes answers slower"
             .to_owned(),
         false => {
-            let lossless = made_lossless(point, class);
+            let lossless = made_lossless(s, class);
             format!("Raise {size}, let fewer send at once, or make the class lossless ({lossless})")
         }
     };

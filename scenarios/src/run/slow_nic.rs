@@ -10,11 +10,12 @@ use doorbell_sim::nic::{Nic, RECV_FETCH};
 use doorbell_sim::wire::{NodeId, PortId};
 use doorbell_sim::world::{World, port_name};
 
-use super::bottleneck::percent;
+use super::bottleneck::{nic_at, percent};
 use super::deaths::plural;
+use super::drops::made_lossless;
 use super::faults::outage;
 use super::{Metric, Note, NoteKind, Outcome, ResourceUse};
-use crate::format::{Scenario, SwitchMode};
+use crate::format::Scenario;
 
 /// Name of the note.
 const NAME: &str = "receive-buffer-full";
@@ -63,13 +64,10 @@ pub(super) fn collect(s: &Scenario, world: &World, out: &mut Outcome) {
     let (mut kind, mut count) = (NoteKind::Info, nic.stats.rx_buffer_waits);
     if dropped > 0 {
         text += ". Its link can hold nobody back, and no switch marks what is full there: ";
-        text += match s.topology.switch_mode() {
-            SwitchMode::Pfc => "senders wait in a lossless `[[switch.class]]`, on links with `pfc`",
-            _ => {
-                "`topology.switch = \"pfc\"`, with `switch.buffer` in place of `topology.buffer`, \
-                 makes senders wait instead"
-            }
-        };
+        let lossy = s.switch.class.iter().position(|c| c.lossless == Some(false));
+        let class = lossy.unwrap_or_default() as u8;
+        let lossless = made_lossless(s, class);
+        text += &format!("make the class lossless ({lossless}), and senders wait instead");
         (kind, count) = (NoteKind::Warning, dropped);
         // What is sent again for it keeps the senders as busy.
         let at = (NodeId(host), nic.port());
@@ -91,8 +89,7 @@ fn told(fabric: &Fabric, host: u32, nic: &Nic) -> bool {
 pub(super) fn cure(s: &Scenario, world: &World, at: (NodeId, PortId), out: &Outcome) -> String {
     let (node, port) = at;
     let peer = world.fabric().egress_of(node, port).peer();
-    let nic = world.hosts()[node.index()].nics().nth(port.index());
-    let full = nic.map_or(Span::ZERO, |nic| nic.receive_buffer_full(world.now()));
+    let full = nic_at(world, at).map_or(Span::ZERO, |nic| nic.receive_buffer_full(world.now()));
     // One that was over long before is not what the buffer waited for.
     if let Some(fault) = outage(s, world, peer).filter(|f| f.lasted * 2 >= full) {
         return format!("that is fault `{}` ({})", fault.id, fault.kind.word());

@@ -346,7 +346,7 @@ impl RequestReply {
         };
         match n {
             Some(n) if n == due || !reliable && due_now(n) => {
-                if !f.missed.remove(&n) {
+                if !c.asks && !f.missed.remove(&n) {
                     f.missed.extend(f.next..n);
                     f.next = n + 1;
                 }

@@ -7,7 +7,7 @@ use doorbell_sim::nic::{Nic, NicQp};
 use doorbell_sim::world::{World, port_name};
 
 use super::super::bottleneck::{
-    Port, Reason, Ways, busiest, class_of, name, stands, way_of, work_in,
+    Port, Reason, Ways, busiest, class_of, name, nic_at, stands, way_of, work_in,
 };
 use super::super::early::peer_of;
 use super::super::faults::{Transfer, held_up};
@@ -117,8 +117,7 @@ fn lasted(world: &World, row: &FlowRow, port: Port, class: u8) -> bool {
 /// idealised link no port waits for it, and one that can hold nobody back never does.
 fn full_behind(world: &World, row: &FlowRow, (way, q): (&[Port], &NicQp)) -> Option<Port> {
     let last = *way.last()?;
-    let (node, port) = world.fabric().egress_of(last.0, last.1).peer();
-    let nic = world.hosts().get(node.index())?.nics().nth(port.index())?;
+    let nic = nic_at(world, world.fabric().egress_of(last.0, last.1).peer())?;
     let full = nic.receive_buffer_full(world.now()).as_ps();
     let dropped = nic.stats.rx_discards > 0 && sent_again(q);
     (dropped || row.fct_ps.is_some_and(|fct| full >= fct / 2)).then_some(last)

@@ -45,6 +45,18 @@ fn a_lost_message_is_the_reason_and_nothing_else() {
     assert_eq!((o.exit.kind, &*o.exit.reason), (ExitKind::Ok, ""));
 }
 
+/// A late request is answered too, whether messages say which one they are or not.
+#[test]
+fn issue_004_a_late_message_keeps_nobody_waiting() {
+    let late = "[[fault]]\nid = 'late'\nkind = 'reorder'\nclass = 'send'\nnth = 3\nbehind = 2\n";
+    for ty in ["UC", "UD"] {
+        for payload in ["data", "virtual"] {
+            let o = requests(ty, &format!("window = 4\npayload = '{payload}'"), late);
+            assert_eq!((o.exit.kind, &*o.exit.reason), (ExitKind::Ok, ""), "{ty} {payload}");
+        }
+    }
+}
+
 /// The remedy that is named for a receive queue that is too short cures.
 #[test]
 fn what_found_no_receive_is_named_with_its_counter() {
