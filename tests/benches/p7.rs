@@ -1,9 +1,11 @@
 //! P7: two-host property cases per second of user CPU time. A case is 100 messages with random
 //! drops, reordering and refused receives, checked to the end.
 //!
-//! `cargo bench -p doorbell-tests --bench p7`. Two kinds: the engines of two hosts against each
-//! other over a network that loses by a plan (all eight operations, each step checked), and two
-//! whole hosts of `generic-400g`, PCIe and NIC included, whose bytes are compared. Asserts no time.
+//! `cargo bench -p doorbell-tests --bench p7 [-- engines | hosts] [cases]`. Three kinds: the
+//! engines of two hosts against each other over a network that loses by a plan (all eight
+//! operations, each step checked), and two whole hosts of `generic-400g`, programs and NICs
+//! included, whose bytes are compared: with `host = "ideal"`, as in the other benchmarks of speed,
+//! and with the stages of PCIe. Asserts no time.
 
 mod rc {
     pub use doorbell_sim::rc::*;
@@ -149,17 +151,42 @@ fn engines(seed: u64) -> u64 {
 }
 
 fn main() {
+    // Cargo adds `--bench`.
+    let words: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let number = words.iter().find_map(|w| w.parse().ok());
+    let is_asked = |name: &str| words.iter().all(|w| w == name || w.parse::<u64>().is_ok());
     println!("hosts          cases  packets or events  cases per CPU second");
-    measure("engines", 20_000, engines);
-    let source = Source::new("p7", FILE);
-    let loaded = load(source, ".".into(), &Overrides::default()).expect("it is valid");
+    if is_asked("engines") {
+        measure("engines", number.unwrap_or(20_000), engines);
+    }
+    if is_asked("hosts") {
+        let cases = number.unwrap_or(10_000);
+        // Without PCIe the 100 messages begin sooner.
+        let rnr = ["fault.2.after=100500ns", "fault.2.before=101500ns"];
+        hosts("hosts, ideal", cases, &["run.host=ideal", rnr[0], rnr[1]]);
+        hosts("hosts, PCIe", cases, &[]);
+    }
+}
+
+/// Cases of two whole hosts, with changes to the file.
+fn hosts(name: &str, cases: u64, set: &[&str]) {
+    let overrides = Overrides { set: set.iter().map(|s| (*s).into()).collect(), seed: None };
+    let loaded = load(Source::new("p7", FILE), ".".into(), &overrides).expect("it is valid");
     let mut profiles = Profiles::beside(".".as_ref());
     let mut point = expand(&loaded, &mut profiles).expect("it expands").remove(0).point;
-    measure("whole hosts", 10_000, |seed| {
+    let counters = ["fault_drop", "out_of_sequence", "rnr_nak_sent"];
+    let mut met = [0; 3];
+    measure(name, cases, |seed| {
         point.seed = seed;
         let outcome = Simulator.run(&point).expect("it runs");
         assert_eq!(outcome.exit.kind, ExitKind::Ok, "case {seed}: {}", outcome.exit.reason);
         assert_eq!(outcome.metrics["data_errors"].number(), 0.0, "case {seed}");
+        for (met, counter) in met.iter_mut().zip(counters) {
+            *met += outcome.counters.get(counter).copied().unwrap_or(0);
+        }
         outcome.events
     });
+    for (met, counter) in met.iter().zip(counters) {
+        assert!(*met > 0, "no case of {name} had {counter}");
+    }
 }

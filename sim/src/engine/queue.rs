@@ -32,13 +32,15 @@ const LEVELS: usize = 11;
 /// Slots of up to this many entries in all are sorted together. Larger: fewer moves down the wheel,
 /// more work per sort. From 12 to 48 `benches/engine.rs` differs by a tenth; 16 was best with
 /// 1,000 pending events of a fabric.
-const LOAD_MAX: u32 = 16;
+const LOAD_MAX: u32 = 64;
 /// Entries of near beyond which it gives its later part back. Larger: longer shifts on
 /// insertion; smaller: more entries move twice. 32 measured no different.
-const NEAR_MAX: usize = 64;
+const NEAR_MAX: usize = 128;
 /// Entries of a chunk. Larger: longer rows, and more room unused at the ends of up to 704 lists.
 const CHUNK: usize = 16;
 const NONE: u32 = u32::MAX;
+/// Bits of the place of an entry in the arena, below as many of its time.
+const PLACE_BITS: u32 = 32;
 
 #[derive(Copy, Clone, Debug)]
 struct Entry<E> {
@@ -118,12 +120,9 @@ impl<E: Copy> Chunks<E> {
     }
 }
 
-/// An entry with the tie of its key computed, once instead of in every comparison.
-#[derive(Copy, Clone, Debug)]
-struct NearEntry<E> {
-    order: Order,
-    event: E,
-}
+/// Entries of one instant with the ties of their keys computed, once instead of in every
+/// comparison.
+type Tied<E> = Vec<(Order, E)>;
 
 /// What comes by some time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -146,8 +145,12 @@ pub(crate) struct Queue<E> {
     chunks: Chunks<E>,
     /// Earliest first; those before `first` have been popped. A new entry is looked for from the
     /// late end, since most events are scheduled behind what is pending nearby.
-    near: Vec<NearEntry<E>>,
+    near: Vec<Entry<E>>,
     first: usize,
+    /// Reused list: by time, where the entries lie that are being loaded, see [`Queue::note_places`].
+    places: Vec<u64>,
+    /// Reused list: those of them that have one time.
+    tied: Tied<E>,
     /// Near covers all up to `near_last`, the end of the slot of the level `near_level` that
     /// begins at `base` and is the last of those that were loaded. Level [`LEVELS`] is all of time.
     near_last: u64,
@@ -177,6 +180,8 @@ impl<E: Copy> Queue<E> {
             chunks: Chunks { entries: Vec::new(), next: Vec::new(), free: NONE },
             near: Vec::new(),
             first: 0,
+            places: Vec::new(),
+            tied: Vec::new(),
             near_last: 0,
             near_level: 0,
             crowd: Heap::new(),
@@ -193,7 +198,7 @@ impl<E: Copy> Queue<E> {
 
     /// The least key. Looks through one slot when near is empty, without moving anything.
     pub(crate) fn peek(&self) -> Option<Key> {
-        let near = self.near.get(self.first).map(|e| e.order.key());
+        let near = self.near.get(self.first).map(|e| e.key);
         let least = |a: Key, b: Key| if b.before(a, self.seed) { b } else { a };
         match (near, self.crowd.peek()) {
             (Some(a), Some(b)) => Some(least(a, b)),
@@ -208,7 +213,7 @@ impl<E: Copy> Queue<E> {
     /// that are not near only where the slot that they are in does not say it.
     fn comes_by(&self, limit: u64) -> Option<bool> {
         if let Some(e) = self.near.get(self.first).filter(|_| self.crowd.peek().is_none()) {
-            return Some(e.order.time() <= limit);
+            return Some(e.key.time <= limit);
         }
         if let (true, Some((level, slot))) = (self.crowd.peek().is_none(), self.earliest_slot()) {
             let shift = level as u32 * DIGIT_BITS;
@@ -225,28 +230,44 @@ impl<E: Copy> Queue<E> {
         self.near[self.first..].iter().map(|e| &e.event)
     }
 
-    /// As [`pop`](Self::pop), but only what is of `limit` or before.
+    /// Takes the entry with the least key, if it is of `limit` or before.
     #[inline]
     pub(crate) fn pop_by(&mut self, limit: u64) -> Popped<(Key, E)> {
-        match self.near.get(self.first) {
-            Some(&NearEntry { order, event }) if self.crowd.is_empty() && order.time() <= limit => {
-                self.first += 1;
-                self.len -= 1;
-                self.floor = order.time();
-                Popped::Next((order.key(), event))
+        let near = self.near.get(self.first).filter(|_| self.crowd.is_empty());
+        if near.is_none_or(|e| e.key.time > limit) {
+            match self.fetch(limit) {
+                Popped::Next(()) => {}
+                Popped::Later => return Popped::Later,
+                Popped::Nothing => return Popped::Nothing,
             }
-            _ => self.pop_far_by(limit),
         }
+        let Entry { key, event } = self.near[self.first];
+        self.first += 1;
+        self.len -= 1;
+        self.floor = key.time;
+        Popped::Next((key, event))
     }
 
-    /// As [`pop_by`](Self::pop_by), where the next one is not at hand.
+    /// Makes the least entry the first of near, if it is of `limit` or before.
     #[inline(never)]
-    fn pop_far_by(&mut self, limit: u64) -> Popped<(Key, E)> {
+    fn fetch(&mut self, limit: u64) -> Popped<()> {
         match self.comes_by(limit) {
-            None => Popped::Nothing,
-            Some(false) => Popped::Later,
-            Some(true) => self.pop().map_or(Popped::Nothing, Popped::Next),
+            None => return Popped::Nothing,
+            Some(false) => return Popped::Later,
+            Some(true) => {}
         }
+        if let Some(crowd) = self.crowd.peek() {
+            let near = self.near.get(self.first);
+            if near.is_none_or(|e| crowd.before(e.key, self.seed)) {
+                let (key, event) = self.crowd.pop(self.seed).expect("it is there");
+                self.insert_at(self.first, Entry { key, event });
+            }
+        } else if self.first == self.near.len() {
+            self.near.clear();
+            self.first = 0;
+            self.refill();
+        }
+        Popped::Next(())
     }
 
     /// Adds an entry, not before the last one popped. Keys are unique.
@@ -263,26 +284,12 @@ impl<E: Copy> Queue<E> {
     }
 
     /// Takes the entry with the least key.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn pop(&mut self) -> Option<(Key, E)> {
-        if self.len == 0 {
-            return None;
+        match self.pop_by(u64::MAX) {
+            Popped::Next(next) => Some(next),
+            Popped::Later | Popped::Nothing => None,
         }
-        let (key, event) = if self.crowd.peek().is_some() {
-            self.pop_crowded()
-        } else {
-            if self.first == self.near.len() {
-                self.near.clear();
-                self.first = 0;
-                self.refill();
-            }
-            self.first += 1;
-            let NearEntry { order, event } = self.near[self.first - 1];
-            (order.key(), event)
-        };
-        self.len -= 1;
-        self.floor = key.time;
-        Some((key, event))
     }
 
     #[inline]
@@ -318,13 +325,15 @@ impl<E: Copy> Queue<E> {
                 return;
             }
         }
-        let entry = NearEntry { order: key.order(self.seed), event: entry.event };
-        let earlier = self.near[self.first..].partition_point(|e| e.order.time() < key.time);
-        let mut at = self.first + earlier;
-        while self.near.get(at).is_some_and(|e| e.order < entry.order) {
-            at += 1;
-        }
-        // Those that were popped have left room in front: the shorter part moves.
+        let earlier = self.near[self.first..].partition_point(|e| e.key.before(key, self.seed));
+        let at = self.first + earlier;
+        self.insert_at(at, entry);
+    }
+
+    /// Puts an entry before the one at `at` in near. Those that were popped have left room in
+    /// front: the shorter part moves.
+    #[inline]
+    fn insert_at(&mut self, at: usize, entry: Entry<E>) {
         if self.first > 0 && at - self.first < self.near.len() - at {
             self.near.copy_within(self.first..at, self.first - 1);
             self.first -= 1;
@@ -344,10 +353,9 @@ impl<E: Copy> Queue<E> {
             // so the wheel's entries, which differ from the base there, keep their places.
             self.base = self.floor & !within;
             self.near_last = self.base | within;
-            let later = self.near.partition_point(|e| e.order.time() <= self.near_last);
+            let later = self.near.partition_point(|e| e.key.time <= self.near_last);
             for i in later..self.near.len() {
-                let NearEntry { order, event } = self.near[i];
-                self.wheel_insert(Entry { key: order.key(), event });
+                self.wheel_insert(self.near[i]);
             }
             self.near.truncate(later);
         }
@@ -375,11 +383,17 @@ impl<E: Copy> Queue<E> {
             let shift = level as u32 * DIGIT_BITS;
             self.base = (self.base & !low_mask(level as u32 + 1)) | (slot as u64) << shift;
             if level == 0 || list.len <= LOAD_MAX {
-                self.load(list);
-                self.load_neighbours(level);
+                let mut list = list;
+                let mut loaded = 0;
+                loop {
+                    loaded += list.len;
+                    self.note_places(list, level as u32 + 1);
+                    self.near_last = self.base | low_mask(level as u32);
+                    let Some(next) = self.neighbour(level, loaded) else { break };
+                    list = next;
+                }
                 self.near_level = level as u32;
-                self.near_last = self.base | low_mask(level as u32);
-                self.sort_near();
+                self.load_noted();
                 return;
             }
             while list.len > 0 {
@@ -394,17 +408,15 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// Loads the slots of the level that come next, while near stays short.
-    fn load_neighbours(&mut self, level: usize) {
-        while let Some((_, slot)) = self.earliest_slot().filter(|(next, _)| *next == level) {
-            if self.near.len() as u32 + self.slots[level][slot].len > LOAD_MAX {
-                return;
-            }
-            let list = self.take_slot(level, slot);
-            let shift = level as u32 * DIGIT_BITS;
-            self.base = (self.base & !low_mask(level as u32 + 1)) | (slot as u64) << shift;
-            self.load(list);
+    /// Takes the slot of the level that comes next, if near stays short with it.
+    fn neighbour(&mut self, level: usize, loaded: u32) -> Option<Slot> {
+        let (_, slot) = self.earliest_slot().filter(|(next, _)| *next == level)?;
+        if loaded + self.slots[level][slot].len > LOAD_MAX {
+            return None;
         }
+        let shift = level as u32 * DIGIT_BITS;
+        self.base = (self.base & !low_mask(level as u32 + 1)) | (slot as u64) << shift;
+        Some(self.take_slot(level, slot))
     }
 
     fn take_slot(&mut self, level: usize, slot: usize) -> Slot {
@@ -417,41 +429,69 @@ impl<E: Copy> Queue<E> {
 
     /// With few entries in all, near alone does, for all of time.
     fn load_all(&mut self) {
+        // What differs from the base in no higher digit than this differs from the others in none.
+        let digits = u32::BITS - self.levels.leading_zeros();
         while let Some((level, slot)) = self.earliest_slot() {
             let list = self.take_slot(level, slot);
-            self.load(list);
+            self.note_places(list, digits);
         }
         self.near_level = LEVELS as u32;
         self.near_last = u64::MAX;
-        self.sort_near();
+        self.load_noted();
     }
 
-    fn load(&mut self, mut list: Slot) {
+    /// Notes where the entries of a list lie, whose times and those of the others that are noted
+    /// differ in the lowest `digits` digits only, and takes the list apart. Nothing may be pushed
+    /// until they are loaded.
+    #[inline]
+    fn note_places(&mut self, mut list: Slot, digits: u32) {
+        let (mask, dropped) = (low_mask(digits), (digits * DIGIT_BITS).saturating_sub(PLACE_BITS));
         while list.len > 0 {
             for i in Chunks::<E>::first_of(list) {
-                let Entry { key, event } = self.chunks.entries[i];
-                self.near.push(NearEntry { order: key.order(self.seed), event });
+                let time = (self.chunks.entries[i].key.time & mask) >> dropped;
+                self.places.push(time << PLACE_BITS | i as u64);
             }
             self.chunks.drop_first(&mut list);
         }
     }
 
-    fn sort_near(&mut self) {
-        if self.near.len() > 1 {
-            self.near.sort_unstable_by_key(|e| e.order);
+    /// Loads what was noted, sorted: by the numbers that were noted, each one word, and by the
+    /// whole key only those that are alike in it.
+    fn load_noted(&mut self) {
+        self.places.sort_unstable();
+        let time = |place: u64| place >> PLACE_BITS;
+        let mut begin = 0;
+        for i in 0..self.places.len() {
+            let place = self.places[i];
+            if time(place) != time(self.places[begin]) {
+                if i - begin > 1 {
+                    self.sort_tied(begin);
+                }
+                begin = i;
+            }
+            self.near.push(self.chunks.entries[place as u32 as usize]);
         }
+        self.sort_tied(begin);
+        self.places.clear();
     }
 
-    /// Pops the lesser of near's and the crowd's first.
-    #[cold]
-    fn pop_crowded(&mut self) -> (Key, E) {
-        let crowd = self.crowd.peek().expect("the caller looked");
-        match self.near.get(self.first) {
-            Some(&NearEntry { order, event }) if order < crowd.order(self.seed) => {
-                self.first += 1;
-                (order.key(), event)
+    /// Sorts near from `begin` on by the whole key.
+    #[inline]
+    fn sort_tied(&mut self, begin: usize) {
+        match &mut self.near[begin..] {
+            [] | [_] => {}
+            [a, b] => {
+                if b.key.before(a.key, self.seed) {
+                    std::mem::swap(a, b);
+                }
             }
-            _ => self.crowd.pop(self.seed).expect("the caller looked"),
+            many => {
+                self.tied.extend(many.iter().map(|e| (e.key.order(self.seed), e.event)));
+                self.tied.sort_unstable_by_key(|e| e.0);
+                for (e, (order, event)) in many.iter_mut().zip(self.tied.drain(..)) {
+                    *e = Entry { key: order.key(), event };
+                }
+            }
         }
     }
 }

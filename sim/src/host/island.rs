@@ -85,10 +85,15 @@ impl Shared {
 
     /// Hands to the engine what the fabric wants to happen and has to hear of; the recorder of
     /// packets sees it first.
+    #[inline]
     pub fn schedule_fabric(&mut self, origin: ComponentId) {
-        if self.fabric_out.is_empty() {
-            return;
+        if !self.fabric_out.is_empty() {
+            self.schedule_wanted(origin);
         }
+    }
+
+    #[inline(never)]
+    fn schedule_wanted(&mut self, origin: ComponentId) {
         if let Some(capture) = &mut self.capture {
             capture.transmissions(&self.fabric_out, &self.fabric, &self.packets);
         }
