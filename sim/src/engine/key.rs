@@ -139,6 +139,11 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    #[inline]
+    pub(crate) fn time(self) -> u64 {
+        self.time
+    }
+
     /// The key that it is of.
     #[inline]
     pub(crate) fn key(self) -> Key {

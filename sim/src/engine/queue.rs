@@ -30,11 +30,12 @@ const SLOTS: usize = 1 << DIGIT_BITS;
 /// ⌈64 / 6⌉.
 const LEVELS: usize = 11;
 /// Slots of up to this many entries in all are sorted together. Larger: fewer moves down the wheel,
-/// more work per sort. From 12 to 48 `benches/engine.rs` differs by a tenth; 16 was best with
-/// 1,000 pending events of a fabric.
+/// more work per sort, and more entries that are inserted behind it into near. From 16 to 64 an
+/// incast of 32 hosts takes 5 in 100 instructions less.
 const LOAD_MAX: u32 = 64;
 /// Entries of near beyond which it gives its later part back. Larger: longer shifts on
-/// insertion; smaller: more entries move twice. 32 measured no different.
+/// insertion; smaller: more entries move twice. Twice [`LOAD_MAX`], or what was loaded would soon be
+/// given back.
 const NEAR_MAX: usize = 128;
 /// Entries of a chunk. Larger: longer rows, and more room unused at the ends of up to 704 lists.
 const CHUNK: usize = 16;
@@ -120,9 +121,12 @@ impl<E: Copy> Chunks<E> {
     }
 }
 
-/// Entries of one instant with the ties of their keys computed, once instead of in every
-/// comparison.
-type Tied<E> = Vec<(Order, E)>;
+/// An entry with the tie of its key computed, once instead of in every comparison.
+#[derive(Copy, Clone, Debug)]
+struct NearEntry<E> {
+    order: Order,
+    event: E,
+}
 
 /// What comes by some time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -145,12 +149,10 @@ pub(crate) struct Queue<E> {
     chunks: Chunks<E>,
     /// Earliest first; those before `first` have been popped. A new entry is looked for from the
     /// late end, since most events are scheduled behind what is pending nearby.
-    near: Vec<Entry<E>>,
+    near: Vec<NearEntry<E>>,
     first: usize,
     /// Reused list: by time, where the entries lie that are being loaded, see [`Queue::note_places`].
     places: Vec<u64>,
-    /// Reused list: those of them that have one time.
-    tied: Tied<E>,
     /// Near covers all up to `near_last`, the end of the slot of the level `near_level` that
     /// begins at `base` and is the last of those that were loaded. Level [`LEVELS`] is all of time.
     near_last: u64,
@@ -181,7 +183,6 @@ impl<E: Copy> Queue<E> {
             near: Vec::new(),
             first: 0,
             places: Vec::new(),
-            tied: Vec::new(),
             near_last: 0,
             near_level: 0,
             crowd: Heap::new(),
@@ -198,7 +199,7 @@ impl<E: Copy> Queue<E> {
 
     /// The least key. Looks through one slot when near is empty, without moving anything.
     pub(crate) fn peek(&self) -> Option<Key> {
-        let near = self.near.get(self.first).map(|e| e.key);
+        let near = self.near.get(self.first).map(|e| e.order.key());
         let least = |a: Key, b: Key| if b.before(a, self.seed) { b } else { a };
         match (near, self.crowd.peek()) {
             (Some(a), Some(b)) => Some(least(a, b)),
@@ -213,7 +214,7 @@ impl<E: Copy> Queue<E> {
     /// that are not near only where the slot that they are in does not say it.
     fn comes_by(&self, limit: u64) -> Option<bool> {
         if let Some(e) = self.near.get(self.first).filter(|_| self.crowd.peek().is_none()) {
-            return Some(e.key.time <= limit);
+            return Some(e.order.time() <= limit);
         }
         if let (true, Some((level, slot))) = (self.crowd.peek().is_none(), self.earliest_slot()) {
             let shift = level as u32 * DIGIT_BITS;
@@ -234,18 +235,18 @@ impl<E: Copy> Queue<E> {
     #[inline]
     pub(crate) fn pop_by(&mut self, limit: u64) -> Popped<(Key, E)> {
         let near = self.near.get(self.first).filter(|_| self.crowd.is_empty());
-        if near.is_none_or(|e| e.key.time > limit) {
+        if near.is_none_or(|e| e.order.time() > limit) {
             match self.fetch(limit) {
                 Popped::Next(()) => {}
                 Popped::Later => return Popped::Later,
                 Popped::Nothing => return Popped::Nothing,
             }
         }
-        let Entry { key, event } = self.near[self.first];
+        let NearEntry { order, event } = self.near[self.first];
         self.first += 1;
         self.len -= 1;
-        self.floor = key.time;
-        Popped::Next((key, event))
+        self.floor = order.time();
+        Popped::Next((order.key(), event))
     }
 
     /// Makes the least entry the first of near, if it is of `limit` or before.
@@ -257,10 +258,10 @@ impl<E: Copy> Queue<E> {
             Some(true) => {}
         }
         if let Some(crowd) = self.crowd.peek() {
-            let near = self.near.get(self.first);
-            if near.is_none_or(|e| crowd.before(e.key, self.seed)) {
-                let (key, event) = self.crowd.pop(self.seed).expect("it is there");
-                self.insert_at(self.first, Entry { key, event });
+            let order = crowd.order(self.seed);
+            if self.near.get(self.first).is_none_or(|e| order < e.order) {
+                let (_, event) = self.crowd.pop(self.seed).expect("it is there");
+                self.insert_at(self.first, NearEntry { order, event });
             }
         } else if self.first == self.near.len() {
             self.near.clear();
@@ -325,15 +326,19 @@ impl<E: Copy> Queue<E> {
                 return;
             }
         }
-        let earlier = self.near[self.first..].partition_point(|e| e.key.before(key, self.seed));
-        let at = self.first + earlier;
+        let entry = NearEntry { order: key.order(self.seed), event: entry.event };
+        let earlier = self.near[self.first..].partition_point(|e| e.order.time() < key.time);
+        let mut at = self.first + earlier;
+        while self.near.get(at).is_some_and(|e| e.order < entry.order) {
+            at += 1;
+        }
         self.insert_at(at, entry);
     }
 
     /// Puts an entry before the one at `at` in near. Those that were popped have left room in
     /// front: the shorter part moves.
     #[inline]
-    fn insert_at(&mut self, at: usize, entry: Entry<E>) {
+    fn insert_at(&mut self, at: usize, entry: NearEntry<E>) {
         if self.first > 0 && at - self.first < self.near.len() - at {
             self.near.copy_within(self.first..at, self.first - 1);
             self.first -= 1;
@@ -353,9 +358,10 @@ impl<E: Copy> Queue<E> {
             // so the wheel's entries, which differ from the base there, keep their places.
             self.base = self.floor & !within;
             self.near_last = self.base | within;
-            let later = self.near.partition_point(|e| e.key.time <= self.near_last);
+            let later = self.near.partition_point(|e| e.order.time() <= self.near_last);
             for i in later..self.near.len() {
-                self.wheel_insert(self.near[i]);
+                let NearEntry { order, event } = self.near[i];
+                self.wheel_insert(Entry { key: order.key(), event });
             }
             self.near.truncate(later);
         }
@@ -458,18 +464,20 @@ impl<E: Copy> Queue<E> {
     /// Loads what was noted, sorted: by the numbers that were noted, each one word, and by the
     /// whole key only those that are alike in it.
     fn load_noted(&mut self) {
-        self.places.sort_unstable();
+        // More come from one slot of the lowest level only, and are of one instant.
+        if self.places.len() <= LOAD_MAX as usize {
+            self.places.sort_unstable();
+        }
         let time = |place: u64| place >> PLACE_BITS;
         let mut begin = 0;
         for i in 0..self.places.len() {
             let place = self.places[i];
             if time(place) != time(self.places[begin]) {
-                if i - begin > 1 {
-                    self.sort_tied(begin);
-                }
+                self.sort_tied(begin);
                 begin = i;
             }
-            self.near.push(self.chunks.entries[place as u32 as usize]);
+            let Entry { key, event } = self.chunks.entries[place as u32 as usize];
+            self.near.push(NearEntry { order: key.order(self.seed), event });
         }
         self.sort_tied(begin);
         self.places.clear();
@@ -481,17 +489,11 @@ impl<E: Copy> Queue<E> {
         match &mut self.near[begin..] {
             [] | [_] => {}
             [a, b] => {
-                if b.key.before(a.key, self.seed) {
+                if b.order < a.order {
                     std::mem::swap(a, b);
                 }
             }
-            many => {
-                self.tied.extend(many.iter().map(|e| (e.key.order(self.seed), e.event)));
-                self.tied.sort_unstable_by_key(|e| e.0);
-                for (e, (order, event)) in many.iter_mut().zip(self.tied.drain(..)) {
-                    *e = Entry { key: order.key(), event };
-                }
-            }
+            many => many.sort_unstable_by_key(|e| e.order),
         }
     }
 }
