@@ -257,3 +257,30 @@ fn flows_on_one_link_are_told_what_spreads_them() {
     assert!(order.contains("UC drops the rest of a message"), "{order}");
     assert!(number(&o, "counter.rx_unused") > 0.0);
 }
+
+/// Two send in one class and one in another, each by a processing unit of its own, through a buffer
+/// for two packets: those of one class share it evenly, whatever the other class does.
+#[test]
+fn units_of_a_class_take_turns_beside_another_class() {
+    let program = |name: &str, sl: u8, n: u32| {
+        format!(
+            "[[program]]\nname = '{name}'\nkind = 'bandwidth'\nop = 'write'\nsl = {sl}\n\
+             size = '4KiB'\niterations = {n}\n"
+        )
+    };
+    let of = |first: u8| {
+        let text = format!(
+            "[topology]\nkind = 'switch'\nhosts = 2\nswitch = 'pfc'\nrate = '100Gbps'\n\
+             [switch]\nbuffer = '4MB'\n[[switch.class]]\n[[switch.class]]\n{}{}{}",
+            program("a", first, 300),
+            program("b", first, 300),
+            program("c", 1 - first, 3000)
+        );
+        let o = outcome(&text, &["nic.pu_count=3", "nic.tx_buffer=8KiB"]);
+        ["a.duration", "b.duration"].map(|name| number(&o, name))
+    };
+    for first in [0, 1] {
+        let [a, b] = of(first);
+        assert!((a / b - 1.0).abs() < 0.02, "{first}: {a} {b}");
+    }
+}

@@ -107,6 +107,8 @@ struct Pu {
     /// QPs with work, in turn.
     ready: Ready,
     running: Option<Running>,
+    /// Its place among those that wait for room at the port, if it does.
+    waits: Option<u64>,
 }
 
 /// The resource that the receive queue is whose receives were being read for the longest time: one
@@ -243,17 +245,18 @@ pub struct Nic {
     wqe_cache: Cache,
     /// Bytes from the start of a packet at a processing unit to its start at the port.
     tx_bytes: u32,
-    /// Processing units that wait for room.
-    tx_blocked: bool,
-    /// QPs in the turns of all processing units.
-    in_turn: usize,
+    /// Traffic classes that had no room when a processing unit looked last, a bit each.
+    tx_full: u32,
+    /// Processing units that wait for room, the one that has waited longest first, each with its
+    /// place: one that has started since waits no more, or behind the others.
+    tx_waiting: VecDeque<(u16, u64)>,
+    /// Places given so far.
+    tx_places: u64,
     /// Index into the clock's steps.
     clock_step: usize,
     /// When the last CQE, and at each receive unit the last packet, leaves its latency stage.
     last_cqe: Time,
     last_rx: Vec<Time>,
-    /// Processing unit that goes first when the port has room again.
-    next_pu: u16,
     scratch: Vec<u8>,
     /// Asynchronous events that nobody has taken, with the initiator that they are for.
     events: Vec<(u16, NicAsync)>,
@@ -330,12 +333,12 @@ impl Nic {
             rx_held: VecDeque::new(),
             cqes: Slab::new(),
             tx_bytes: 0,
-            tx_blocked: false,
-            in_turn: 0,
+            tx_full: 0,
+            tx_waiting: VecDeque::new(),
+            tx_places: 0,
             clock_step: 0,
             last_cqe: Time::ZERO,
             last_rx: vec![Time::ZERO; usize::from(cfg.rx_count)],
-            next_pu: 0,
             scratch: Vec::new(),
             events: Vec::new(),
             raised: [0; AsyncEventKind::ALL.len()],
@@ -527,8 +530,7 @@ impl Nic {
         self.cqes.is_empty()
             && self.atomics.is_empty()
             && self.rx_writes.is_empty()
-            && self.in_turn == 0
-            && self.pus.iter().all(|p| p.running.is_none())
+            && self.pus.iter().all(|p| p.running.is_none() && p.ready.is_empty())
     }
 
     /// Hits and misses of the QP-context cache and of the WQE cache.

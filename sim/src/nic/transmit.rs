@@ -35,7 +35,6 @@ impl Nic {
         q.in_pu = true;
         let pu = q.pu;
         self.pus[usize::from(pu)].ready.push(room(env, q), qp);
-        self.in_turn += 1;
         self.kick(env, pu);
     }
 
@@ -43,7 +42,7 @@ impl Nic {
     fn kick(&mut self, env: &mut Env<'_>, pu: u16) {
         let i = usize::from(pu);
         while self.pus[i].running.is_none() && !self.pus[i].ready.is_empty() {
-            let Some(qp) = self.next_ready(env, i) else { return };
+            let Some(qp) = self.next_ready(env, i) else { return self.wait_for_room(pu) };
             let Some(q) = self.qps[qp as usize].as_deref_mut() else { continue };
             let flow = q.flow.as_ref().map(|flow| flow.id);
             if flow.is_some() && !self.in_pace(env, qp) {
@@ -62,6 +61,8 @@ impl Nic {
                 }
             }
         }
+        // It has started, or has nothing to send any more.
+        self.pus[i].waits = None;
     }
 
     /// Takes the first QP whose traffic class has room out of the turn of a processing unit.
@@ -69,11 +70,10 @@ impl Nic {
         let mut ready = std::mem::take(&mut self.pus[unit].ready);
         let next = ready.take(|room| {
             let full = !self.is_inside(unit) && self.tx_full(env, room);
-            self.tx_blocked |= full;
+            self.tx_full |= u32::from(full) << room;
             full
         });
         self.pus[unit].ready = ready;
-        self.in_turn -= usize::from(next.is_some());
         next
     }
 
@@ -100,31 +100,40 @@ impl Nic {
         self.unblock(env);
     }
 
-    pub(super) fn unblock(&mut self, env: &mut Env<'_>) {
-        if !self.tx_blocked {
+    /// A processing unit that has work found no room for any of it. It keeps its place if it has
+    /// one.
+    fn wait_for_room(&mut self, pu: u16) {
+        let unit = &mut self.pus[usize::from(pu)];
+        if unit.waits.is_some() {
             return;
         }
-        self.tx_blocked = false;
-        let (first, count) = (self.next_pu, self.pus.len() as u16);
-        let one_class = env.port.classes() == 1;
-        for pu in (first..count).chain(0..first) {
-            if self.in_turn == 0 {
-                return;
+        self.tx_places += 1;
+        unit.waits = Some(self.tx_places);
+        self.tx_waiting.push_back((pu, self.tx_places));
+        // Those that started without being asked have left their places behind.
+        if self.tx_waiting.len() > 2 * self.pus.len() {
+            let Self { tx_waiting, pus, .. } = self;
+            tx_waiting.retain(|(pu, place)| pus[usize::from(*pu)].waits == Some(*place));
+        }
+    }
+
+    /// Lets processing units look again that found no room, the one that has waited longest first:
+    /// so each has its turn, whatever class it waits for, and one whose class is held back keeps
+    /// its place and no other one from going on.
+    pub(super) fn unblock(&mut self, env: &mut Env<'_>) {
+        let all = u32::MAX >> (u32::BITS - env.port.classes() as u32);
+        let (mut full, mut i) = (0, 0);
+        while i < self.tx_waiting.len() && full != all {
+            let (pu, place) = self.tx_waiting[i];
+            if self.pus[usize::from(pu)].waits == Some(place) {
+                self.tx_full = 0;
+                self.kick(env, pu);
+                full |= self.tx_full;
             }
-            let unit = &self.pus[usize::from(pu)];
-            if unit.running.is_some() || unit.ready.is_empty() {
-                continue;
-            }
-            self.kick(env, pu);
-            if one_class && self.tx_blocked {
-                // The one that found no room goes first next time, so that none waits for ever.
-                self.next_pu = pu;
-                return;
-            }
-            // A class that is held back says nothing of the room of others: all units are asked,
-            // and next time those first that come behind the last one that found some.
-            if !one_class && self.pus[usize::from(pu)].running.is_some() {
-                self.next_pu = (pu + 1) % count;
+            if self.pus[usize::from(pu)].waits == Some(place) {
+                i += 1;
+            } else {
+                self.tx_waiting.remove(i);
             }
         }
     }
@@ -205,7 +214,6 @@ impl Nic {
         let q = self.qps[qp as usize].as_deref_mut().expect("still there");
         if q.has_work() && may_transmit(q.state) != OutboundVerdict::Nothing {
             self.pus[usize::from(pu)].ready.push(room(env, q), qp);
-            self.in_turn += 1;
         } else {
             q.in_pu = false;
         }
