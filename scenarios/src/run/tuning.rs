@@ -169,6 +169,19 @@ mod tests {
         assert!(with.notes.iter().all(|n| n.name != "tuner-trials"), "{:?}", with.notes);
     }
 
+    /// Those that start apart see different queues before their trials: who is low leaves room that
+    /// others take, and is not low until that is given back (#6).
+    #[test]
+    fn tuners_of_hosts_that_start_apart_leave_a_pace_that_is_right() {
+        for apart in ["50us", "300us", "1ms"] {
+            let spread = format!("start_spread = '{apart}'\n");
+            let without = number(&incast("12Gbps", &spread), "throughput");
+            let with = incast("12Gbps", &format!("{spread}tuner = {{}}\n"));
+            let rate = number(&with, "throughput");
+            assert!(rate >= 0.95 * without, "{apart}: {rate} of {without}");
+        }
+    }
+
     #[test]
     fn tuners_of_an_incast_better_a_pace_that_is_too_slow() {
         let rates = ["", "tuner = {}\n"].map(|more| number(&incast("6Gbps", more), "throughput"));

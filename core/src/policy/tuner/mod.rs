@@ -159,8 +159,18 @@ struct Open {
 struct Slow {
     /// The raise; where it came from, nothing was lost.
     open: Open,
-    /// Where nothing was lost: how long messages are under way once the queue is gone.
-    calm: Option<Span>,
+    /// Where nothing was lost: what ends it.
+    calm: Option<Calm>,
+}
+
+/// The end of a queue that a raise made.
+#[derive(Copy, Clone, Debug)]
+struct Calm {
+    /// How long messages are under way once there is no queue.
+    slowest: Span,
+    /// The time of all windows by which what this raise put into it is gone. What is there still is
+    /// another's, who would only take the room that is left to it.
+    until: Span,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -370,7 +380,10 @@ impl Tuner {
     pub fn watch(&self) -> Option<Watch> {
         let took = |saw: Observation| Some(saw.slowest).filter(|slowest| *slowest > Span::ZERO);
         match self.phase {
-            Phase::Slow(Slow { calm, .. }) => calm.map(Watch::Below),
+            Phase::Slow(Slow { calm, .. }) => calm.map(|calm| Watch::Below {
+                limit: calm.slowest,
+                within: calm.until.saturating_sub(self.clock),
+            }),
             _ => took(self.raise_under_way()?.before)
                 .map(|slowest| Watch::Above(slowest + Span::from_ps(slowest.as_ps() / QUEUE_PART))),
         }
@@ -382,7 +395,9 @@ impl Tuner {
         self.window += 1;
         self.clock += window.time;
         self.bytes = self.bytes.saturating_add(window.bytes);
-        if window.messages == 0 {
+        // Only the end of a queue is also a matter of time alone.
+        let timed = matches!(self.phase, Phase::Slow(Slow { calm: Some(_), .. }));
+        if window.messages == 0 && !timed {
             return None;
         }
         let signs = window.watched || congested(window);
@@ -443,21 +458,33 @@ impl Tuner {
         self.too_fast.draining = u16::from(PATIENCE) * u16::from(self.config.windows);
         self.bar_pace(place);
         let step = self.record(open.dial, slow, Why::TooFast, saw);
-        let calm = (!congested(&saw)).then_some(open.before.slowest);
+        let until = self.clock + self.time_to_drain(&open, place, slow);
+        let calm = Calm { slowest: open.before.slowest, until };
+        let calm = Some(calm).filter(|_| !congested(&saw));
         self.go_on(Phase::Slow(Slow { open, calm }));
         step
     }
 
+    /// How long a pace takes to work off all that a raise can have queued since it was made.
+    fn time_to_drain(&self, open: &Open, raised: usize, slow: usize) -> Span {
+        let values = self.dials[open.dial].ladder.values();
+        let (more, less) = (values[raised] - values[open.from], values[open.from] - values[slow]);
+        let took = u128::from(self.clock.saturating_sub(open.since).as_ps());
+        let drain = (took * u128::from(more)).checked_div(less.into()).unwrap_or(0);
+        Span::from_ps(u64::try_from(drain).unwrap_or(u64::MAX))
+    }
+
     /// A window at half of the pace. Without signs of congestion it ends that; where nothing was
-    /// lost, once messages are as quick as before. Where none comes for long, they have another
-    /// cause.
+    /// lost, once messages are as quick as before, or all that the raise queued must be gone. Where
+    /// none comes for long, they have another cause.
     fn make_good(&mut self, slow: Slow, saw: Observation) -> Option<Step> {
         let Slow { open, calm } = slow;
         let (dial, back) = (open.dial, open.from);
         self.too_fast.draining -= 1;
         let lost = congested(&saw);
         let calm = calm.filter(|_| !lost);
-        if (lost || (calm.is_some() && !saw.watched)) && self.too_fast.draining > 0 {
+        let waits = calm.is_some_and(|calm| !saw.watched && self.clock < calm.until);
+        if (lost || waits) && self.too_fast.draining > 0 {
             self.phase = Phase::Slow(Slow { calm, ..slow });
             return None;
         }

@@ -102,8 +102,13 @@ pub const LEAST_MESSAGES: u64 = 32;
 pub enum Watch {
     /// Messages that were under way for longer: a queue grows.
     Above(Span),
-    /// Messages that were under way for no longer: the queue is gone.
-    Below(Span),
+    /// Messages that were under way for no longer: the queue is gone. Or so much time.
+    Below {
+        /// No longer than this.
+        limit: Span,
+        /// From the window's begin, whatever completes.
+        within: Span,
+    },
 }
 
 /// Messages on end that tell of a queue; a lone one tells of itself. More: surer, and a queue that
@@ -178,7 +183,12 @@ impl Meter {
         if self.on_end >= ON_END {
             return self.since;
         }
-        if self.now.messages < LEAST_MESSAGES { Time::MAX } else { self.since + self.window }
+        let full =
+            if self.now.messages < LEAST_MESSAGES { Time::MAX } else { self.since + self.window };
+        match self.watch {
+            Some(Watch::Below { within, .. }) => full.min(self.since + within),
+            _ => full,
+        }
     }
 
     /// A message completed.
@@ -195,7 +205,7 @@ impl Meter {
         self.now.slowest = self.now.slowest.max(time);
         let seen = match self.watch {
             Some(Watch::Above(limit)) => time > limit,
-            Some(Watch::Below(limit)) => time <= limit,
+            Some(Watch::Below { limit, .. }) => time <= limit,
             None => false,
         };
         self.on_end = if seen { self.on_end.saturating_add(1) } else { 0 };

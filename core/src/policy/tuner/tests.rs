@@ -238,6 +238,37 @@ fn a_queue_that_grows_takes_a_raise_back_before_anything_is_lost() {
     assert!(t.is_settled() && slow <= 8, "{slow} messages at other paces");
 }
 
+/// As before, but another takes the room that the low pace leaves, so messages are never as quick
+/// again. A raise from 2 to 4 queues as much in a time as half of 2 works off in twice that, and
+/// longer the pace is not low: it would be so for 24 windows, and the other keep what it took (#6).
+#[test]
+fn a_queue_of_another_does_not_keep_a_pace_low() {
+    let (quick_one, slow_one) = (Span::from_us(8), Span::from_us(11));
+    let mut t = one(TunerConfig { windows: 3, skip: 1, ..quick() }, Knob::Pace, &[1, 2, 4], 2);
+    let mut m = Meter::new(Span::from_us(50), Time::ZERO, TransportCounters::default());
+    let (mut now, mut raised, mut low) = (Time::ZERO, Span::ZERO, Span::ZERO);
+    for _ in 0..4000 {
+        let pace = t.value(Knob::Pace).unwrap();
+        let gap = Span::from_us(8 / pace);
+        now += gap;
+        (raised, low) = match pace {
+            4 => (raised + gap, low),
+            1 => (raised, low + gap),
+            _ => (raised, low),
+        };
+        let took = if t.steps().is_empty() { quick_one } else { slow_one };
+        m.completed(1000, took);
+        m.carried(took);
+        if now >= m.due() {
+            t.observe(&m.close(now, TransportCounters::default(), 0));
+            m.watch(t.watch());
+        }
+    }
+    let path: Vec<(u64, Why)> = t.steps().iter().map(|s| (s.to, s.why)).collect();
+    assert_eq!(path, [(4, Why::Trial), (1, Why::TooFast), (2, Why::MadeGood)]);
+    assert!(raised > Span::ZERO && low <= raised * 2 + Span::from_us(8), "{raised:?}, {low:?}");
+}
+
 /// Lost packets at a pace that is as it was given: half of it with the first window that counts.
 /// Without such a sign a lower pace is tried only where it can pay (#6).
 #[test]
