@@ -470,3 +470,30 @@ fn a_missing_fence_is_found_on_an_unreliable_service() {
         assert_eq!(number(&o, "data_errors"), 0.0, "{op}");
     }
 }
+
+/// Whoever does not come to count, since its host is dead or its queue pair in ERR, and whoever
+/// does not look at the bytes: what was lost is told all the same.
+#[test]
+fn lost_messages_are_counted_behind_a_dead_receiver() {
+    let dead = "kind = 'peer-dead'\nhost = 1\nafter = '150us'\n";
+    let error = "kind = 'qp-error'\nhost = 1\nqp = 16\nafter = '150us'\n";
+    let drop = "kind = 'drop'\nnth = 5\n";
+    for kind in ["kind = 'produce'\npayload = 'data'", "kind = 'produce'", "kind = 'bandwidth'"] {
+        for fault in [dead, error, drop] {
+            let o = outcome(
+                &format!(
+                    "[qp]\ntype = 'UC'\n[[program]]\n{kind}\nop = 'send'\nsize = '64B'\n\
+                     iterations = 400\ninterval = '1us'\n[[fault]]\nid = 'f'\n{fault}"
+                ),
+                &[],
+            );
+            let at = format!("{kind} {fault}");
+            let [sent, came, lost] =
+                ["messages", "received", "counter.messages_lost"].map(|name| number(&o, name));
+            assert_eq!((sent, lost), (400.0, 400.0 - came), "{at}");
+            assert!(lost >= 1.0 && (came == 399.0 || lost > 100.0), "{at}: {lost}");
+            let note = o.notes.iter().find(|n| n.name == "lost-packets").expect("a note");
+            assert!(note.text.starts_with(&format!("{lost} messages that")), "{}", note.text);
+        }
+    }
+}
