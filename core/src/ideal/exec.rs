@@ -6,12 +6,9 @@ use alloc::vec::Vec;
 use super::state::{Cqe, Ideal, Payload, What, Wqe};
 use crate::transport::{AsyncEvent, RecvWr, Remote, SendOp, Sge, WorkQueue};
 use crate::verbs::{
-    AccessFlags, AsyncEventKind, PacketVerdict, PostVerdict, QpState, QpType, WcOpcode, WcStatus,
-    accepts_packets, can_post_send,
+    AccessFlags, AsyncEventKind, GRH_BYTES, PacketVerdict, PostVerdict, QpState, QpType, WcOpcode,
+    WcStatus, accepts_packets, can_post_send,
 };
-
-/// Bytes in front of a datagram, in the receiver's buffer.
-const GRH_BYTES: u32 = 40;
 
 /// What became of a work request.
 enum Outcome {

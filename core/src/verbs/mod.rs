@@ -16,7 +16,7 @@ mod timer;
 
 pub use flags::{AccessFlags, AccessFlagsError, SendFlags, WcFlags};
 pub use mtu::{MAX_MESSAGE_BYTES, Mtu};
-pub use num::{FlowLabel, Lkey, Msn, PKey, Psn, QKey, Qpn, Rkey, UDP_SOURCE_PORT_MIN};
+pub use num::{FlowLabel, GRH_BYTES, Lkey, Msn, PKey, Psn, QKey, Qpn, Rkey, UDP_SOURCE_PORT_MIN};
 pub use opcode::{Opcode, Operation, PayloadRule, Service, WcOpcode, WrOpcode};
 pub use state::{
     OutboundVerdict, PacketVerdict, PostVerdict, QpAttrMask, QpState, QpType, TransitionError,

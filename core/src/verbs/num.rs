@@ -93,6 +93,10 @@ impl fmt::Debug for Psn {
     }
 }
 
+/// Bytes in front of the payload in the receive buffer of a datagram: the area of the GRH, always
+/// there, whether a GRH came or not (`protocol.md` §1.3, §5.2). A receive of UD has so many more.
+pub const GRH_BYTES: u32 = 40;
+
 /// Lowest UDP source port of RoCEv2 senders; the range ends at 65535 (Linux
 /// `IB_ROCE_UDP_ENCAP_VALID_PORT_MIN`).
 pub const UDP_SOURCE_PORT_MIN: u16 = 0xC000;

@@ -408,3 +408,92 @@ fn receives_that_are_there_again_are_no_reason() {
     let none = outcome(&script.replace("kind", "receives = 'none'\nkind"), &["run.limit=1s"]);
     assert!(none.exit.reason.contains("no receive"), "{}", none.exit.reason);
 }
+
+/// What an unreliable service loses, repeats and brings late is no error of data, and no fence
+/// would have helped.
+#[test]
+fn what_unreliable_services_do_to_packets_is_no_data_error() {
+    let run = |ty: &str, op: &str, size: &str, fault: &str| {
+        let late = if fault == "delay" { "delay = '30us'\n" } else { "" };
+        let text = format!(
+            "[qp]\ntype = '{ty}'\n[[program]]\nkind = 'produce'\npayload = 'data'\nop = '{op}'\n\
+             size = '{size}'\niterations = 40\nslots = 40\n[[fault]]\nid = 'f'\nkind = '{fault}'\n\
+             nth = 5\n{late}"
+        );
+        let o = outcome(&text, &[]);
+        let at = format!("{ty} {op} {size} {fault}");
+        assert_eq!(o.exit.kind, ExitKind::Ok, "{at}: {}", o.exit.reason);
+        assert_eq!(number(&o, "data_errors"), 0.0, "{at}");
+        assert!(o.notes.iter().all(|n| n.name != "data-errors"), "{at}");
+        let counters = ["messages_lost", "messages_repeated", "messages_incomplete"];
+        counters.map(|name| number(&o, &format!("counter.{name}")))
+    };
+    for (ty, op) in [
+        ("UC", "send"),
+        ("UC", "send-imm"),
+        ("UC", "write-imm"),
+        ("UD", "send"),
+        ("UD", "send-imm"),
+    ] {
+        // One packet is one message: it is gone, or there twice, or there late.
+        assert_eq!(run(ty, op, "64B", "drop"), [1.0, 0.0, 0.0], "{ty} {op}");
+        assert_eq!(run(ty, op, "64B", "duplicate"), [0.0, 1.0, 0.0], "{ty} {op}");
+        for fault in ["delay", "reorder"] {
+            assert_eq!(run(ty, op, "64B", fault), [0.0; 3], "{ty} {op} {fault}");
+        }
+    }
+    // Of three packets of 4 KiB the second one of a message is gone: the first one lies there.
+    for (op, incomplete) in [("write", 1.0), ("write-imm", 0.0), ("send", 0.0)] {
+        assert_eq!(run("UC", op, "12KiB", "drop"), [1.0, 0.0, incomplete], "{op}");
+    }
+    for op in ["send", "write-imm", "write"] {
+        for fault in ["duplicate", "delay", "reorder"] {
+            run("UC", op, "12KiB", fault);
+        }
+    }
+}
+
+/// Old bytes that go out in place of new ones are found on an unreliable service as well.
+#[test]
+fn a_missing_fence_is_found_on_an_unreliable_service() {
+    for op in ["send", "send-imm", "write-imm"] {
+        let text = format!(
+            "[qp]\ntype = 'UC'\n[[program]]\nkind = 'produce'\npayload = 'data'\nop = '{op}'\n\
+             size = '64B'\ninline = '0B'\niterations = 50\nmemory = 'gpu'\n\
+             initiator = 'gpu'\ninterval = '10us'\nfence = false\n"
+        );
+        let o = outcome(&text, &["gpu.store_lag=4us"]);
+        assert!(number(&o, "data_errors") > 0.0, "{op}");
+        let note = o.notes.iter().find(|n| n.name == "data-errors").expect("a note");
+        assert!(note.text.contains("fence before ringing"), "{op}: {}", note.text);
+        let o = outcome(&text.replace("fence = false", "fence = true"), &["gpu.store_lag=4us"]);
+        assert_eq!(number(&o, "data_errors"), 0.0, "{op}");
+    }
+}
+
+/// Whoever does not come to count, since its host is dead or its queue pair in ERR, and whoever
+/// does not look at the bytes: what was lost is told all the same.
+#[test]
+fn lost_messages_are_counted_behind_a_dead_receiver() {
+    let dead = "kind = 'peer-dead'\nhost = 1\nafter = '150us'\n";
+    let error = "kind = 'qp-error'\nhost = 1\nqp = 16\nafter = '150us'\n";
+    let drop = "kind = 'drop'\nnth = 5\n";
+    for kind in ["kind = 'produce'\npayload = 'data'", "kind = 'produce'", "kind = 'bandwidth'"] {
+        for fault in [dead, error, drop] {
+            let o = outcome(
+                &format!(
+                    "[qp]\ntype = 'UC'\n[[program]]\n{kind}\nop = 'send'\nsize = '64B'\n\
+                     iterations = 400\ninterval = '1us'\n[[fault]]\nid = 'f'\n{fault}"
+                ),
+                &[],
+            );
+            let at = format!("{kind} {fault}");
+            let [sent, came, lost] =
+                ["messages", "received", "counter.messages_lost"].map(|name| number(&o, name));
+            assert_eq!((sent, lost), (400.0, 400.0 - came), "{at}");
+            assert!(lost >= 1.0 && (came == 399.0 || lost > 100.0), "{at}: {lost}");
+            let note = o.notes.iter().find(|n| n.name == "lost-packets").expect("a note");
+            assert!(note.text.starts_with(&format!("{lost} messages that")), "{}", note.text);
+        }
+    }
+}

@@ -59,13 +59,8 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     if data_errors > 0 && prefix.is_empty() {
         let (wrong, never) =
             (sum(Role::Peer, |r| r.data.wrong()), sum(Role::Peer, |r| r.data.missing));
-        let text = format!(
-            "{wrong} messages came wrong, and {never} never though their senders saw them complete \
-             with success: a doorbell does not wait for stores that no fence orders before it, so \
-             the NIC reads old bytes (fence before ringing); a buffer that changes before its \
-             completion goes out changed; and a WRITE to a place that the peer has not read yet \
-             takes away what lies there (more `slots`, or wait for its answer)"
-        );
+        let unordered = of(Role::Peer).any(|r| r.data.unordered);
+        let text = data_errors_text(wrong, never, unordered);
         let name = "data-errors".to_owned();
         out.notes.push(Note { kind: NoteKind::Warning, name, text, count: data_errors });
     }
@@ -76,6 +71,8 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     found("messages_early", sum(Role::Peer, |r| r.data.early));
     found("messages_missing", sum(Role::Peer, |r| r.data.missing));
     found("messages_lost", sum(Role::Peer, |r| r.data.lost));
+    found("messages_incomplete", sum(Role::Peer, |r| r.data.incomplete));
+    found("messages_repeated", sum(Role::Peer, |r| r.data.repeated));
     found("messages_unsent", sum(Role::Peer, |r| r.data.unsent));
     for results in of(Role::Sender).filter(|r| !r.log.is_empty()) {
         script_metrics(prefix, results, out);
@@ -87,6 +84,23 @@ pub(crate) fn group_metrics(prefix: &str, group: &[Member<'_>], out: &mut Outcom
     for (name, role) in [("latency", Role::Sender), ("delivery", Role::Peer)] {
         latencies(format!("{prefix}{name}"), of(role), out);
     }
+}
+
+/// What a warning of data errors says; of fences only where one is missing.
+fn data_errors_text(wrong: u64, never: u64, unordered: bool) -> String {
+    let fence = match unordered {
+        true => {
+            "a doorbell does not wait for stores that no fence orders before it, so the NIC reads \
+             old bytes (fence before ringing); "
+        }
+        false => "",
+    };
+    format!(
+        "{wrong} messages came wrong, and {never} never though their senders saw them complete \
+         with success: {fence}a buffer that changes before its completion goes out changed; and a \
+         WRITE to a place that the peer has not read yet takes away what lies there (more \
+         `slots`, or wait for its answer)"
+    )
 }
 
 /// How fast messages went in windows that are looked at together.

@@ -32,7 +32,7 @@
 //! | `rtt_deviation` | time | mean distance of round trip times from the target of `integral` |
 //! | `rtt_swings`, `rtt_period` | count, time | swings about that target, and the mean one's time |
 //! | `rate_min` | bit/s | the lowest rate that any flow had |
-//! | `data_errors` | count | messages that the peer found wrong, or that never came though a reliable service completed them; not those that were lost on an unreliable one (`counter.messages_lost`) or never sent (`counter.messages_unsent`) |
+//! | `data_errors` | count | messages that the peer found wrong, or that never came though a reliable service completed them; not those that were lost on an unreliable one (`counter.messages_lost`, of which `counter.messages_incomplete` have some packets in their buffer), that it brought again (`counter.messages_repeated`), or that were never sent (`counter.messages_unsent`) |
 //! | `flows`, `flows_unfinished` | count | of programs of that kind; all that follow too |
 //! | `fct_p50`, `fct_p95`, `fct_p99`, `fct_max` | time | a flow's start to its completion |
 //! | `slowdown_p50`, … `_max` | ratio | that time by the time of the flow in an idle network |

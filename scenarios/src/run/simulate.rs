@@ -30,7 +30,7 @@ use super::{
     flow_figures, head_of_line, limits, moves, pauses, ports, receives, series, slow_nic, sums,
     switches, tap, targets, timeline, tuning, waiting, watch,
 };
-use crate::format::{HostModel, NicPlace, Noise, QpKind, Scenario};
+use crate::format::{HostModel, NicPlace, Noise, Op, Program, ProgramKind, QpKind, Scenario};
 use crate::report::PcapNg;
 use crate::workloads::{Failure, Results};
 
@@ -248,7 +248,7 @@ fn collect(
     drops::collect(point, world, &mut out);
     slow_nic::collect(&point.scenario, world, &mut out);
     credits::limiting(world, starving, LIMITING_PPM, last.since(first), &mut out);
-    unreliable(point, world, (first, last), &mut out);
+    unreliable(point, world, &all, (first, last), &mut out);
     oracles(world, &mut out);
     fallback::collect(point, &mut out);
     limits::collect(world, point, &all, last.since(first), &mut out);
@@ -676,7 +676,13 @@ fn resources(world: &World, duration: Span, out: &mut Outcome) {
 }
 
 /// Unreliable services: what arrived, not what was sent, is the throughput; and losses are said.
-fn unreliable(point: &Point, world: &World, (first, last): (Time, Time), out: &mut Outcome) {
+fn unreliable(
+    point: &Point,
+    world: &World,
+    all: &[(&Placed, &Results)],
+    (first, last): (Time, Time),
+    out: &mut Outcome,
+) {
     let delivered = nics(world).map(|n| n.stats.rx_payload).sum::<u64>();
     out.metrics.insert("delivered_bytes".into(), Metric::bytes(delivered));
     if point.scenario.qp.kind == QpKind::Rc {
@@ -692,13 +698,46 @@ fn unreliable(point: &Point, world: &World, (first, last): (Time, Time), out: &m
         .chain(["rx_dropped", "rx_icrc_encapsulated"])
         .filter_map(|name| out.counters.get(name))
         .sum();
+    let messages = messages_lost(point, all);
+    let found = out.counters.entry("messages_lost".to_owned()).or_default();
+    *found = messages.max(*found);
     if lost > 0 {
-        let text = "packets were sent and not delivered: an unreliable service tells nobody; \
-                    `messages` and `message_rate` count what was sent, `throughput` and \
-                    `delivered_bytes` what arrived";
-        let (name, text) = ("lost-packets".to_owned(), text.to_owned());
+        let of = match *found {
+            0 => String::new(),
+            n => format!(
+                "{n} messages that their senders saw complete did not come (counter \
+                 `messages_lost`): "
+            ),
+        };
+        let text = format!(
+            "{of}packets were sent and not delivered: an unreliable service tells nobody; \
+             `messages` and `message_rate` count what was sent, `throughput` and \
+             `delivered_bytes` what arrived"
+        );
+        let name = "lost-packets".to_owned();
         out.notes.push(Note { kind: NoteKind::Warning, name, text, count: lost });
     }
+}
+
+/// Messages of an unreliable service that their senders saw complete and no receive tells of, also
+/// where the receiver died before it could count. WRITEs tell nobody, and a script's receiver may
+/// end before its sender: of them nothing is known.
+fn messages_lost(point: &Point, all: &[(&Placed, &Results)]) -> u64 {
+    let counts = |p: &Program| {
+        use ProgramKind::{Bandwidth, Latency, MessageRate, Produce, RequestReply};
+        let takes = matches!(p.op, Op::Send | Op::SendImm | Op::SendInv | Op::WriteImm);
+        let kind = matches!(p.kind, Bandwidth | Latency | MessageRate | Produce | RequestReply);
+        takes && kind
+    };
+    // A receiver of several programs tells of all of them.
+    if !point.scenario.program.iter().all(counts) {
+        return 0;
+    }
+    let sum = |role: Role, of: fn(&Results) -> u64| -> u64 {
+        all.iter().filter(|(p, _)| p.role == role).map(|(_, r)| of(r)).sum()
+    };
+    let came = sum(Role::Peer, |r| r.received) - sum(Role::Peer, |r| r.data.repeated);
+    sum(Role::Sender, |r| r.messages).saturating_sub(came)
 }
 
 /// Findings of the oracles that watch every run.

@@ -10,7 +10,7 @@ use doorbell_core::transport::{
     Sge, StageError, Transport, UdDest, Unsupported, WorkQueue,
 };
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{QpType, SendFlags, WcStatus};
+use doorbell_core::verbs::{GRH_BYTES, QpType, SendFlags, WcStatus};
 
 use super::aggregate::Sums;
 use super::all_to_all::Exchanged;
@@ -231,8 +231,15 @@ pub struct DataErrors {
     /// Messages that never came though their sender saw them complete with success, on a reliable
     /// service: something else was executed in their place.
     pub missing: u64,
-    /// No errors: the same on an unreliable service, which says only that they were sent.
+    /// No errors: the same on an unreliable service, which says only that they were sent: they did
+    /// not come, not whole, or an earlier one that came late lies in their place.
     pub lost: u64,
+    /// No errors: of the lost ones those of which some packets lie in their buffer, and not all.
+    pub incomplete: u64,
+    /// No errors: messages that an unreliable service brought once more.
+    pub repeated: u64,
+    /// Whether stores could overtake each other at the sender: nothing ordered those of a GPU.
+    pub unordered: bool,
     /// No errors: messages that did not come and of which their sender does not say that they were
     /// sent. It ended before it posted them, or they ended with an error.
     pub unsent: u64,
@@ -449,9 +456,6 @@ pub(super) fn retire_sends<T: Transport>(
 pub(super) const fn header_bytes(ty: QpType) -> u32 {
     if matches!(ty, QpType::Ud) { GRH_BYTES } else { 0 }
 }
-
-/// The GRH area in front of a datagram in its receive buffer.
-pub(super) const GRH_BYTES: u32 = 40;
 
 /// One message of a [`Poster`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

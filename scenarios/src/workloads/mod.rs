@@ -29,6 +29,7 @@ mod laned;
 #[cfg(test)]
 mod laned_tests;
 mod latency;
+mod numbers;
 pub mod overrides;
 pub mod payload;
 mod pingpong;

@@ -69,6 +69,14 @@ pub fn write(buffer: &mut [u8], label: Label, ready: Time) {
     }
 }
 
+/// What the first bytes say of whose message it is, be it whole or not.
+///
+/// # Panics
+/// When it is shorter than a word.
+pub fn label(buffer: &[u8]) -> Label {
+    Label::from_word(word_of(&buffer[..8]))
+}
+
 /// The label and time of a whole message; `None` for anything else.
 pub fn read(buffer: &[u8]) -> Option<(Label, Time)> {
     let (header, body) = buffer.split_at_checked(HEADER_BYTES)?;

@@ -9,11 +9,11 @@ use doorbell_core::transport::{
     WatchId,
 };
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{QpType, SendFlags};
+use doorbell_core::verbs::{GRH_BYTES, QpType, SendFlags};
 
 use super::common::{
-    Failure, GRH_BYTES, Message, Op, Poster, Results, Shape, Window, element, failed, header_bytes,
-    part, retire_sends,
+    Failure, Message, Op, Poster, Results, Shape, Window, element, failed, header_bytes, part,
+    retire_sends,
 };
 use super::connect::{Client, Lane, LinkConfig, Local, LocalConfig};
 

@@ -5,9 +5,9 @@ use doorbell_core::transport::{
     Program, QpId, RecvQueue, RecvWr, WaitSet,
 };
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::{AsyncEventKind, QpType, WcOpcode};
+use doorbell_core::verbs::{AsyncEventKind, GRH_BYTES, QpType, WcOpcode};
 
-use super::common::{Failure, GRH_BYTES, Results, failed};
+use super::common::{Failure, Results, failed};
 use super::connect::{
     Connect, LinkConfig, Local, LocalConfig, Progress, ReceiveOrder, Target, Topic, key,
     lookup_done,

@@ -9,6 +9,12 @@
 //! is *corrupt*. In the memory of a GPU it may be on its way still when its completion is in host
 //! memory: there one that is not good is looked at again, and is *early* if it has become so.
 //!
+//! UC and UD lose, repeat and reorder messages, and none of that is an error of data: there the
+//! messages of a producer are told apart by number, in whatever order they come. One that did not
+//! come, or of which only some packets are in its buffer, is *lost*, and one that came again is
+//! *repeated* – unless the sender's stores are unordered and the message due never came: then it
+//! is stale.
+//!
 //! A latency is the time from "ready", as the producer wrote it into the message, to
 //! the step that has checked it. It means something only where both sides have one clock, as in
 //! the simulator.
@@ -22,10 +28,11 @@ use doorbell_core::transport::{
 use doorbell_core::units::{Span, Time};
 use doorbell_core::verbs::QpType;
 
-use super::common::{Failure, Op, Results, Shape, failed, part};
+use super::common::{DataErrors, Failure, Op, Results, Shape, failed, header_bytes, part};
 use super::connect::{
     ALL_RIGHTS, Client, Lane, LinkConfig, Local, LocalConfig, lookup_done, lookup_sent,
 };
+use super::numbers::Numbers;
 use super::payload::{self, HEADER_BYTES, Label};
 
 /// How long after the news that a sender is done its last messages may still come.
@@ -66,6 +73,9 @@ pub struct VerifyConfig {
     pub messages: u64,
     /// Receives kept posted per QP.
     pub receives: u32,
+    /// Whether nothing orders the stores of a producer before its doorbell: then a message of an
+    /// unreliable service that comes again in the place of another is an old one, read too early.
+    pub unordered: bool,
 }
 
 impl VerifyConfig {
@@ -79,6 +89,7 @@ impl VerifyConfig {
             sources: 1,
             messages: 1000,
             receives: 64,
+            unordered: false,
         }
     }
 }
@@ -94,6 +105,8 @@ pub struct Verify {
     receive_mr: Option<Mr>,
     /// Next number expected of each producer.
     next: Vec<u64>,
+    /// On an unreliable service, what has come of each.
+    numbers: Vec<Numbers>,
     /// Messages that came whole and in their place.
     good: u64,
     /// When the sender is done, messages that have not come until then never will.
@@ -109,10 +122,14 @@ impl Verify {
         Self {
             client: Client::new(config.local, config.link),
             polled: Completions::with_capacity(16),
-            results: Results::default(),
+            results: Results {
+                data: DataErrors { unordered: config.unordered, ..DataErrors::default() },
+                ..Results::default()
+            },
             up: false,
             receive_mr: None,
             next: vec![0; config.sources.into()],
+            numbers: vec![Numbers::default(); config.sources.into()],
             good: 0,
             lost_after: None,
             arrived: VecDeque::new(),
@@ -148,14 +165,23 @@ impl Verify {
         self.config.shape.stride() * u64::from(self.config.slots)
     }
 
+    fn reliable(&self) -> bool {
+        self.config.link.ty == QpType::Rc
+    }
+
+    /// Bytes from one receive buffer to the next, and of one of them.
+    fn receive_bytes(&self) -> (u64, u32) {
+        let bytes = header_bytes(self.config.link.ty) + self.config.shape.bytes();
+        (u64::from(bytes).next_multiple_of(64).max(64), bytes)
+    }
+
     fn open<T: Control>(&mut self, t: &mut T) -> Result<Option<Next>, Failure> {
         if self.up {
             return Ok(None);
         }
         self.check()?;
-        let stride = self.config.shape.stride();
-        let (n, size, takes) =
-            (self.config.receives, self.config.shape.bytes(), self.takes_receives());
+        let (stride, size) = self.receive_bytes();
+        let (n, takes) = (self.config.receives, self.takes_receives());
         let kind: MemKind = self.config.local.memory;
         let mr = &mut self.receive_mr;
         let first = |t: &mut T, l: &Local, lanes: &[Lane]| {
@@ -212,7 +238,8 @@ impl Verify {
         let mut until = (!self.arrived.is_empty()).then(|| t.now() + LOOK_AGAIN);
         if let Some(n) = lookup_done(t, peer)? {
             let end = *self.lost_after.get_or_insert(t.now() + GRACE);
-            if self.results.received >= n || t.now() >= end {
+            let again: u64 = self.numbers.iter().map(Numbers::again).sum();
+            if self.results.received - again >= n || t.now() >= end {
                 return self.finish(t);
             }
             until = Some(until.map_or(end, |look| look.min(end)));
@@ -231,11 +258,21 @@ impl Verify {
         if !self.takes_receives() {
             self.inspect(t, &sent)?;
         }
+        let reliable = self.reliable();
+        for (numbers, sent) in self.numbers.iter().zip(&sent) {
+            let (instead, again) = numbers.repeated(*sent);
+            let data = &mut self.results.data;
+            if self.config.unordered {
+                data.stale += instead;
+                data.repeated += again;
+            } else {
+                data.repeated += instead + again;
+            }
+        }
         let (all, sent) =
             (self.config.messages * u64::from(self.config.sources), sent.iter().sum::<u64>());
         let came = self.good + self.results.data.wrong();
         let gone = sent.saturating_sub(came);
-        let reliable = self.config.link.ty == QpType::Rc;
         let data = &mut self.results.data;
         *(if reliable { &mut data.missing } else { &mut data.lost }) = gone;
         data.unsent = all.saturating_sub(sent.max(came));
@@ -252,7 +289,7 @@ impl Verify {
             self.arrived.pop_front();
             self.results.receive(a.len, t.now());
             let mr = self.receive_mr.expect("there are receives");
-            let (stride, size) = (self.config.shape.stride(), self.config.shape.bytes());
+            let (stride, size) = self.receive_bytes();
             let queue = self.client.local().receives_of(a.qp);
             t.post_recv(queue, &[receive(&mr, stride, size, a.slot)])?;
         }
@@ -261,7 +298,11 @@ impl Verify {
 
     /// Whether a message is to be looked at once more.
     fn doubts(&mut self, whole: Option<Label>, said: Option<Label>) -> bool {
-        let due = |l: Label| l.n >= self.next[usize::from(l.source)];
+        let reliable = self.reliable();
+        let due = |l: Label| match reliable {
+            true => l.n >= self.next[usize::from(l.source)],
+            false => !self.numbers[usize::from(l.source)].has(l.n),
+        };
         let good = whole.is_some_and(|l| due(l) && said.is_none_or(|s| s == l));
         let Some(a) = self.arrived.front_mut() else { return false };
         if good {
@@ -278,19 +319,28 @@ impl Verify {
         let slot = a.slot;
         let said = match (self.config.shape.op, a.imm) {
             (Op::WriteImm, Some(imm)) => Some(self.said(imm)),
+            (Op::SendImm, Some(imm)) if !self.reliable() => Some(self.said(imm)),
             _ => None,
         };
         let (mr, offset) = match said {
-            Some(l) => {
+            Some(l) if self.config.shape.op == Op::WriteImm => {
                 let slot = l.n % u64::from(self.config.slots);
                 let first = u64::from(l.source) * self.slot_bytes();
                 (self.client.local().mr, first + slot * self.config.shape.stride())
             }
-            None => (self.receive_mr.expect("receives"), slot * self.config.shape.stride()),
+            _ => {
+                let header = u64::from(header_bytes(self.config.link.ty));
+                let at = slot * self.receive_bytes().0 + header;
+                (self.receive_mr.expect("receives"), at)
+            }
         };
         let whole = self.read(t, &mr, offset)?;
         if self.doubts(whole.map(|(label, _)| label), said) {
             return Ok(false);
+        }
+        if !self.reliable() {
+            self.sort(t.now(), said, whole);
+            return Ok(true);
         }
         let Some(label) = said.or(whole.map(|(label, _)| label)) else {
             // Nobody knows whose it was; with one producer its number is spent.
@@ -320,11 +370,49 @@ impl Verify {
         Ok(true)
     }
 
+    /// The message of a receive of an unreliable service, as it was `said` by immediate data and as
+    /// it was read.
+    fn sort(&mut self, now: Time, said: Option<Label>, whole: Option<(Label, Time)>) {
+        let Some(label) = said.or(whole.map(|(label, _)| label)) else {
+            // Nobody knows whose it was.
+            self.numbers.iter_mut().take(1).for_each(Numbers::take_unknown);
+            self.results.data.corrupt += 1;
+            return;
+        };
+        if !self.numbers[usize::from(label.source)].take(label.n) {
+            return;
+        }
+        match whole {
+            Some((l, ready)) if l == label => {
+                self.good += 1;
+                self.results.sample(now.since(ready), now);
+            }
+            Some((l, _)) => self.displaced(label, l, true),
+            None => self.displaced(label, payload::label(&self.bytes), false),
+        }
+    }
+
+    /// In the place of `label` lie the bytes of another message, all or from the first on, or its
+    /// own ones and not all.
+    fn displaced(&mut self, label: Label, there: Label, whole: bool) {
+        let taken = there.source == label.source && there.n > label.n;
+        let data = &mut self.results.data;
+        match whole {
+            // What was sent before came after it, and is the network's doing.
+            _ if !self.config.unordered && !taken => data.incomplete += u64::from(!whole),
+            true => data.stale += 1,
+            false => data.corrupt += 1,
+        }
+    }
+
     /// The message that immediate data stand for: its number is the one near the next that is due.
     fn said(&self, imm: u32) -> Label {
         const HALF: u64 = 1 << 23;
         let source = (imm >> 24) as u16 % self.config.sources;
-        let due = self.next[usize::from(source)];
+        let due = match self.reliable() {
+            true => self.next[usize::from(source)],
+            false => self.numbers[usize::from(source)].next(),
+        };
         let ahead = (u64::from(imm).wrapping_sub(due).wrapping_add(HALF)) & 0xFF_FFFF;
         Label { source, n: (due + ahead).saturating_sub(HALF) }
     }
@@ -358,6 +446,10 @@ impl Verify {
                     // An earlier message, or nothing: this one never came.
                     Some(_) => {}
                     None if self.bytes.iter().all(|b| *b == 0) => {}
+                    // Some packets of this message, or of an earlier one that came late.
+                    None if !self.reliable() && !self.config.unordered => {
+                        self.results.data.incomplete += 1;
+                    }
                     None => self.results.data.corrupt += 1,
                 }
             }

@@ -12,10 +12,6 @@ use super::timeout::TimeoutMode;
 /// Largest number of unacknowledged PSNs, half of the PSN space (`protocol.md` §2.1).
 pub const MAX_UNACKED: u32 = Psn::HALF_SPACE;
 
-/// Bytes in front of the payload of a UD receive: the GRH area, always there
-/// (`protocol.md` §1.3, §5.2).
-pub const GRH_BYTES: u32 = 40;
-
 /// When the last packet of a message asks for an acknowledgement.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum AckReqLast {

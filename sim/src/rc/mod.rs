@@ -93,7 +93,7 @@ mod rules;
 mod timeout;
 
 pub use accept::{Accept, ReadJob, RecvDone, Target};
-pub use config::{AckPolicy, AckReqLast, GRH_BYTES, MAX_UNACKED, RequesterConfig, ResponderConfig};
+pub use config::{AckPolicy, AckReqLast, MAX_UNACKED, RequesterConfig, ResponderConfig};
 pub use counters::HwCounters;
 pub use packet::{DropReason, Ext, PacketDesc};
 pub use reason::{BadRequest, Reason};

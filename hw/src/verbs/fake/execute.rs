@@ -4,14 +4,12 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use doorbell_core::transport::Sge;
 use doorbell_core::verbs::{
-    AccessFlags, AsyncEventKind, QpState, QpType, SendFlags, WcFlags, WcOpcode, WcStatus, WrOpcode,
+    AccessFlags, AsyncEventKind, GRH_BYTES, QpState, QpType, SendFlags, WcFlags, WcOpcode,
+    WcStatus, WrOpcode,
 };
 
 use super::record::{PostedRecv, SentWr};
 use super::world::{Cqe, Frees, Key, Qp, Target, World, Wqe};
-
-/// Bytes of a GRH, in front of the payload of a datagram.
-const GRH_BYTES: usize = 40;
 
 /// What became of a message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -194,7 +192,7 @@ impl World {
         }
         let (pd, cq, datagram) = (qp.pd, qp.recv_cq, qp.ty == QpType::Ud);
         let Some(wr) = self.next_recv(key) else { return Delivery::NoReceive };
-        let mut payload = if datagram { vec![0; GRH_BYTES] } else { Vec::new() };
+        let mut payload = if datagram { vec![0; GRH_BYTES as usize] } else { Vec::new() };
         payload.extend_from_slice(bytes);
         let stored = match arrival.opcode {
             Some(_) => Ok(()),

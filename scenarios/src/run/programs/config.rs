@@ -10,8 +10,8 @@ use doorbell_core::verbs::{
 
 use super::{Planner, script};
 use crate::format::{
-    self, Entropy, KeyWord, Payload, PeerPoll, Program, ProgramKind, QpKind, Receives, RingMode,
-    SrqRepostBy, Step,
+    self, Entropy, Fence, Initiator, KeyWord, Payload, PeerPoll, Program, ProgramKind, QpKind,
+    Receives, RingMode, SrqRepostBy, Step,
 };
 use crate::run::RunError;
 use crate::workloads::connect::Levels;
@@ -472,6 +472,7 @@ impl Planner<'_> {
                 sources: sources as u16,
                 messages: p.iterations.value(),
                 receives: self.receives(p),
+                unordered: p.initiator != Initiator::Cpu && p.fence != Fence::System,
             })
             .into());
         }

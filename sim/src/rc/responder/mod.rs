@@ -13,11 +13,12 @@ use std::collections::VecDeque;
 
 use doorbell_core::units::Time;
 use doorbell_core::verbs::{
-    AccessFlags, Msn, NakCode, Operation, Psn, QKey, QpType, Rkey, RnrTimer, Syndrome, WcOpcode,
+    AccessFlags, GRH_BYTES, Msn, NakCode, Operation, Psn, QKey, QpType, Rkey, RnrTimer, Syndrome,
+    WcOpcode,
 };
 
 use super::accept::{Accept, RecvDone, Target};
-use super::config::{AckPolicy, GRH_BYTES, ResponderConfig};
+use super::config::{AckPolicy, ResponderConfig};
 use super::counters::HwCounters;
 use super::packet::{DropReason, Ext, PacketDesc, opcode};
 use super::reason::{BadRequest, Reason};

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use doorbell_core::units::Time;
-use doorbell_core::verbs::{Opcode, Operation, Psn, QpType, SendFlags, WrOpcode};
+use doorbell_core::verbs::{GRH_BYTES, Opcode, Operation, Psn, QpType, SendFlags, WrOpcode};
 
 use super::super::*;
 use super::BASE;
