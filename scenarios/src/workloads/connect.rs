@@ -534,6 +534,11 @@ impl Connect {
         Ok(())
     }
 
+    /// The least path MTU of its queue pairs; `None` before they are linked.
+    pub fn path_mtu(&self) -> Option<Mtu> {
+        self.steps.iter().flatten().map(|(attr, _)| attr.path_mtu).min()
+    }
+
     fn link<T: Control>(
         &mut self,
         t: &mut T,
@@ -582,6 +587,11 @@ impl Client {
     pub(super) fn with_memory(local: Local) -> Self {
         let client = Self::new(LocalConfig::default(), LinkConfig::to(0));
         Self { local: Some(local), ..client }
+    }
+
+    /// See [`Connect::path_mtu`].
+    pub fn path_mtu(&self) -> Option<Mtu> {
+        self.connect.path_mtu()
     }
 
     /// Goes on until the peer takes messages; then `None`. `linked` posts the first receives.

@@ -396,13 +396,20 @@ impl Verify {
     /// own ones and not all.
     fn displaced(&mut self, label: Label, there: Label, whole: bool) {
         let taken = there.source == label.source && there.n > label.n;
+        let late = !self.config.unordered && !taken;
+        let torn = late && self.has_several_packets();
         let data = &mut self.results.data;
         match whole {
             // What was sent before came after it, and is the network's doing.
-            _ if !self.config.unordered && !taken => data.incomplete += u64::from(!whole),
-            true => data.stale += 1,
+            true => data.stale += u64::from(!late),
+            false if torn => data.incomplete += 1,
             false => data.corrupt += 1,
         }
+    }
+
+    /// Whether some packets of a message can be lost and others not.
+    fn has_several_packets(&self) -> bool {
+        self.client.path_mtu().is_some_and(|mtu| self.bytes.len() > mtu.bytes() as usize)
     }
 
     /// The message that immediate data stand for: its number is the one near the next that is due.
@@ -431,6 +438,7 @@ impl Verify {
 
     /// After plain WRITEs: the last message of each buffer.
     fn inspect<T: Control>(&mut self, t: &mut T, sent: &[u64]) -> Result<(), Failure> {
+        let torn = !self.reliable() && !self.config.unordered && self.has_several_packets();
         let (mr, slots) = (self.client.local().mr, u64::from(self.config.slots));
         for (source, &sent) in (0..).zip(sent) {
             let inspected = sent.min(slots);
@@ -447,7 +455,7 @@ impl Verify {
                     Some(_) => {}
                     None if self.bytes.iter().all(|b| *b == 0) => {}
                     // Some packets of this message, or of an earlier one that came late.
-                    None if !self.reliable() && !self.config.unordered => {
+                    None if torn => {
                         self.results.data.incomplete += 1;
                     }
                     None => self.results.data.corrupt += 1,
