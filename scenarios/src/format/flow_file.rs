@@ -195,8 +195,10 @@ pub fn read_sizes(source: &Arc<Source>) -> Result<SizeCdf, InputError> {
     let header = rows.next().ok_or_else(|| empty(source))?;
     let at = columns(&header, &["bytes", "percent"])?;
     let mut corners: Vec<(u64, u32)> = Vec::new();
+    let mut last = None;
     for row in rows {
         no_longer(&row, header.len())?;
+        last = Some(row[0].at.clone());
         let bytes = number(&row, at[0], "bytes", MAX_FLOW_BYTES)?;
         let cell = row.get(at[1]).unwrap_or(&row[0]);
         let share = percent(cell.text).ok_or_else(|| {
@@ -211,8 +213,18 @@ pub fn read_sizes(source: &Arc<Source>) -> Result<SizeCdf, InputError> {
         }
         corners.push((bytes, share));
     }
-    if corners.last().is_none_or(|(bytes, share)| *share != ALL || *bytes == 0) {
-        return Err(empty(source).help("the last line has 100 percent, and more than 0 bytes"));
+    let help = "the last line has 100 percent, and more than 0 bytes";
+    match (corners.last(), last) {
+        (Some((1.., share)), _) if *share == ALL => {}
+        (Some((_, share)), Some(at)) if *share == ALL => {
+            return Err(InputError::new("a distribution of 0 bytes").help(help).at(&at));
+        }
+        (Some(_), Some(at)) => {
+            return Err(InputError::new("a distribution that ends before 100 percent")
+                .help(help)
+                .at(&at));
+        }
+        _ => return Err(empty(source).help(help)),
     }
     Ok(SizeCdf { corners })
 }
@@ -417,6 +429,14 @@ mod tests {
         for bad in ["0,0\n10,50", "0,0\n10,101", "9,10\n8,100", "9,10\n9,9\n10,100", "5,1.00001"] {
             assert!(read_sizes(&source(&format!("bytes,percent\n{bad}\n"))).is_err(), "{bad}");
         }
+        let wrong = |text: &str| {
+            let e = read_sizes(&source(&format!("bytes,percent\n{text}"))).unwrap_err();
+            e.to_string()
+        };
+        let early = wrong("5,10\n9,99\n");
+        assert!(early.contains("3:1") && early.contains("ends before 100 percent"), "{early}");
+        let none = wrong("0,100\n");
+        assert!(none.contains("2:1") && none.contains("of 0 bytes"), "{none}");
     }
 
     /// The means that the sources' own generators come to.

@@ -50,7 +50,8 @@ fn who_is_paused_by_a_host_is_told_by_which_and_why() {
         assert_eq!(o.limiting.as_deref(), Some("pauses of host1.port0"), "{depth}");
         let text = note(&o, "paused-by-host");
         assert!(text.contains("switch0.port1 stood paused by host1.port0"), "{text}");
-        assert!(text.contains("fault `storm` (pause-storm)"), "{text}");
+        let why = "since fault `storm` (pause-storm) pauses it, though it has room. Senders";
+        assert!(text.contains(why), "{text}");
         assert_eq!(number(&o, "note.send-queue-full"), 0.0);
     }
     let o = outcome(&two_ways(PFC, "RC", 2000), &[]);

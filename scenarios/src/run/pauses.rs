@@ -8,8 +8,9 @@ use doorbell_sim::fabric::{End, MAX_CLASSES};
 use doorbell_sim::world::{World, port_name};
 
 use super::bottleneck::{Port, percent, stood};
+use super::faults::{Outage, outage};
 use super::{Metric, Note, NoteKind, Outcome, slow_nic};
-use crate::format::Scenario;
+use crate::format::{FaultKind, Scenario};
 
 /// Name of the note.
 const NAME: &str = "paused-by-host";
@@ -45,15 +46,22 @@ pub(super) fn collect(s: &Scenario, world: &World, duration: Span, out: &mut Out
     };
     let (peer, peer_port) = fabric.egress_of(at.0, at.1).peer();
     let by = port_name(fabric, peer, peer_port);
-    let why = slow_nic::cure(s, world, (peer, peer_port), out);
+    let storm = |o: &Outage| o.kind == FaultKind::PauseStorm && o.lasted * 2 >= worst;
+    let why = match outage(s, world, at).filter(storm) {
+        Some(f) => format!("fault `{}` ({}) pauses it, though it has room", f.id, f.kind.word()),
+        None => {
+            let cure = slow_nic::cure(s, world, (peer, peer_port), out);
+            format!("its NIC had no room for what it got: {cure}")
+        }
+    };
     let more = match all.len() - 1 {
         0 => String::new(),
         1 => ", and 1 other port by its host".to_owned(),
         n => format!(", and {n} other ports by their hosts"),
     };
     let text = format!(
-        "{} stood paused by {by} for {}, {} % of the run{more}, since its NIC had no room for what \
-         it got: {why}. Senders can only wait",
+        "{} stood paused by {by} for {}, {} % of the run{more}, since {why}. Senders can \
+         only wait",
         port_name(fabric, at.0, at.1),
         Metric::time(worst).text(),
         percent(worst, run),

@@ -53,18 +53,18 @@ pub(super) struct Wait {
 /// For each host and queue pair number, the first port where its packets wait.
 pub(super) fn waits(world: &World) -> BTreeMap<(u32, u32), Wait> {
     let fabric = world.fabric();
-    let mut all: BTreeMap<(u32, u32), (NodeId, PortId, u64)> = BTreeMap::new();
+    let mut all: BTreeMap<(u32, u32), (NodeId, PortId, u8, u64)> = BTreeMap::new();
     for (node, port) in fabric.ports() {
-        for (packet, _) in fabric.egress_of(node, port).waiting() {
+        for (packet, _, class) in fabric.egress_of(node, port).waiting() {
             let Some(p) = world.packet(packet) else { continue };
             let Some(q) = world.hosts()[p.src.index()].nic(p.src_port.index()).qp(p.src_qp) else {
                 continue;
             };
             let key = (p.src.0, q.qpn.value());
-            all.entry(key).or_insert((node, port, 0)).2 += 1;
+            all.entry(key).or_insert((node, port, class, 0)).3 += 1;
         }
     }
-    let wait = |(node, port, n): (NodeId, PortId, u64)| {
+    let wait = |(node, port, class, n): (NodeId, PortId, u8, u64)| {
         let packets =
             if n == 1 { "1 packet waits".to_owned() } else { format!("{n} packets wait") };
         let name = port_name(fabric, node, port);
@@ -73,18 +73,20 @@ pub(super) fn waits(world: &World) -> BTreeMap<(u32, u32), Wait> {
             (true, Some(_), _) => "no room at the far end",
             (true, None, 0) => "the far end has paused it",
             (true, None, _) => "it waits for link credit",
+            // Other classes go on.
+            (false, ..) if egress.is_paused(class) => "the far end has paused its class",
             (false, ..) => "its turn has not come",
         };
         let here = format!("{packets} in the network, the first at {name}: {state}");
-        let (why, stands) = way(world, node, port);
+        let (why, stands) = way(world, node, port, class);
         Wait { here, why, stands }
     };
     all.into_iter().map(|(key, at)| (key, wait(at))).collect()
 }
 
-/// From port to port what a port waits for, to the one that all wait for; and whether none of them
-/// sends.
-fn way(world: &World, mut node: NodeId, mut port: PortId) -> (String, bool) {
+/// From port to port what packets of a class wait for at a port, to the one that all wait for; and
+/// whether none of them sends any.
+fn way(world: &World, mut node: NodeId, mut port: PortId, class: u8) -> (String, bool) {
     let fabric = world.fabric();
     let mut seen: Vec<(NodeId, PortId)> = Vec::new();
     let mut names: Vec<String> = Vec::new();
@@ -95,14 +97,15 @@ fn way(world: &World, mut node: NodeId, mut port: PortId) -> (String, bool) {
             break (format!("{name} again: {circle} ports wait for each other in a circle"), true);
         }
         let egress = fabric.egress_of(node, port);
-        if !egress.is_blocked() {
+        if !egress.is_blocked() && !egress.is_paused(class) {
             break (format!("{name}, which sends"), false);
         }
         seen.push((node, port));
         names.push(name);
         let (peer, peer_port) = egress.peer();
         let next = fabric.ports().find(|(n, p)| {
-            *n == peer && fabric.egress_of(*n, *p).waiting().any(|(_, from)| from == peer_port)
+            let its = |(_, from, of): (_, PortId, u8)| from == peer_port && of == class;
+            *n == peer && fabric.egress_of(*n, *p).waiting().any(its)
         });
         match next.filter(|_| seen.len() < MAX_WAY) {
             Some((_, next)) => (node, port) = (peer, next),
@@ -144,6 +147,34 @@ mod tests {
             );
         }
         text
+    }
+
+    /// Three switches whose second class waits for itself in a circle, while the first one goes on.
+    #[test]
+    fn the_class_that_stands_is_told_from_the_one_that_goes_on() {
+        let mut text = "[topology]\nkind = 'explicit'\nhosts = 3\nswitches = 3\nrate = '100Gbps'\n\
+             propagation = '100ns'\nswitch = 'pfc'\nlink = [{between='host0-switch0'}, \
+             {between='host1-switch1'}, {between='host2-switch2'}, {between='switch0-switch1'}, \
+             {between='switch1-switch2'}, {between='switch2-switch0'}]\nroute = [\
+             {at='switch0',to='host2',via='switch1'}, {at='switch1',to='host0',via='switch2'}, \
+             {at='switch2',to='host1',via='switch0'}]\n[switch]\nbuffer = '2MB'\nalpha = '1/4'\n\
+             class = [{}, {}]\n[qp]\ntimeout = 20\n"
+            .to_owned();
+        let programs =
+            [(0, 2, 1, 200, 60), (1, 0, 1, 200, 60), (2, 1, 1, 200, 60), (0, 1, 0, 2000, 4)];
+        for (i, (host, peer, sl, n, window)) in programs.into_iter().enumerate() {
+            text += &format!(
+                "[[program]]\nname = 'p{i}'\nkind = 'bandwidth'\nhost = {host}\npeer = {peer}\n\
+                 size = '64KiB'\niterations = {n}\nwindow = {window}\nsl = {sl}\n"
+            );
+        }
+        let o = outcome(&text, &["run.host=ideal", "qp.mtu=1KiB"]);
+        assert_eq!(o.exit.kind, crate::run::ExitKind::NoProgress, "{}", o.exit.reason);
+        let of =
+            |qpn: u32| o.exit.reason.lines().find(|l| l.contains(&format!("host 0, QP {qpn}: ")));
+        let stands = of(16).unwrap_or_else(|| panic!("{}", o.exit.reason));
+        assert!(stands.contains("the far end has paused its class"), "{stands}");
+        assert!(o.exit.reason.contains("wait for each other in a circle"), "{}", o.exit.reason);
     }
 
     #[test]

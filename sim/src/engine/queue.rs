@@ -34,8 +34,8 @@ const LEVELS: usize = 11;
 /// incast of 32 hosts takes 5 in 100 instructions less.
 const LOAD_MAX: u32 = 64;
 /// Entries of near beyond which it gives its later part back. Larger: longer shifts on
-/// insertion; smaller: more entries move twice. Twice [`LOAD_MAX`], or what was loaded would soon be
-/// given back.
+/// insertion; smaller: more entries move twice. Twice [`LOAD_MAX`], or what was loaded would soon
+/// be given back.
 const NEAR_MAX: usize = 128;
 /// Entries of a chunk. Larger: longer rows, and more room unused at the ends of up to 704 lists.
 const CHUNK: usize = 16;
@@ -151,7 +151,8 @@ pub(crate) struct Queue<E> {
     /// late end, since most events are scheduled behind what is pending nearby.
     near: Vec<NearEntry<E>>,
     first: usize,
-    /// Reused list: by time, where the entries lie that are being loaded, see [`Queue::note_places`].
+    /// Reused list: by time, where the entries lie that are being loaded, see
+    /// [`Queue::note_places`].
     places: Vec<u64>,
     /// Near covers all up to `near_last`, the end of the slot of the level `near_level` that
     /// begins at `base` and is the last of those that were loaded. Level [`LEVELS`] is all of time.

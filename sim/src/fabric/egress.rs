@@ -325,9 +325,9 @@ impl EgressPort {
     }
 
     /// Packets that wait, those of one input in the order in which they leave, each with the port
-    /// that it came in by; at a host that port means nothing.
-    pub fn waiting(&self) -> impl Iterator<Item = (PacketId, PortId)> {
-        self.queued().map(|q| (q.packet, q.ingress))
+    /// that it came in by, which means nothing at a host, and its class.
+    pub fn waiting(&self) -> impl Iterator<Item = (PacketId, PortId, u8)> {
+        self.queued().map(|q| (q.packet, q.ingress, q.class))
     }
 
     pub(super) fn queued(&self) -> impl Iterator<Item = &Queued> {

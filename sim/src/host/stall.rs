@@ -1,5 +1,6 @@
 //! Why a run made no progress.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use doorbell_core::transport::Initiator;
@@ -312,17 +313,16 @@ impl Host {
         }
         let host = self.id.0;
         out.extend(self.fault.clone());
+        let mut staged_of: BTreeMap<(u16, u32), u32> = BTreeMap::new();
+        for i in &self.initiators {
+            for l in i.handles.qps.0.iter().flatten() {
+                *staged_of.entry((i.nic.into(), l.qp)).or_default() += l.staged.len() as u32;
+            }
+        }
         let qps = self.nics().flat_map(|n| n.qps().map(|(i, q)| (n.port(), i, q)));
         for (port, index, q) in qps {
             let qpn = q.qpn;
-            let staged: u32 = self
-                .initiators
-                .iter()
-                .filter(|i| u16::from(i.nic) == port.0)
-                .flat_map(|i| i.handles.qps.0.iter().flatten())
-                .filter(|l| l.qp == index)
-                .map(|l| l.staged.len() as u32)
-                .sum();
+            let staged = staged_of.get(&(port.0, index)).copied().unwrap_or(0);
             if staged > 0 {
                 let last_ring = q.sq.prod();
                 let producer = last_ring.wrapping_add(staged);

@@ -132,9 +132,9 @@ pub struct Episode {
     /// and the one after the last.
     pub end: Psn,
     /// Least time between the begins of two transmissions. A packet begins one if its PSN is not
-    /// beyond that of the packet that began the present one, so long before at least: copies of
-    /// one ACK, one for each packet that came twice, are of one transmission. Higher: fewer of
-    /// them.
+    /// beyond that of the packet that began the present one, so long before at least, or not beyond
+    /// any of the present one, the last so long before: copies of one ACK, one for each packet that
+    /// came twice, are of one transmission. Higher: fewer of them.
     pub apart: Span,
 }
 
@@ -215,15 +215,19 @@ impl PsnLog {
     /// of them was.
     pub(crate) fn within(&self, e: &Episode) -> Option<Within> {
         let mut late: Option<Within> = None;
-        // Where the present transmission began.
+        // Where the present transmission began, and the highest PSN of it.
         let mut begun = (Time::ZERO, e.first);
+        let mut highest = e.first;
         for &(at, psn) in self.latest.iter().filter(|(at, psn)| e.holds(*at, *psn)) {
             let none = Within { packets: 0, rounds: 0, first: at, last: at, at_least: false };
             let w = late.get_or_insert(none);
             let anew = psn.diff(begun.1) <= 0 && at >= begun.0 + e.apart;
-            if w.packets == 0 || anew {
-                (w.rounds, begun) = (w.rounds + 1, (at, psn));
+            // An ACK of what came twice has the highest PSN of all.
+            let again = psn.diff(highest) <= 0 && at >= w.last + e.apart;
+            if w.packets == 0 || anew || again {
+                (w.rounds, begun, highest) = (w.rounds + 1, (at, psn), psn);
             }
+            highest = if psn.diff(highest) > 0 { psn } else { highest };
             (w.packets, w.last) = (w.packets + 1, at);
         }
         match (self.earlier, late) {
@@ -457,6 +461,20 @@ mod tests {
         assert_eq!(rounds(&answers, e), Some((12, 6)), "so long before is long enough");
         let e = Episode { apart: Span::from_us(11), ..e };
         assert_eq!(rounds(&answers, e), Some((12, 4)));
+    }
+
+    /// The answers to three packets are lost, and then those to what came again, which name the
+    /// last packet only: each try is a transmission.
+    #[test]
+    fn answers_to_what_came_again_are_of_transmissions_of_their_own() {
+        let (since, until, apart) = (us(0), Time::MAX, Span::from_us(5));
+        let (first, end) = (Psn::new(7), Psn::new(10));
+        let e = Episode { since, until, first, end, apart };
+        let mut answers = PsnLog::default();
+        for (n, psn) in [(10, 7), (11, 8), (12, 9), (20, 9), (21, 9), (30, 9), (40, 8)] {
+            answers.add(us(n), Psn::new(psn));
+        }
+        assert_eq!(answers.within(&e).map(|w| (w.packets, w.rounds)), Some((7, 4)));
     }
 
     /// What a log has no longer one by one still counts, where all of it belongs to the episode; a

@@ -104,10 +104,13 @@ impl World {
         })
     }
 
-    /// Requests, or responses, of a QP that are still on their way: in a queue, on a link, held by
-    /// a fault, or in a receive unit.
-    pub fn under_way_of(&self, from: Sender, request: bool) -> u64 {
-        let of = |p: &Packet| Sender::of(p) == from && p.desc.opcode.is_request() == request;
-        self.shared.packets.iter().filter(|(_, p)| of(p)).count() as u64
+    /// How many requests (`true`) and responses of each QP are still on their way: in a queue, on a
+    /// link, held by a fault, or in a receive unit.
+    pub fn under_way(&self) -> BTreeMap<(Sender, bool), u64> {
+        let mut all = BTreeMap::new();
+        for (_, p) in self.shared.packets.iter() {
+            *all.entry((Sender::of(p), p.desc.opcode.is_request())).or_default() += 1;
+        }
+        all
     }
 }

@@ -254,51 +254,109 @@ impl Facts {
 /// The facts of every queue pair that died, and with `stalled` of every one that waits.
 pub(super) fn gather(world: &World, point: &Point, stalled: bool) -> Vec<Facts> {
     let mut all = Vec::new();
+    let all_qps = OfAll { under_way: world.under_way(), longest_answer: longest_answer(world) };
     let mut standing = if stalled { waiting::waits(world) } else { BTreeMap::new() };
     for (h, host) in world.hosts().iter().enumerate() {
         let mut reasons = Vec::new();
         if stalled {
             host.stall_reasons(&mut reasons);
         }
+        let posted = Posted::by_qp(&reasons);
         for (index, q) in host.qps() {
             let how = match &q.death {
                 Some(d) => {
                     let status = d.ended.map(|e| e.status);
                     Some(How::Died { at: d.at, why: d.why, status })
                 }
-                None if stalled && !host.is_dead() => waits(q, &reasons),
+                None if stalled && !host.is_dead() => waits(q, posted.get(&q.qpn)),
                 None => None,
             };
             if let Some(how) = how {
                 let wait = standing.remove(&(h as u32, q.qpn.value())).filter(|w| w.stands);
                 let stands = wait.map(|w| w.why);
-                all.push(Facts { stands, ..facts(world, point, h as u32, (index, q), how) });
+                all.push(Facts {
+                    stands,
+                    ..facts(world, point, (h as u32, index, q), how, &all_qps)
+                });
             }
         }
     }
     all
 }
 
-/// What a queue pair that has not died waits for, if it does.
-fn waits(q: &NicQp, reasons: &[StallReason]) -> Option<How> {
-    let staged = reasons.iter().find_map(|r| match r {
-        StallReason::UnrungWqes { qpn, staged, .. } if *qpn == q.qpn => Some(*staged),
-        _ => None,
-    });
-    let silent = reasons.iter().any(|r| match r {
-        StallReason::NothingSignalled { qpn, .. } | StallReason::FullUnsignalled { qpn, .. } => {
-            *qpn == q.qpn
+/// What is asked of all queue pairs together, once.
+struct OfAll {
+    /// See [`World::under_way`].
+    under_way: BTreeMap<(Sender, bool), u64>,
+    longest_answer: Span,
+}
+
+impl OfAll {
+    fn under_way_of(&self, from: Sender, request: bool) -> u64 {
+        self.under_way.get(&(from, request)).copied().unwrap_or(0)
+    }
+}
+
+/// What stands in the way of the work requests of a queue pair at its host.
+#[derive(Copy, Clone, Default)]
+struct Posted {
+    /// WQEs that are staged and not rung.
+    staged: u32,
+    /// None of them gives a completion.
+    silent: bool,
+}
+
+impl Posted {
+    /// By queue pair, since a host may have thousands.
+    fn by_qp(reasons: &[StallReason]) -> BTreeMap<Qpn, Self> {
+        let mut all: BTreeMap<Qpn, Self> = BTreeMap::new();
+        for r in reasons {
+            match r {
+                StallReason::UnrungWqes { qpn, staged, .. } => {
+                    all.entry(*qpn).or_default().staged = *staged;
+                }
+                StallReason::NothingSignalled { qpn, .. }
+                | StallReason::FullUnsignalled { qpn, .. } => {
+                    all.entry(*qpn).or_default().silent = true;
+                }
+                _ => {}
+            }
         }
-        _ => false,
-    });
-    let unrung = staged.unwrap_or(0) + q.sq.unannounced();
+        all
+    }
+}
+
+/// What a queue pair that has not died waits for, if it does.
+fn waits(q: &NicQp, posted: Option<&Posted>) -> Option<How> {
+    let Posted { staged, silent } = posted.copied().unwrap_or_default();
+    let unrung = staged + q.sq.unannounced();
     let waiting = q.sq.announced.wrapping_sub(q.sq.started);
     let idle = unrung == 0 && waiting == 0 && !q.has_awaited_answers() && !silent;
     let blocked = q.requester.as_ref().and_then(|r| r.blocked_by());
     (!idle).then_some(How::Stalled { unrung, waiting, blocked, silent })
 }
 
-fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how: How) -> Facts {
+/// The oldest work request without an answer.
+fn oldest_work(q: &NicQp) -> Option<Work> {
+    let oldest = match &q.death {
+        Some(d) => d.ended.and_then(|e| e.oldest),
+        None => q.requester.as_ref().and_then(|r| r.oldest()),
+    };
+    let wr_id = |wqe| match &q.death {
+        Some(d) => d.wr_id,
+        None => q.sq.slot(wqe).map(|slot| slot.wqe.wr_id),
+    };
+    oldest.map(|(wqe, op, bytes)| Work { wr_id: wr_id(wqe), op, bytes })
+}
+
+/// The facts of a queue pair of a host with this index.
+fn facts(
+    world: &World,
+    point: &Point,
+    (host, index, q): (u32, u32, &NicQp),
+    how: How,
+    of_all: &OfAll,
+) -> Facts {
     let s = &point.scenario;
     let port = Nic::port_of(q.qpn);
     let nic = world.hosts()[host as usize].nic(port.index());
@@ -308,14 +366,6 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
     let them = them.map(|qp| Sender { host: q.peer, port: q.peer_port, qp });
     let ended = q.death.as_ref().and_then(|d| d.ended);
     let standing = ended.map(|e| e.standing).or_else(|| q.requester.as_ref().map(|r| r.standing()));
-    let oldest = match &q.death {
-        Some(_) => ended.and_then(|e| e.oldest),
-        None => q.requester.as_ref().and_then(|r| r.oldest()),
-    };
-    let wr_id = |wqe| match &q.death {
-        Some(d) => d.wr_id,
-        None => q.sq.slot(wqe).map(|slot| slot.wqe.wr_id),
-    };
     let (rc, status, why) = (nic.rc_config(), how.status(), how.why());
     let began = standing.map_or(Time::ZERO, |s| s.began);
     let died = q.death.as_ref().map(|d| d.at);
@@ -328,7 +378,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         ty: q.ty,
         state: q.state,
         how,
-        work: oldest.map(|(wqe, op, bytes)| Work { wr_id: wr_id(wqe), op, bytes }),
+        work: oldest_work(q),
         vendor_err: status.map_or(0, |s| nic.config().vendor_codes.code(s, true)),
         memory: q.death.as_ref().and_then(|d| d.memory),
         attr: q.attr,
@@ -346,8 +396,8 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         answers,
         late_requests,
         late_answers,
-        answers_under_way: them.map_or(0, |them| world.under_way_of(them, false)),
-        requests_under_way: world.under_way_of(me, true),
+        answers_under_way: them.map_or(0, |them| of_all.under_way_of(them, false)),
+        requests_under_way: of_all.under_way_of(me, true),
         peer: peer(world, s, (host, q), at),
         // A run may end at its limit while a fault puts all events off: it has fired after the
         // last one that came.
@@ -355,7 +405,7 @@ fn facts(world: &World, point: &Point, host: u32, (index, q): (u32, &NicQp), how
         to_come: to_come(s, world, &[host, q.peer.0]),
         device_fault: fault_of_device(s, world, (host, q, at), why),
         early: early(world, host, q),
-        longest_answer: longest_answer(world),
+        longest_answer: of_all.longest_answer,
         overran: match why {
             Some(Why::CqOverrun(cq)) => nic.cq(cq).map(CompletionQueue::depth),
             _ => None,

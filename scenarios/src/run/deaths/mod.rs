@@ -235,13 +235,15 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
     let ended = !stalled && out.exit.kind == ExitKind::Ok;
     notes::receives_too_few(world, &point.scenario, ended, out);
     notes::naks_too_soon(world, out);
+    let places: BTreeMap<(u32, u32), usize> =
+        out.qps.iter().enumerate().map(|(i, r)| ((r.host, r.qpn), i)).collect();
     for f in facts::gather(world, point, stalled) {
         // A queue pair that its program moved to ERR, with nothing under way, has not died.
         let idle = f.work.is_none() && f.counters.req_cqe_flush_error == 0;
         let retired = matches!(f.how, How::Died { .. }) && idle && !failed(&f);
-        let row = out.qps.iter_mut().find(|r| (r.host, r.qpn) == (f.host, f.qpn.value()));
-        if let Some(row) = row.filter(|_| !retired) {
-            row.death = Some(death(&f));
+        let place = places.get(&(f.host, f.qpn.value())).filter(|_| !retired);
+        if let Some(place) = place {
+            out.qps[*place].death = Some(death(&f));
         }
     }
     if stalled {

@@ -42,3 +42,31 @@ fn a_lost_answer_shows_that_the_peer_was_heard() {
     let seen = "'recv 8B x2', 'post send 8B x2', 'ring', 'wait'";
     lives(&run(seen, &lost, &["qp.retry_cnt=0"]));
 }
+
+/// Every answer is lost by a fault, from the first transmission on. The packets that are sent again
+/// meet those of another queue pair in a full queue, which drops some: that is not what it died of.
+#[test]
+fn repeats_that_a_queue_drops_are_no_cause_where_all_answers_are_lost() {
+    for start in ["4.2ms", "4.3ms", "4.36ms", "4.40ms"] {
+        let flows = |host: u32, start: &str| {
+            format!(
+                "[[program]]\nkind = 'flows'\nname = 'p{host}'\nhost = {host}\nhosts = 1\n\
+                 peer = 2\nsize = '2MB'\nflows = {{ pattern = 'incast', start = '{start}' }}\n"
+            )
+        };
+        let text = format!(
+            "title = 't'\nprofile = 'generic-400g'\n[run]\nnoise = 'off'\nhost = 'ideal'\n\
+             [topology]\nkind = 'switch'\nhosts = 3\nrate = '100Gbps'\nswitch = 'tail-drop'\n\
+             buffer = '500KB'\n[qp]\ntimeout = 10\n{}{}{}link = 'host2-switch0'\n\
+             from = 'host2'\nafter = '0ns'\n",
+            flows(0, "0ns"),
+            flows(1, start),
+            fault("'link-down'"),
+        );
+        let points = expanded(&text, &[]).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let o = Simulator.run(&points[0].point).unwrap_or_else(|e| panic!("{e}"));
+        assert!(o.counters.get("tail_drop").is_some_and(|n| *n > 0), "{start}");
+        let d = died(&o, "answers-lost", "f");
+        says(&[d.verdict], "on the link into switch 0");
+    }
+}
