@@ -46,7 +46,8 @@ pub struct Credits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_delay: Option<Quantity<Span>>,
     /// Bytes of a flow-control packet on the wire, such as `"8B"`: it takes their time and waits
-    /// for the packet that is being sent the other way. Without it, it takes no time.
+    /// for the packet that is being sent the other way, but takes nothing from the rate of what
+    /// follows. Without it, it takes no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow_control: Option<Quantity<Bytes>>,
     /// Changes while the run goes on: new firmware.
