@@ -736,7 +736,7 @@ fn messages_lost(point: &Point, all: &[(&Placed, &Results)]) -> u64 {
     let sum = |role: Role, of: fn(&Results) -> u64| -> u64 {
         all.iter().filter(|(p, _)| p.role == role).map(|(_, r)| of(r)).sum()
     };
-    let came = sum(Role::Peer, |r| r.received) - sum(Role::Peer, |r| r.data.repeated);
+    let came = sum(Role::Peer, |r| r.received - r.data.repeated);
     sum(Role::Sender, |r| r.messages).saturating_sub(came)
 }
 

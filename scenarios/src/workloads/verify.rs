@@ -26,7 +26,7 @@ use doorbell_core::transport::{
 };
 
 use doorbell_core::units::{Span, Time};
-use doorbell_core::verbs::QpType;
+use doorbell_core::verbs::{Mtu, QpType};
 
 use super::common::{DataErrors, Failure, Op, Results, Shape, failed, header_bytes, part};
 use super::connect::{
@@ -396,20 +396,22 @@ impl Verify {
     /// own ones and not all.
     fn displaced(&mut self, label: Label, there: Label, whole: bool) {
         let taken = there.source == label.source && there.n > label.n;
-        let late = !self.config.unordered && !taken;
-        let torn = late && self.has_several_packets();
+        let torn = !taken && self.may_be_torn();
         let data = &mut self.results.data;
         match whole {
             // What was sent before came after it, and is the network's doing.
-            true => data.stale += u64::from(!late),
+            true => data.stale += u64::from(self.config.unordered || taken),
             false if torn => data.incomplete += 1,
             false => data.corrupt += 1,
         }
     }
 
-    /// Whether some packets of a message can be lost and others not.
-    fn has_several_packets(&self) -> bool {
-        self.client.path_mtu().is_some_and(|mtu| self.bytes.len() > mtu.bytes() as usize)
+    /// Whether a message that is not whole is the network's doing: it has several packets, of which
+    /// some can be lost.
+    fn may_be_torn(&self) -> bool {
+        let several = |mtu: Mtu| self.bytes.len() > mtu.bytes() as usize;
+        let network = !self.reliable() && !self.config.unordered;
+        network && self.client.path_mtu().is_some_and(several)
     }
 
     /// The message that immediate data stand for: its number is the one near the next that is due.
@@ -438,7 +440,7 @@ impl Verify {
 
     /// After plain WRITEs: the last message of each buffer.
     fn inspect<T: Control>(&mut self, t: &mut T, sent: &[u64]) -> Result<(), Failure> {
-        let torn = !self.reliable() && !self.config.unordered && self.has_several_packets();
+        let torn = self.may_be_torn();
         let (mr, slots) = (self.client.local().mr, u64::from(self.config.slots));
         for (source, &sent) in (0..).zip(sent) {
             let inspected = sent.min(slots);
@@ -455,9 +457,7 @@ impl Verify {
                     Some(_) => {}
                     None if self.bytes.iter().all(|b| *b == 0) => {}
                     // Some packets of this message, or of an earlier one that came late.
-                    None if torn => {
-                        self.results.data.incomplete += 1;
-                    }
+                    None if torn => self.results.data.incomplete += 1,
                     None => self.results.data.corrupt += 1,
                 }
             }

@@ -47,22 +47,8 @@ impl<E> Out<E> {
     }
 
     /// Keeps the entries for which `keep` is true.
-    #[inline]
-    pub fn retain(&mut self, mut keep: impl FnMut(&Time, &Class, &E) -> bool)
-    where
-        E: Copy,
-    {
-        // What `Vec::retain` does for entries that have nothing to drop: a third of its cost for
-        // the one or two that are here.
-        let mut kept = 0;
-        for i in 0..self.entries.len() {
-            let entry = self.entries[i];
-            if keep(&entry.0, &entry.1, &entry.2) {
-                self.entries[kept] = entry;
-                kept += 1;
-            }
-        }
-        self.entries.truncate(kept);
+    pub fn retain(&mut self, mut keep: impl FnMut(&Time, &Class, &E) -> bool) {
+        self.entries.retain(|(at, class, ev)| keep(at, class, ev));
     }
 
     /// The entries without taking them: for tests of a component alone.

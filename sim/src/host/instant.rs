@@ -38,10 +38,8 @@ impl Host {
     /// has to be in memory before its completion.
     pub(super) fn follow_up(&mut self, s: &mut Shared) {
         let now = s.engine.now();
-        let mut at_once = if self.cfg.instant && !self.stages_apart { MOST_AT_ONCE } else { 0 };
-        loop {
-            if at_once > 0 {
-                at_once -= 1;
+        for done in 0.. {
+            if self.cfg.instant && !self.stages_apart && done < MOST_AT_ONCE {
                 self.collect_due(now);
             }
             if let Some(t) = self.pcie.take_ended() {
@@ -57,14 +55,14 @@ impl Host {
 
     fn collect_due(&mut self, now: Time) {
         let Self { devices, due, .. } = self;
-        for (nic, d) in devices.iter_mut().enumerate() {
+        for (nic, d) in (0..).zip(devices) {
             if d.out.is_empty() {
                 continue;
             }
             d.out.retain(|at, class, ev| {
                 let is_due = *at <= now && *class == Class::Stage && follows_at_once(ev);
                 if is_due {
-                    due.push_back((nic as u8, *ev));
+                    due.push_back((nic, *ev));
                 }
                 !is_due
             });

@@ -215,26 +215,12 @@ fn a_pace_is_lowered_for_congestion_and_not_raised() {
 /// windows (#6).
 #[test]
 fn a_queue_that_grows_takes_a_raise_back_before_anything_is_lost() {
-    let (quick_one, slow_one) = (Span::from_us(8), Span::from_us(11));
-    let mut t = one(TunerConfig { windows: 3, skip: 1, ..quick() }, Knob::Pace, &[1, 2, 4], 2);
-    let mut m = Meter::new(Span::from_us(50), Time::ZERO, TransportCounters::default());
-    let (mut now, mut messages, mut slow, mut queue) = (Time::ZERO, 0_u64, 0, 0_u64);
-    while messages < 4000 {
-        let pace = t.value(Knob::Pace).unwrap();
-        now += Span::from_us(8 / pace);
-        messages += 1;
+    let (mut slow, mut queue) = (0, 0_u64);
+    let t = paced(|pace, _, _| {
         slow += u64::from(pace != 2);
         queue = if pace > 2 { queue + 1 } else { queue - queue.min(1) };
-        let took = if queue > 1 { slow_one } else { quick_one };
-        m.completed(1000, took);
-        m.carried(took);
-        if now >= m.due() {
-            t.observe(&m.close(now, TransportCounters::default(), 0));
-            m.watch(t.watch());
-        }
-    }
-    let path: Vec<(u64, Why)> = t.steps().iter().map(|s| (s.to, s.why)).collect();
-    assert_eq!(path, [(4, Why::Trial), (1, Why::TooFast), (2, Why::MadeGood)]);
+        queue > 1
+    });
     assert!(t.is_settled() && slow <= 8, "{slow} messages at other paces");
 }
 
@@ -243,20 +229,31 @@ fn a_queue_that_grows_takes_a_raise_back_before_anything_is_lost() {
 /// longer the pace is not low: it would be so for 24 windows, and the other keep what it took (#6).
 #[test]
 fn a_queue_of_another_does_not_keep_a_pace_low() {
-    let (quick_one, slow_one) = (Span::from_us(8), Span::from_us(11));
+    let (mut raised, mut low) = (Span::ZERO, Span::ZERO);
+    paced(|pace, gap, changed| {
+        match pace {
+            4 => raised += gap,
+            1 => low += gap,
+            _ => {}
+        }
+        changed
+    });
+    assert!(raised > Span::ZERO && low <= raised * 2 + Span::from_us(8), "{raised:?}, {low:?}");
+}
+
+/// A tuner at a pace of 2 after 4,000 messages, which are 8 us under way, or 11 where `queued` says
+/// so, of the pace, the time since the message before, and whether there was a step. It has tried 4
+/// once and made good for that at 1.
+#[track_caller]
+fn paced(mut queued: impl FnMut(u64, Span, bool) -> bool) -> Tuner {
     let mut t = one(TunerConfig { windows: 3, skip: 1, ..quick() }, Knob::Pace, &[1, 2, 4], 2);
     let mut m = Meter::new(Span::from_us(50), Time::ZERO, TransportCounters::default());
-    let (mut now, mut raised, mut low) = (Time::ZERO, Span::ZERO, Span::ZERO);
+    let mut now = Time::ZERO;
     for _ in 0..4000 {
         let pace = t.value(Knob::Pace).unwrap();
         let gap = Span::from_us(8 / pace);
         now += gap;
-        (raised, low) = match pace {
-            4 => (raised + gap, low),
-            1 => (raised, low + gap),
-            _ => (raised, low),
-        };
-        let took = if t.steps().is_empty() { quick_one } else { slow_one };
+        let took = Span::from_us(if queued(pace, gap, !t.steps().is_empty()) { 11 } else { 8 });
         m.completed(1000, took);
         m.carried(took);
         if now >= m.due() {
@@ -266,7 +263,7 @@ fn a_queue_of_another_does_not_keep_a_pace_low() {
     }
     let path: Vec<(u64, Why)> = t.steps().iter().map(|s| (s.to, s.why)).collect();
     assert_eq!(path, [(4, Why::Trial), (1, Why::TooFast), (2, Why::MadeGood)]);
-    assert!(raised > Span::ZERO && low <= raised * 2 + Span::from_us(8), "{raised:?}, {low:?}");
+    t
 }
 
 /// Lost packets at a pace that is as it was given: half of it with the first window that counts.

@@ -205,6 +205,9 @@ impl QpRow {
     }
 }
 
+/// Where the row of a queue pair is, by host and number: a run may have tens of thousands.
+type Places = BTreeMap<(u32, u32), usize>;
+
 /// Fills in the queue pairs and the ports of a run. `stalled`: it could not go on, so queue pairs
 /// that wait are explained too.
 pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Outcome) {
@@ -235,8 +238,7 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
     let ended = !stalled && out.exit.kind == ExitKind::Ok;
     notes::receives_too_few(world, &point.scenario, ended, out);
     notes::naks_too_soon(world, out);
-    let places: BTreeMap<(u32, u32), usize> =
-        out.qps.iter().enumerate().map(|(i, r)| ((r.host, r.qpn), i)).collect();
+    let places: Places = out.qps.iter().enumerate().map(|(i, r)| ((r.host, r.qpn), i)).collect();
     for f in facts::gather(world, point, stalled) {
         // A queue pair that its program moved to ERR, with nothing under way, has not died.
         let idle = f.work.is_none() && f.counters.req_cqe_flush_error == 0;
@@ -247,7 +249,7 @@ pub(super) fn collect(world: &World, point: &Point, stalled: bool, out: &mut Out
         }
     }
     if stalled {
-        notes::explain_exit(world, out);
+        notes::explain_exit(world, &places, out);
         unreliable::explain_exit(world, &point.scenario, out);
     }
 }

@@ -10,9 +10,9 @@ use doorbell_sim::nic::{Nic, NicQp, RecvQueue};
 use doorbell_sim::wire::PortId;
 use doorbell_sim::world::World;
 
-use super::QpRow;
 use super::facts::round_trip;
 use super::words::{plural, qp_name, time};
+use super::{Places, QpRow};
 use crate::format::{Receives, Scenario};
 use crate::run::{ExitKind, Note, NoteKind, Outcome, receives};
 
@@ -191,14 +191,14 @@ fn dry_text(
 }
 
 /// Puts the verdicts in the place of what the exit's reason says of the same queue pairs.
-pub(super) fn explain_exit(world: &World, out: &mut Outcome) {
+pub(super) fn explain_exit(world: &World, places: &Places, out: &mut Outcome) {
     if out.exit.kind != ExitKind::NoProgress {
         return;
     }
     let mut reasons = Vec::new();
     world.hosts().iter().for_each(|h| h.stall_reasons(&mut reasons));
     let verdict = |qps: &[QpRow], host: u32, qpn: Qpn| {
-        let row = qps.iter().find(|r| (r.host, r.qpn) == (host, qpn.value()))?;
+        let row = &qps[*places.get(&(host, qpn.value()))?];
         let d = row.death.as_ref()?;
         Some(format!("host {host}, QP {} [{}]: {}", row.qpn, d.cause, d.verdict))
     };
